@@ -66,7 +66,7 @@ TASKS = {
     "scores, predictions": (f"{BINARY}\n{MU}", 4_000, 10_000_000),
     "scores, public rows": (f"{BINARY}\n{MU}public: {{set_aside: 2000}}\n", 4_000, 10_000_000),
     "scores, real target": (f"{REAL}\n{MU}", 4_000, 10_000_000),
-    "scores, 4 chains": (
+    "scores, 4 partitions": (
         f"{BINARY}\n{MU}scores: {{models: per-partition}}\nlog: {{partitions: 4}}\n",
         8_000,
         10_000_000,
@@ -102,11 +102,11 @@ def engine_looks(
     problem, records = device_for(task), people.records
     if task.protocol == "scores":
         shares = {level: 1.0 / len(problem.mechanisms) for level in problem.mechanisms}
-        chains = task.log.partitions
+        partitions = task.log.partitions
         if "change" in name:
             shares = {"default": 1.0}
         forecast = part("scores", "forecast").estimates
-        steps = forecast(problem, records, counts, shares, chains, rng)
+        steps = forecast(problem, records, counts, shares, partitions, rng)
         for releases, step in zip(counts, steps, strict=True):
             if "change" in name and releases > math.sqrt(counts[0] * counts[-1]):
                 # A dictionary that the forecast reads at each step: from the middle on, everybody is strict.

@@ -42,8 +42,8 @@ class Feed:
         self.noise = SimulatedNoise(1)
         self.made = 0
 
-    def block(self, version, count, chain=0):
-        """``count`` encoded releases at ``version``, with their chain."""
+    def block(self, version, count, partition=0):
+        """``count`` encoded releases at ``version``, with their partition."""
         rows = np.arange(self.made, self.made + count)
         self.made += count
         mechanism, kind = self.problem.mechanisms["default"], KINDS[self.problem.kind]
@@ -51,8 +51,8 @@ class Feed:
         now = int(time.time())
         more = {"version": version} if self.problem.interactive else {}
         return [
-            (chain, encode(kind(
-                id=name, task=self.task.hash, level="default", chain=chain, payload=payload, time=0,
+            (partition, encode(kind(
+                id=name, task=self.task.hash, level="default", partition=partition, payload=payload, time=0,
                 expires=now + 86_400, simulated=True, **more,
             )))
             for name, payload in zip(identifiers(self.noise, rows), payloads, strict=True)

@@ -1,7 +1,7 @@
 """What forged releases do, beside the bound that reports state: ``python -m benchmarks.forgers``.
 
 An optimising forger knows everything but the noise still to come: everybody's answers, the state, the estimate. They
-write m releases, each as long as is admitted, of the level, the question and the model of their choice. For each
+write m releases, each as long as is admitted, of the level, the query and the model of their choice. For each
 protocol the attack finds how the estimate responds to a release in each direction, points all m along the worst one for
 each coefficient, either way, and keeps the worst of many such attacks. Printed are, for m of 0.1% and 1% of the
 releases: how far the estimate was moved, in half widths as they were without forgers; how wide the narrowest and widest
@@ -33,7 +33,7 @@ from murk.task.task import Task
 SHARES = (0.001, 0.01)
 NAMES = ["a", "b"]
 TRUTH = np.array([0.8, -0.6, 0.3])
-_FIELDS = {"id": "0" * 32, "chain": 0, "time": 86_400, "expires": 2**40, "task": "f" * 64}
+_FIELDS = {"id": "0" * 32, "partition": 0, "time": 86_400, "expires": 2**40, "task": "f" * 64}
 
 
 @dataclass(frozen=True)
@@ -87,44 +87,44 @@ class ScoreForger:
 
     def __init__(self, model):
         engine = model._require()
-        self.chain, self.settings, self.mechanisms = engine.now, engine.settings, dict(engine.mechanisms)
-        self.honest = self.estimate(self.chain)
+        self.partition, self.settings, self.mechanisms = engine.now, engine.settings, dict(engine.mechanisms)
+        self.honest = self.estimate(self.partition)
 
-    def estimate(self, chain):
-        """The estimate of a chain."""
-        return merged_of(self.settings, [(chain, self.mechanisms)])
+    def estimate(self, partition):
+        """The estimate of a partition."""
+        return merged_of(self.settings, [(partition, self.mechanisms)])
 
-    def among(self, question, level, places, direction, m):
-        """The chain with m answers in a coded direction, spread over epochs as honest ones are."""
-        epochs = list(self.chain.epochs)
-        mechanism = self.mechanisms[level].mechanism(question)
-        known = [sum(t.count for (_, q), t in epochs[k].tallies.items() if q == question) for k in places]
+    def among(self, query, level, places, direction, m):
+        """The partition with m answers in a coded direction, spread over rounds as honest ones are."""
+        rounds = list(self.partition.rounds)
+        mechanism = self.mechanisms[level].mechanism(query)
+        known = [sum(t.count for (_, q), t in rounds[k].tallies.items() if q == query) for k in places]
         edges = np.rint(np.cumsum([0, *known]) / sum(known) * m).astype(int)
         for k, count in zip(places, np.diff(edges).tolist(), strict=True):
-            W = epochs[k].model.transform
+            W = rounds[k].model.transform
             vector = W @ direction if direction.ndim == 1 else flattened(W @ direction @ W.T)
             scale = longest(mechanism) / np.linalg.norm(vector) / step_of(mechanism)
             payload = np.trunc(vector * scale * (1.0 - 1e-9))
             if count:
-                epochs[k] = epochs[k].joined(level, question, Tally(count, [int(count * v) for v in payload]))
-        return replace(self.chain, count=self.chain.count + m, epochs=tuple(epochs))
+                rounds[k] = rounds[k].joined(level, query, Tally(count, [int(count * v) for v in payload]))
+        return replace(self.partition, count=self.partition.count + m, rounds=tuple(rounds))
 
     def attacks(self, m):
-        """Estimates with m forged answers to each question, spread over all epochs or in one."""
+        """Estimates with m forged answers to each query, spread over all rounds or in one."""
         p = self.settings.features
         for level in self.mechanisms:
-            for question in ("score", "scatter", "curvature"):
+            for query in ("score", "scatter", "curvature"):
                 places = [
-                    k for k, epoch in enumerate(self.chain.epochs)
-                    if any(own == question for _, own in epoch.tallies)
+                    k for k, round_ in enumerate(self.partition.rounds)
+                    if any(own == query for _, own in round_.tallies)
                 ]  # fmt: skip
                 if not places:
                     continue
-                basis = list(np.eye(p)) if question == "score" else list(symmetric(p))
+                basis = list(np.eye(p)) if query == "score" else list(symmetric(p))
                 few = max(m // 10, 1)
                 response = np.array(
                     [
-                        self.estimate(self.among(question, level, places, sign * one, few)).values * sign
+                        self.estimate(self.among(query, level, places, sign * one, few)).values * sign
                         for one in basis
                         for sign in (1.0, -1.0)
                     ]
@@ -133,7 +133,7 @@ class ScoreForger:
                 for way in worst_directions(response):
                     direction = np.tensordot(way, np.array(basis), 1)
                     for where in [places, places[:1], places[-1:]]:
-                        yield self.estimate(self.among(question, level, where, direction, m))
+                        yield self.estimate(self.among(query, level, where, direction, m))
 
 
 def scores(n, seed, *, public=False, levels=None, truth=TRUTH, mu=1.0):

@@ -42,9 +42,9 @@ def releases(task, number):
     """Releases of made-up numbers, each with an id of its own."""
     now = int(time.time())
     fields = {
-        "schema": 1, "kind": "score", "id": "", "task": task.hash, "level": "default", "chain": 0, "payload": [],
+        "schema": 1, "kind": "score", "id": "", "task": task.hash, "level": "default", "partition": 0, "payload": [],
         "time": now - now % task.granularity, "expires": now + task.expiry - (now + task.expiry) % task.granularity,
-        "simulated": False, "version": 0, "question": "score",
+        "simulated": False, "version": 0, "query": "score",
     }  # fmt: skip
     made = []
     for _ in range(number):

@@ -156,7 +156,9 @@ def learners(broker, count, rounds, folder):
     """Two processes of ``murk learn`` on two partitions against one on both."""
     feed = feed_for(2, "learners")
     messages = [
-        one for pair in zip(*(releases(feed, count // 2, chain) for chain in (0, 1)), strict=True) for one in pair
+        one
+        for pair in zip(*(releases(feed, count // 2, partition) for partition in (0, 1)), strict=True)
+        for one in pair
     ]
     found = {1: [], 2: []}
     for turn in range(rounds):
@@ -177,14 +179,14 @@ def _share(broker, task, messages, many, name, folder):
     with ExitStack() as stack:
         log = stack.enter_context(filled(f"{broker.url}/{name}", task, []))
         crew = [stack.enter_context(Learner(f"{broker.url}/{name}", folder / f"{name}-{i}.log")) for i in range(many)]
-        # A chain's owner is known from its first commit on: they get a little to learn until all have joined.
+        # A partition's owner is known from its first commit on: they get a little to learn until all have joined.
         sent, deadline = 0, time.monotonic() + JOIN_LIMIT
         while len(set(log.owners().values())) < many or len(log.owners()) < 2:
             log.append(messages[sent : sent + 20])
             sent += 20
             time.sleep(0.2)
             if time.monotonic() > deadline:
-                sys.exit(f"{name}: the chains are still not shared after {JOIN_LIMIT} s: {dict(log.owners())}")
+                sys.exit(f"{name}: the partitions are still not shared after {JOIN_LIMIT} s: {dict(log.owners())}")
         _settle(log)
         for learner in crew:
             learner.hold()
@@ -202,8 +204,8 @@ def _share(broker, task, messages, many, name, folder):
 
 def _settle(log):
     """Wait until all is learned that is on the log."""
-    ends = [log.end(chain) for chain in (0, 1)]
-    while any(log.checkpoint(chain).offset < end for chain, end in enumerate(ends)):
+    ends = [log.end(partition) for partition in (0, 1)]
+    while any(log.checkpoint(partition).offset < end for partition, end in enumerate(ends)):
         time.sleep(0.02)
 
 

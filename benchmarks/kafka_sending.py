@@ -14,7 +14,7 @@ from murk.producers import Ledger, Producer
 from murk.protocols.device import device_for
 from murk.stream.log.kafka.topics import Names
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.releases import ModelMessage
 
 median = statistics.median
 BLOCK, EACH, WARM = 1000, 100, 50_000
@@ -139,7 +139,7 @@ def commit(broker, count, rounds, folder):
     """One commit of state, offset and model, alone, against a bare transaction of the same bytes."""
     task = feed_for(name="commit").task
     names = Names("commit-bare")
-    iterate = IterateMessage(task=task.hash, chain=0, version=0, iterate=[0.1] * 10)
+    iterate = ModelMessage(task=task.hash, partition=0, version=0, iterate=[0.1] * 10)
     state, model = b"s" * STATE, encode(iterate)
     bare = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="bare")
     plain = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all", enable_idempotence=False)

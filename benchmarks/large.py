@@ -1,8 +1,8 @@
 """What works with 100, 1,000 and 10,000 coded features, by protocol: ``python -m benchmarks.large``.
 
 For each a process of its own: what the task is refused for, or the CPU time of making a problem, of a release on a
-device (vector, noise, message) and of learning it, the size of a release, of a model and of a chain's state, and the
-process's largest memory.
+device (vector, noise, message) and of learning it, the size of a release, of a model and of a partition's state, and
+the process's largest memory.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def measured(case, features):
     rng = np.random.default_rng(1)
     mechanism, kind, noise = problem.mechanisms["default"], KINDS[problem.kind], SimulatedNoise(1)
     device, learner = [], []
-    asking = hasattr(problem, "questions")
+    asking = hasattr(problem, "queries")
     for turn in range(TURNS + min(MOST, COMPILED // (RELEASES * problem.dimension))):
         X = np.column_stack([rng.uniform(-1, 1, (RELEASES, features - 1)), np.ones(RELEASES)])
         y = (rng.random(RELEASES) < 0.5) * 1.0
@@ -86,10 +86,11 @@ def measured(case, features):
         payloads = mechanism.randomize(V, noise, rows).tolist()
         more = {"version": version} if "version" in kind.model_fields else {}
         if asking:
-            more["question"] = "score"
+            more["query"] = "score"
         releases = [
             kind(
-                id=name, task=task.hash, level="default", chain=0, payload=payload, time=0, expires=1, simulated=True,
+                id=name, task=task.hash, level="default", partition=0, payload=payload, time=0, expires=1,
+                simulated=True,
                 **more,
             )
             for name, payload in zip(identifiers(noise, rows), payloads, strict=True)

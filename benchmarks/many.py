@@ -20,7 +20,7 @@ from murk.privacy.noise.philox import Purpose, block
 from murk.protocols.moments.kernels import moments
 
 ROWS = 1_000_000
-QUESTION = np.uint64(Purpose.QUESTION)
+QUERY = np.uint64(Purpose.QUERY)
 
 
 @njit(error_model="numpy")
@@ -40,7 +40,7 @@ def bare_scores(X, y, seed, origin, transform, reach, exponent, spacing, steps, 
             square += z[j] * z[j]
         length = np.sqrt(square)
         high, low = min(1.0, np.exp(-exponent * logit)), -min(1.0, np.exp(exponent * logit))
-        if block(seed, np.uint64(i), QUESTION, np.uint64(0))[0] < limit:
+        if block(seed, np.uint64(i), QUERY, np.uint64(0))[0] < limit:
             simulated_gaussian(seed, i, many)
             chance = 1.0 / (1.0 + np.exp(-logit))
             scale = 2.0 * chance * (1.0 - chance) * (high - low) * min(matrix_reach, length) / matrix_reach / square

@@ -1,7 +1,8 @@
 """CPU of a monitor under load, and what it costs learners: ``python -m benchmarks.monitor_load [--beside]``.
 
-So many chains of gradients commit a new state between two polls, and the metrics are scraped once a second. Printed are
-the CPU of a poll, of a poll that finds nothing new, and of a scrape; and, with ``--profile``, what a poll spends it on.
+So many partitions of gradients commit a new state between two polls, and the metrics are scraped once a second. Printed
+are the CPU of a poll, of a poll that finds nothing new, and of a scrape; and, with ``--profile``, what a poll spends it
+on.
 
 With ``--beside`` ``murk monitor`` is a process of its own, looked at every second, and paused (SIGSTOP) in every other
 turn: printed are the CPU that the workers take for a release and how long an append to the log takes, with it and
@@ -25,54 +26,56 @@ from murk.monitoring import Monitor
 from murk.stream import Worker, open_log
 
 BLOCK = 16
-"""Releases of a chain at a time, at most the age that the task allows."""
+"""Releases of a partition at a time, at most the age that the task allows."""
 
 
-def written(features, chains):
+def written(features, partitions):
     columns = ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(features - 1))
     return (
         f"name: load\nfeatures: [{columns}]\ntarget: {{name: y, kind: binary, positive: 'yes'}}\n"
         "privacy: {guarantee: {gdp: {mu: 4.0}}}\nprotocol: gradients\nmax_staleness: {releases: 20}\n"
-        f"granularity: 1s\nexpiry: 30s\nlog: {{partitions: {chains}, retention: 30s}}\n"
+        f"granularity: 1s\nexpiry: 30s\nlog: {{partitions: {partitions}, retention: 30s}}\n"
     )
 
 
 def main(argv):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--features", type=int, default=1_000)
-    parser.add_argument("--chains", type=int, default=64)
+    parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--polls", type=int, default=3)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--beside", action="store_true", help="what it costs learners")
     parser.add_argument("--turns", type=int, default=6, help="of each kind, with --beside")
     parser.add_argument("--seconds", type=float, default=12.0, help="of a turn, with --beside")
     given = parser.parse_args(argv)
-    text = written(given.features, given.chains)
+    text = written(given.features, given.partitions)
     task = Task.parse(text).with_simulated(True)
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
         log.register_task(task.document())
-        print(f"{given.chains} chains, {given.features:,} coded features:")
-        chains = Chains(log, task)
+        print(f"{given.partitions} partitions, {given.features:,} coded features:")
+        partitions = Partitions(log, task)
         if given.beside:
-            beside(chains, folder, text, given.turns, given.seconds)
+            beside(partitions, folder, text, given.turns, given.seconds)
         else:
-            alone(chains, given.polls, given.profile)
-        chains.close()
+            alone(partitions, given.polls, given.profile)
+        partitions.close()
 
 
-class Chains:
-    """A worker for each chain, all in this process, and their people."""
+class Partitions:
+    """A worker for each partition, all in this process, and their people."""
 
     def __init__(self, log, task):
         self.log, self.task, self._feed = log, task, Feed(task)
         self._engines = [self._feed.problem.engine() for _ in range(task.log.partitions)]
-        self._workers = [Worker(log, task, engine, chain=chain) for chain, engine in enumerate(self._engines)]
+        self._workers = [
+            Worker(log, task, engine, partition=partition) for partition, engine in enumerate(self._engines)
+        ]
 
     def step(self, count):
-        """Let all chains learn so many releases each: the workers' CPU, and each append's time."""
+        """Let all partitions learn so many releases each: the workers' CPU, and each append's time."""
         used, appends = 0.0, []
-        for chain, worker in enumerate(self._workers):
-            block = self._feed.block(self._engines[chain].published()[0], count, chain)
+        for partition, worker in enumerate(self._workers):
+            block = self._feed.block(self._engines[partition].published()[0], count, partition)
             start = time.perf_counter()
             self.log.append(block)
             appends.append(time.perf_counter() - start)
@@ -86,29 +89,33 @@ class Chains:
             worker.close()
 
 
-def alone(chains, polls, profiled):
+def alone(partitions, polls, profiled):
     """CPU of a monitor in this process."""
     from prometheus_client.exposition import generate_latest
 
-    monitor, profile = Monitor(chains.log, chains.task), cProfile.Profile()
+    monitor, profile = Monitor(partitions.log, partitions.task), cProfile.Profile()
     busy, idle, scrapes = [], [], []
     for _ in range(polls):
-        chains.step(2)
+        partitions.step(2)
         profile.enable()
         busy.append(cpu(monitor.poll))
         profile.disable()
         idle.append(cpu(monitor.poll))
         scrapes.append(cpu(lambda: generate_latest(monitor.registry)))
-    for name, found in (("a poll of all chains", busy), ("a poll that finds nothing new", idle), ("a scrape", scrapes)):
+    for name, found in (
+        ("a poll of all partitions", busy),
+        ("a poll that finds nothing new", idle),
+        ("a scrape", scrapes),
+    ):
         print(f"    {name:30s} {1e3 * np.median(found):8.1f} ms of CPU (median of {polls})")
     if profiled:
         pstats.Stats(profile).sort_stats("tottime").print_stats(18)
 
 
-def beside(chains, folder, text, turns, seconds):
+def beside(partitions, folder, text, turns, seconds):
     """What workers and appends take in turns with a monitor beside them, and with it paused."""
     found, share = {"with": [], "paused": []}, []
-    chains.step(BLOCK)  # compiles
+    partitions.step(BLOCK)  # compiles
     with monitored(folder, text) as both:
         for _ in range(turns):
             for name, sent in (("with", signal.SIGCONT), ("paused", signal.SIGSTOP)):
@@ -117,7 +124,7 @@ def beside(chains, folder, text, turns, seconds):
                 start, before = time.monotonic(), seconds_of(both[0].pid)
                 used, appends, released = 0.0, [], 0
                 while time.monotonic() - start < seconds:
-                    more, times = chains.step(BLOCK)
+                    more, times = partitions.step(BLOCK)
                     used, appends, released = used + more, appends + times, released + BLOCK * len(times)
                 found[name].append((1e6 * used / released, 1e3 * statistics.median(appends), 1e3 * late(appends)))
                 if name == "with":

@@ -28,12 +28,12 @@ def task(partitions=1, name="bench"):
     ).with_simulated(True)
 
 
-def releases(feed, count, chain=0):
-    """Releases as a chain gets them whose devices read its newest model once in 1% of its count."""
+def releases(feed, count, partition=0):
+    """Releases as a partition gets them whose devices read its newest model once in 1% of its count."""
     made = []
     while len(made) < count:
         version = newest_published(len(made), feed.task.max_staleness.floor)
-        made += feed.block(version, min(max(1, len(made) // 100), count - len(made)), chain)
+        made += feed.block(version, min(max(1, len(made) // 100), count - len(made)), partition)
     return made
 
 

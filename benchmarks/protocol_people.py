@@ -143,7 +143,7 @@ def summed_steps(problem, X, y, rng):
 
 
 def summed_outer(problem, X, y, rng):
-    """The engine of released outer products, after one chain of people with Gaussian noise.
+    """The engine of released outer products, after one partition of people with Gaussian noise.
 
     Squares of noise in the covariance of what was released are at their mean.
     """

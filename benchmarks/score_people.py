@@ -1,6 +1,6 @@
 """Generated people of many shapes, and what they release, summed: for the coverage of scores' intervals.
 
-Only sums reach a learner of scores, so that an epoch's sum can be drawn at once: exactly for Gaussian noise but for its
+Only sums reach a learner of scores, so that a round's sum can be drawn at once: exactly for Gaussian noise but for its
 lattice, and by the central limit theorem, of at least some hundreds of people, for mechanisms that release directions.
 """
 
@@ -14,7 +14,7 @@ from murk.protocols.linear_algebra import flattened
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms
-from murk.protocols.scores.model import QUESTIONS, vectors
+from murk.protocols.scores.model import QUERIES, vectors
 from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.sums import Tally, step_of
 from murk.protocols.scores.survey.coordinates import Coordinates
@@ -127,7 +127,7 @@ def _released(mechanism, V, rng, squared=False):
 
 
 def learned(X, y, guarantee, rng, *, public=None, binary=True, pair=None, once=False, line=True, coordinates=None):
-    """The estimate of people who answer one epoch after another, as devices do; or all at once, as directions."""
+    """The estimate of people who answer one round after another, as devices do; or all at once, as directions."""
     p = X.shape[1]
     names = (*(f"x{j}" for j in range(p - 1)), "intercept")
     settings = Settings(
@@ -140,20 +140,20 @@ def learned(X, y, guarantee, rng, *, public=None, binary=True, pair=None, once=F
 
 
 def answer(engine, X, y, rng):
-    """Let people answer, one epoch after another."""
+    """Let people answer, one round after another."""
     pair, done = engine.mechanisms["default"], 0
     while done < len(X):
         start, model = done, engine.model
-        done = stop = min(len(X), start + engine.settings.epoch_end(engine.n_releases) - engine.n_releases)
+        done = stop = min(len(X), start + engine.settings.round_end(engine.n_releases) - engine.n_releases)
         sums = {}
         asked = np.searchsorted(
             [model.scatter, model.scatter + model.curvature], rng.random(stop - start), side="right"
         )
-        for question, place in zip(QUESTIONS, (2, 0, 1), strict=True):
+        for query, place in zip(QUERIES, (2, 0, 1), strict=True):
             own = start + np.flatnonzero(asked == place)
             if not len(own):
                 continue
-            V = vectors(X[own], y[own], model, engine.settings.response, question)
-            total = _released(pair.mechanism(question), V, rng, squared=question != "score")
-            sums["default", question] = Tally(len(own), total)
+            V = vectors(X[own], y[own], model, engine.settings.response, query)
+            total = _released(pair.mechanism(query), V, rng, squared=query != "score")
+            sums["default", query] = Tally(len(own), total)
         engine.learn_sums(sums)

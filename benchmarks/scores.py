@@ -1,4 +1,4 @@
-"""Error and coverage of scores in epochs: ``python -m benchmarks.scores``.
+"""Error and coverage of scores in rounds: ``python -m benchmarks.scores``.
 
 *Accuracy*: logistic models with standard normal features, all coefficients and the intercept 1, n = 300,000, and the
 demonstration's people; mean squared distance to the truth, beside the least that any such answers could have.

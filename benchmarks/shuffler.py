@@ -46,7 +46,7 @@ def message(task, number, now):
     """A release with a payload of four numbers, as devices send them to a task of three features."""
     return encode(
         ScoreRelease(
-            id=f"{number:032x}", task=task.hash, level="default", chain=0, version=0, question="score",
+            id=f"{number:032x}", task=task.hash, level="default", partition=0, version=0, query="score",
             payload=[number % 1_000 - 500, 3, -4, 5], time=now, expires=now + task.expiry,
         )
     )  # fmt: skip

@@ -4,7 +4,7 @@ By default with the steps of new tasks, at ages that the default ``max_staleness
 that do not depend on ages (``delays: null``), at all ages, and draws docs/staleness.png; ``--long N`` is for streams of
 up to 10^8 releases.
 
-A gradient that arrives when its chain has learned n releases was taken at the iterate of version n - age. Here
+A gradient that arrives when its partition has learned n releases was taken at the iterate of version n - age. Here
 the age is set, everything else is as it is: the compiled gradient, quantisation, exact noise distribution and fold. The
 same people and the same noise go through every age, so that ratios to fresh gradients are far more precise
 than the errors themselves.

@@ -17,7 +17,7 @@ from murk.producers import Ledger, Producer
 from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.releases import ModelMessage
 from tests.kernels import impatient
 
 BUDGETS = {"gdp": GaussianDP(2.0), "pure": PureDP(3.0), "approx": ApproxDP(4.0, 1e-6)}
@@ -94,7 +94,7 @@ def released(
     log, ledger = open_log(f"sqlite:///{folder}/log.db"), Ledger(f"{folder}/ledger.db")
     log.register_task(task.document())
     if model is not None:
-        log.publish(0, encode(IterateMessage(task=task.hash, chain=0, version=0, iterate=model)))
+        log.publish(0, encode(ModelMessage(task=task.hash, partition=0, version=0, iterate=model)))
     noise: Any = Interrupting(seed) if interrupted else None if seed is None else SimulatedNoise(seed)
     producer = Producer(task, log, ledger, noise=noise)
     ledger.begin_run(task.hash, "a source", people="row")

@@ -11,7 +11,7 @@ import numpy as np
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import randomize_records
 from murk.protocols.device import device_for
-from murk.stream.wire.releases import SketchRelease, question_fields
+from murk.stream.wire.releases import SketchRelease, query_fields
 from murk.task.task import Task
 from tests.cli.harness import ANY_PROTOCOL, HEADER, ROWS
 
@@ -87,7 +87,7 @@ class Protocol:
 GRADIENTS = Protocol("gradients", "protocol: gradients\n")
 SCORES = Protocol("scores", "protocol: scores\n")
 OWN_MODELS = Protocol("scores", "protocol: scores\nscores: {models: per-partition}\n")
-"""Scores of chains that each make their own models: a function of its partition alone."""
+"""Scores of partitions that each make their own models: a function of its partition alone."""
 AGES = ("33", "34", "35")
 CLASSES = Protocol(
     "scores",
@@ -147,12 +147,10 @@ def contents(name: str) -> tuple[dict[str, Any], ...]:
     theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]
     if name == "scores":
         at = np.arange(HONEST)
-        payloads, questions = randomize_records(
-            problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at
-        )  # type: ignore[arg-type]
+        payloads, queries = randomize_records(problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at)  # type: ignore[arg-type]
         return tuple(
-            {"version": 0, **question_fields(question), "payload": payload}
-            for question, payload in zip(questions or (), payloads, strict=True)
+            {"version": 0, **query_fields(query), "payload": payload}
+            for query, payload in zip(queries or (), payloads, strict=True)
         )
     vectors = problem.vectors(X, y, theta)  # type: ignore[attr-defined]
     return tuple({"payload": one} for one in mechanism.randomize(vectors, noise, np.arange(HONEST)).tolist())

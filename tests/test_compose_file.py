@@ -172,12 +172,12 @@ def test_the_broker_is_the_one_of_make_kafka():
     assert properties({"KAFKA_LOG_DIRS": "/x", "KAFKA_A__B___C": 1}) == {"log.dirs": "/x", "a_b-c": "1"}
 
 
-def test_every_learner_has_a_chain():
+def test_every_learner_has_a_partition():
     task = Task.load(DEPLOY / "task.yaml")
     assert task.log.partitions == SERVICES["learner"]["deploy"]["replicas"] == 2
 
 
-def test_the_task_is_the_demonstrations_but_for_its_levels_and_its_chains():
+def test_the_task_is_the_demonstrations_but_for_its_levels_and_its_partitions():
     ours, demo = (yaml.safe_load(Path(path).read_text()) for path in (DEPLOY / "task.yaml", TASK))
     for task in (ours, demo):
         task.pop("log", None)

@@ -62,15 +62,15 @@ def numbers(found):
     return found.view(np.int64)
 
 
-@pytest.mark.parametrize("question", [0, 1, 2])
+@pytest.mark.parametrize("query", [0, 1, 2])
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("exponent", [0.0, 0.3, 1.0])
-def test_scores(question, binary, exponent):
-    rng = np.random.default_rng([question, binary])
+def test_scores(query, binary, exponent):
+    rng = np.random.default_rng([query, binary])
     p = 5
     X, y = rows(rng, RECORDS, p), rng.choice([0.0, 1.0, -1.0, 0.4, 3.0, np.nan, np.inf], RECORDS)
     origin, transform = rng.normal(size=p), rng.normal(size=(p, p))
-    how = origin, transform, 2.0, exponent, binary, question
+    how = origin, transform, 2.0, exponent, binary, query
     found = both(scores.vectors, X, y, *how, out=np.empty((RECORDS, p)))
     np.testing.assert_array_equal(*map(numbers, found))
     assert np.count_nonzero(found[0]) > RECORDS

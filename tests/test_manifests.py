@@ -280,7 +280,7 @@ def test_commands_are_understood_with_the_settings_of_the_configuration(name, tm
     assert [one["containerPort"] for one in container.get("ports", [])] == ports
 
 
-def test_the_task_is_that_of_compose_and_every_learner_has_a_chain():
+def test_the_task_is_that_of_compose_and_every_learner_has_a_partition():
     assert (FOLDER / "base" / "task.yaml").read_text() == (ROOT / "deploy" / "task.yaml").read_text()
     task = Task.load(FOLDER / "base" / "task.yaml")
     assert RESOURCES["base/StatefulSet/learner"]["spec"]["replicas"] == task.log.partitions

@@ -91,10 +91,10 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
     else:
         pair = engine.mechanisms["default"]
         problem = ScoreDevice(engine.settings, {"default": pair})
-        model_now = engine.now.epochs[-1].model.flat
+        model_now = engine.now.rounds[-1].model.flat
         given = [
-            (pair.mechanism(question), problem.vectors(X, np.array([float(y)]), model_now, question))
-            for question in problem.questions
+            (pair.mechanism(query), problem.vectors(X, np.array([float(y)]), model_now, query))
+            for query in problem.queries
         ]
     for mechanism, vectors in given:
         found += complements(telling(vectors, own), "f8")
@@ -241,7 +241,7 @@ def device_records(count: int, seed: int = 9) -> list[dict[str, Any]]:
 
 
 def after_survey(document: str) -> list[float] | None:
-    """A model that asks three questions; None where a protocol has none."""
+    """A model that asks three queries; None where a protocol has none."""
     task = Task.parse(document)
     if task.protocol != "scores":
         return None
@@ -263,11 +263,11 @@ def device_secrets(
         needles += complements(telling(coded.x), "f8")
         X, y, theta = coded.x[None, :], np.array([coded.y]), getattr(problem, "initial", None)
         theta = theta if model is None else np.array(model)
-        for question in getattr(problem, "questions", (None,)):
-            if question is not None and question.startswith("above") is not (model is None):
+        for query in getattr(problem, "queries", (None,)):
+            if query is not None and query.startswith("above") is not (model is None):
                 continue
-            about = () if question is None else (question,)
-            mechanism = problem.mechanism("default", question) if about else problem.mechanisms["default"]
+            about = () if query is None else (query,)
+            mechanism = problem.mechanism("default", query) if about else problem.mechanisms["default"]
             vectors = problem.vectors(X, y, theta, *about)
             common = problem.vectors(nobody.x[None, :], np.array([nobody.y]), theta, *about)
             needles += complements(telling(vectors, common), "f8")
@@ -276,7 +276,7 @@ def device_secrets(
             steps = mechanism.randomize(vectors, NoNoise(), np.zeros(1, dtype=np.int64))
             needles += complements(telling(steps), "i8")
             released = json.loads(messages[number])
-            if "payload" in released and released.get("question", question) == question:
+            if "payload" in released and released.get("query", query) == query:
                 needles += complements(telling(np.array(released["payload"]) - steps[0]), "i8")
     return needles
 
@@ -307,7 +307,7 @@ def test_nothing_of_several_records_of_a_person_stays(interpreted, protocol, lat
     arguments = {"seed": SEED, "many": 3, "compiled": False, "model": model, "several": True}
     messages = interpreted.run("released", document=document, records=rows, **arguments)
     assert len(messages) == 2
-    assert interpreted.found(device_secrets(document, rows, ['{"question": "none"}'] * 4, model)) == 0
+    assert interpreted.found(device_secrets(document, rows, ['{"query": "none"}'] * 4, model)) == 0
 
 
 @pytest.mark.parametrize(("protocol", "later"), [*FIRST[3:5], LATER[0]])
@@ -326,7 +326,7 @@ def test_nothing_of_a_record_stays_of_a_release_that_is_interrupted(interpreted,
     arguments = {"seed": SEED, "many": 0, "compiled": False, "interrupted": True, "model": model}
     messages = interpreted.run("released", document=document, records=rows, **arguments)
     assert len(messages) == 1
-    assert interpreted.found(device_secrets(document, rows, [*messages, '{"question": "none"}'], model)) == 0
+    assert interpreted.found(device_secrets(document, rows, [*messages, '{"query": "none"}'], model)) == 0
 
 
 SKETCHES = [

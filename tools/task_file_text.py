@@ -85,7 +85,7 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 | protocol | released | guarantees | page |
 |---|---|---|---|
 | `gradients` | by each person, at the newest model | all | [LDP-SGD](ldp-sgd.md) |
-| `scores` | by each person, at the model of an epoch | all | [scores](scores.md) |
+| `scores` | by each person, at the model of a round | all | [scores](scores.md) |
 | `examples` | by each person, once | all (pure: outer products, cells, Laplace noise) | [IWP-SGD](iwp-sgd.md) |
 | `moments` | by each person, once | all | [public-data GLM](public-glm.md) |
 | `summaries` | by each organisation, by window | approx; but for mixtures also gdp, zcdp | [GaussMix](gaussmix.md) |

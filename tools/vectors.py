@@ -1,7 +1,7 @@
 """Test vectors for devices in other languages, one JSON object a line.
 
 A line with a ``document`` is a task: the device must find the same hash, coding, model of version 0 and costs. Any
-other line is a record of that task: from the same random words the device must find the same coded numbers, question,
+other line is a record of that task: from the same random words the device must find the same coded numbers, query,
 quantised integers, noise and message. A line with ``refused`` must be refused with that reason.
 
 Words are those of `murk.privacy.noise.SimulatedNoise` (Philox4x32-10), one stream for each purpose, so that a vector
@@ -28,10 +28,10 @@ from murk.errors import UserError
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.protocols.device import person_problem_for
 from murk.protocols.examples.device import CellDevice
-from murk.stream.log.interface import FIRST_CHAIN, truncate_time
+from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import KINDS, IterateMessage, question_fields
+from murk.stream.wire.releases import KINDS, ModelMessage, query_fields
 from murk.task.task import Task
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
@@ -232,7 +232,7 @@ def _iterate(draw: random.Random, problem: Any, task: Task) -> tuple[list[float]
         if survey:
             # Some features are known well enough.
             start[-p * p - 7 : -7 : p + 1] *= [draw.choice([0, 1]) for _ in range(p)]
-        version = problem.settings.epoch_start(draw.choice([0, 700, 3_000, 50_000, 10**6, 10**9]))
+        version = problem.settings.round_start(draw.choice([0, 700, 3_000, 50_000, 10**6, 10**9]))
         return start.tolist(), version
     theta = np.array([draw.gauss(0, 1) for _ in range(problem.dimension)])
     slopes = problem.dimension - problem.settings.scaled
@@ -296,8 +296,8 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
     return changes
 
 
-def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
-    """Return a version at which an epoch would begin if shared models counted the releases of one partition only."""
+def _other_rounds(task: Task) -> dict[str, dict[str, Any]]:
+    """Return a version at which a round would begin if shared models counted the releases of one partition only."""
     block, partitions = task.block, task.log.partitions
     if task.protocol != "scores" or task.forget is None or block.models != "shared" or partitions == 1:
         return {}
@@ -305,15 +305,15 @@ def _other_epochs(task: Task) -> dict[str, dict[str, Any]]:
     settings = problem.settings
     begin = 0 if settings.survey is None else settings.survey.end
     versions = (begin + 3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
-    wrong = [version for version in versions if settings.epoch_start(version) != version]
-    return {"an epoch of one partition": {"version": wrong[0]}} if wrong else {}
+    wrong = [version for version in versions if settings.round_start(version) != version]
+    return {"a round of one partition": {"version": wrong[0]}} if wrong else {}
 
 
 def _of_matrices(problem: Any, numbers: list[float]) -> dict[str, dict[str, Any]]:
     """Return a model that asks for matrices, if the task's people release none."""
     if getattr(getattr(problem, "settings", None), "matrices", True):
         return {}
-    return {"matrices": {"iterate": [*numbers[:-5], 0.0, 0.5, *numbers[-3:]]}}
+    return {"matrices": {"parameters": [*numbers[:-5], 0.0, 0.5, *numbers[-3:]]}}
 
 
 def _damaged_covariates(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -356,7 +356,7 @@ class _Vectors:
     def __init__(self, task: Task, draw: random.Random, number: int) -> None:
         self.task, self.draw, self.number = task, draw, number
         self.problem: Any = person_problem_for(task)
-        self.asks, self.interactive = hasattr(self.problem, "ask"), self.problem.interactive
+        self.asks, self.interactive = hasattr(self.problem, "draw_query"), self.problem.interactive
         self.versioned = "version" in KINDS[self.problem.kind].model_fields
         self.write = writer(self.problem.kind)
 
@@ -374,14 +374,19 @@ class _Vectors:
             "initial": None if initial is None else initial.tolist(), "near": 1e-8 if rough else 0.0, "costs": costs,
         }  # fmt: skip
 
-    def message(self, chain: int) -> str | None:
-        """Return a published model of a chain, or None for version 0."""
+    def message(self, partition: int) -> str | None:
+        """Return a published model of a partition, or None for version 0."""
         if not self.interactive or self.draw.random() < 0.3:
             return None
         numbers, version = _iterate(self.draw, self.problem, self.task)
-        source = FIRST_CHAIN if getattr(self.problem, "shares_models", False) else chain
-        fields: dict[str, Any] = {"task": self.task.hash, "chain": source, "version": version, "iterate": numbers}
-        return encode(IterateMessage(**fields)).decode()
+        source = FIRST_PARTITION if getattr(self.problem, "shares_models", False) else partition
+        fields: dict[str, Any] = {
+            "task": self.task.hash,
+            "partition": source,
+            "version": version,
+            "parameters": numbers,
+        }
+        return encode(ModelMessage(**fields)).decode()
 
     def record_line(self, number: int) -> dict[str, Any]:
         task, draw, problem = self.task, self.draw, self.problem
@@ -394,18 +399,18 @@ class _Vectors:
         noise = SimulatedNoise(seed)
         level = draw.choice(list(task.privacy.levels))
         partitions = task.log.partitions
-        chain = 0 if partitions == 1 else int(below(noise.words(index, 64, Purpose.CHAIN), partitions)[0])
-        message = self.message(chain)
+        partition = 0 if partitions == 1 else int(below(noise.words(index, 64, Purpose.PARTITION), partitions)[0])
+        message = self.message(partition)
         version, theta = 0, getattr(problem, "initial", None)
         if message is not None:
-            version, theta = json.loads(message)["version"], np.array(json.loads(message)["iterate"])
-            problem.check_iterate(theta)
+            version, theta = json.loads(message)["version"], np.array(json.loads(message)["parameters"])
+            problem.check_model(theta)
         x, y = np.array(coded.x)[None, :], np.array([coded.y])
-        question, mechanism = None, problem.mechanisms[level]
+        query, mechanism = None, problem.mechanisms[level]
         if self.asks:
-            (question,) = problem.ask(noise, index, theta)
-            mechanism = problem.mechanism(level, question)
-            vectors = problem.vectors(x, y, theta, question)
+            (query,) = problem.draw_query(noise, index, theta)
+            mechanism = problem.mechanism(level, query)
+            vectors = problem.vectors(x, y, theta, query)
         else:
             vectors = problem.vectors(x, y, theta)
         (payload,) = mechanism.randomize(vectors, noise, index).tolist()
@@ -415,21 +420,21 @@ class _Vectors:
         now = draw.randrange(1_700_000_000, 1_900_000_000)
         (identifier,) = identifiers(noise, index)
         fields: dict[str, Any] = {
-            "id": identifier, "task": task.hash, "level": level, "chain": chain, "payload": payload,
+            "id": identifier, "task": task.hash, "level": level, "partition": partition, "payload": payload,
             "time": truncate_time(now, task.granularity), "expires": truncate_time(now + task.expiry, task.granularity),
             "simulated": False,
         }  # fmt: skip
         if self.versioned:
             fields["version"] = version
-        if question is not None:
-            fields |= question_fields(question)
+        if query is not None:
+            fields |= query_fields(query)
         smooth = task.target.kind == "real" and task.covariates is None
         return {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},
             "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
             "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
-            "index": number, "chain": chain, "model": message, "question": question, "quantised": quantised,
-            "slack": 0 if smooth or question == "scatter" else 1, "payload": payload, "now": now,
+            "index": number, "partition": partition, "model": message, "query": query, "quantised": quantised,
+            "slack": 0 if smooth or query == "scatter" else 1, "payload": payload, "now": now,
             "bytes": self.write(**fields).decode(),
         }  # fmt: skip
 
@@ -475,28 +480,29 @@ class _Vectors:
         if not self.interactive:
             return
         numbers, version = _iterate(self.draw, self.problem, self.task)
-        base = {"schema": 1, "kind": "iterate", "task": self.task.hash, "chain": 0}
-        base |= {"version": version, "iterate": numbers}
+        base = {"schema": 1, "kind": "model", "task": self.task.hash, "partition": 0}
+        base |= {"version": version, "parameters": numbers}
         forgeries: dict[str, dict[str, Any]] = {
-            "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64}, "chain": {"chain": 9},
+            "schema": {"schema": 2}, "kind": {"kind": "state"}, "task": {"task": "0" * 64},
+            "partition": {"partition": 9},
             "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
-            "short": {"iterate": numbers[:-1]}, "text": {"iterate": ["1", *numbers[1:]]}, "key": {"note": 1},
-            **_other_epochs(self.task), **_of_matrices(self.problem, numbers),
-            "huge": {"iterate": [1e9, *numbers[1:]]}, "endless": {"iterate": [10**400, *numbers[1:]]},
+            "short": {"parameters": numbers[:-1]}, "text": {"parameters": ["1", *numbers[1:]]}, "key": {"note": 1},
+            **_other_rounds(self.task), **_of_matrices(self.problem, numbers),
+            "huge": {"parameters": [1e9, *numbers[1:]]}, "endless": {"parameters": [10**400, *numbers[1:]]},
         }  # fmt: skip
         if self.task.learner.radius == "unbounded":
             del forgeries["huge"]
         for why, changes in forgeries.items():
             yield {
-                "name": self.task.name, "why": f"model: {why}", "chain": 0, "refused": "model",
+                "name": self.task.name, "why": f"model: {why}", "partition": 0, "refused": "model",
                 "model": json.dumps({**base, **changes}),
             }  # fmt: skip
         whole = json.dumps(base)
         for why, text in {
-            "cut": whole[:-2], "twice": whole.replace("{", '{"chain": 0, ', 1), "list": f"[{whole}]",
+            "cut": whole[:-2], "twice": whole.replace("{", '{"partition": 0, ', 1), "list": f"[{whole}]",
             "long": whole + " " * (600 + 26 * len(numbers)),
         }.items():  # fmt: skip
-            yield {"name": self.task.name, "why": f"model: {why}", "chain": 0, "refused": "model", "model": text}
+            yield {"name": self.task.name, "why": f"model: {why}", "partition": 0, "refused": "model", "model": text}
 
 
 def vectors(protocol: str, records: int, seed: int) -> Iterator[dict[str, Any]]:

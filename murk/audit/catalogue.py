@@ -34,37 +34,37 @@ class Case:
 
 
 def cases_of(task: Task) -> list[Case]:
-    """Return a case for each level and question of a task."""
+    """Return a case for each level and query of a task."""
     cases = []
-    for question, problem in _questions(device_for(task)):
+    for query, problem in _queries(device_for(task)):
         for level in of_each_kind(problem.mechanisms, lambda each: each.kind):
-            words = [level] * (len(problem.mechanisms) > 1) + [question] * bool(question)
+            words = [level] * (len(problem.mechanisms) > 1) + [query] * bool(query)
             name = f"{task.name}: {', '.join(words)}" if words else task.name
             cases.append(Case(name, partial(task_trial, task, problem, level)))
     return cases
 
 
-def _questions(problem: Problem) -> list[tuple[str, Any]]:
-    """Return the name and problem of each question; for a Newton step, of both parts of a window."""
+def _queries(problem: Problem) -> list[tuple[str, Any]]:
+    """Return the name and problem of each query; for a Newton step, of both parts of a window."""
     first_part = getattr(problem, "first_part", None)
     if first_part is not None:
         return [("first part", first_part), ("step", problem)]
-    if not hasattr(problem, "ask"):
+    if not hasattr(problem, "draw_query"):
         return [("", problem)]
     asking = cast("QueryingDevice", problem)
-    return [(name, SingleQueryDevice(asking, name)) for name in asking.questions]
+    return [(name, SingleQueryDevice(asking, name)) for name in asking.queries]
 
 
 def catalogue() -> list[Case]:
     """Return cases for every mechanism and every protocol."""
     tasks = [(name, "", text) for name, text in _tasks()]
-    asked = (Case(name, partial(_of_text, text, question)) for name, question, text in (*tasks, *_scores(), *_steps()))
+    asked = (Case(name, partial(_of_text, text, query)) for name, query, text in (*tasks, *_scores(), *_steps()))
     return [*_mechanisms(), *asked]
 
 
-def _of_text(text: str, question: str) -> Trial:
+def _of_text(text: str, query: str) -> Trial:
     task = Task.parse("name: audited\n" + text)
-    return task_trial(task, dict(_questions(device_for(task)))[question], DEFAULT_LEVEL)
+    return task_trial(task, dict(_queries(device_for(task)))[query], DEFAULT_LEVEL)
 
 
 def _example(kind: str) -> Mechanism:
@@ -148,8 +148,8 @@ def _steps() -> Iterator[tuple[str, str, str]]:
 def _scores() -> Iterator[tuple[str, str, str]]:
     for mechanism, guarantee in _guarantees():
         # At zero logits, where curvatures are largest, a curvature is a scatter.
-        for question in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
-            yield f"scores {question}, {mechanism}", question, _people("scores", _BINARY, guarantee, mechanism)
+        for query in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
+            yield f"scores {query}, {mechanism}", query, _people("scores", _BINARY, guarantee, mechanism)
         yield f"scores above, {mechanism}", above(0), _people("scores", _BINARY, guarantee, mechanism)
     for mechanism, guarantee in (("gaussian", _MU), ("privunit", _PURE)):
         text = f"{_people('moments', _BINARY, guarantee, mechanism)}public: {{set_aside: 100}}\n"

@@ -33,7 +33,7 @@ class Pair:
 
     first: Record
     second: Record
-    theta: Floats | None = field(default=None, repr=False)  # iterate or model of an epoch, if releases depend on one
+    theta: Floats | None = field(default=None, repr=False)  # iterate or model of a round, if releases depend on one
     distance: float = 0.0
 
 
@@ -190,7 +190,7 @@ def _iterates(
 
 
 def _models(problem: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Floats]:
-    """Yield initial models that a device accepts: the first that asks the question, and others of several scales."""
+    """Yield initial models that a device accepts: the first that draws the query, and others of several scales."""
     initial = _first_asking(problem)
     yield initial
     for scale in (1.0, 2.0, 10.0):
@@ -201,7 +201,7 @@ def _models(problem: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Fl
 
 
 def _first_asking(problem: SingleQueryDevice) -> Floats:
-    """Return the first model that asks the question: of all but a survey's, one after the survey."""
+    """Return the first model that draws the query: of all but a survey's, one after the survey."""
     asked: Any = problem.problem
     if asked.settings.survey is None or problem.name.startswith(ABOVE):
         return np.asarray(asked.initial)
@@ -247,7 +247,7 @@ def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Gener
 def _allowed(problem: Releasing, theta: Floats) -> bool:
     asked: Any = problem.problem if isinstance(problem, SingleQueryDevice) else problem
     try:
-        asked.check_iterate(theta)
+        asked.check_model(theta)
     except HostileModelError:
         return False
     return True

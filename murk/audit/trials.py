@@ -202,7 +202,7 @@ def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
 
 
 def task_trial(task: Task, problem: Any, level: str) -> Trial:
-    """Return the trial of a task's level or question: its worst neighbours, released by a device's code."""
+    """Return the trial of a task's level or query: its worst neighbours, released by a device's code."""
     mechanism = problem.mechanisms[level]
     if mechanism.kind not in _WINDOW_TRIALS:
         return _record_trial(task, problem, level)

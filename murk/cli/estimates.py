@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Estimates:
-    """Messages with the estimate of all chains, which the worker of the first chain publishes.
+    """Messages with the estimate of all partitions, which the worker of the first partition publishes.
 
     ``every`` is the least number of seconds between two messages, measured by ``clock``; ``shown`` is the task whose
     names and units the messages use, by default the log's.

@@ -25,10 +25,10 @@ _FIELDS = {
     "id": "128 random bits, new for every release and used for nothing else",
     "task": "the task's hash",
     "level": "the chosen privacy level, independent of the record",
-    "chain": "partition, drawn at random",
+    "partition": "partition, drawn at random",
     "version": "version of the published model",
-    "question": "the answered question, drawn independently of the record",
-    "item": "which feature and threshold a survey's question is about, drawn independently of the record",
+    "query": "the answered query, drawn independently of the record",
+    "item": "which feature and threshold a survey's query is about, drawn independently of the record",
     "payload": "the answer with noise: the only field that depends on the record",
     "spread": "size of the noise, which depends on the records through a noisy eigenvalue alone",
     "records": "number of records of the window",
@@ -161,7 +161,7 @@ def retention(facts: Facts) -> Iterator[Block]:
     task, deployment, accounts = facts.task, facts.deployment, facts.accounts
     asked = span(task.log.retention)
     read = {} if deployment is None else deployment.stores
-    newest, least = "the newest of each chain", f"at least {asked}"
+    newest, least = "the newest of each partition", f"at least {asked}"
     intended = {"releases": f"{least} (log.retention)", "models": newest, "states": newest, "dead": least}
     rows = []
     for kind, name in _STORES.items():

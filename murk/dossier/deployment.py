@@ -116,7 +116,7 @@ def _input_log_file(log: Log, carried: Task | None) -> Deployment:
             "the shuffler deletes them",
         ),
         "models": Store(path, "the newest alone", "one row"),
-        "states": Store(path, "the newest alone: how far the shuffler has read", "one row a chain"),
+        "states": Store(path, "the newest alone: how far the shuffler has read", "one row a partition"),
     }
     how = "a file on this machine"
     return Deployment(
@@ -132,13 +132,13 @@ def _file(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
     stores = {
         "releases": Store(
             path,
-            f"{days} after they arrive, and until they are learned. The newest {task.duplicates:,} of each chain stay "
-            "as long as the file exists, and up to 255 others as long as one that was appended together with them",
+            f"{days} after they arrive, and until they are learned. The newest {task.duplicates:,} of each partition "
+            "stay as long as the file exists, and up to 255 others as long as one that was appended together with them",
             f"log.retention = {days}, as the learner applies it",
             task.log.retention,
         ),
-        "models": Store(path, "the newest alone", "one row a chain"),
-        "states": Store(path, "the newest alone", "one row a chain"),
+        "models": Store(path, "the newest alone", "one row a partition"),
+        "states": Store(path, "the newest alone", "one row a partition"),
         "dead": Store(path, days, f"log.retention = {days}", task.log.retention),
     }
     problems = (f"{readable}: {noise}",) if readable else ()
@@ -175,7 +175,7 @@ def _store(topic: str, about: Mapping[str, str]) -> Store:
     policies = {word.strip() for word in about.get("cleanup.policy", "").split(",")}
     if not policies & {"compact", "delete"}:
         return Store(topic, _UNKNOWN, shown)
-    compacted = "the newest of each chain, older ones until the broker compacts"
+    compacted = "the newest of each partition, older ones until the broker compacts"
     if "delete" not in policies:
         return Store(topic, compacted, shown, math.inf)
     try:

@@ -86,8 +86,8 @@ def example_of(task: Task) -> Example:
                 producer = Producer(task, log, ledger, policy=Policy(public_sample=True))
                 for person in ("one", "another"):
                     producer.release(record, person=person)
-            read = (log.read(chain, log.begin(chain), 2) for chain in range(log.partitions))
-            messages = sorted((message.offset, message.value) for chain in read for message in chain)
+            read = (log.read(partition, log.begin(partition), 2) for partition in range(log.partitions))
+            messages = sorted((message.offset, message.value) for partition in read for message in partition)
     numbers = max(getattr(device_for(task), "lengths", ()), default=0)
     return Example(record, tuple(value for _, value in messages), invented, records, numbers)
 

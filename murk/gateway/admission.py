@@ -1,12 +1,12 @@
-"""The gateway's rules of admission: those of the chain's worker, without its state."""
+"""The gateway's rules of admission: those of the partition's worker, without its state."""
 
 from collections.abc import Sequence
 
 from murk.errors import UserError
 from murk.protocols.device import device_for, interactive_of
-from murk.stream.log.interface import FIRST_CHAIN, Log
+from murk.stream.log.interface import FIRST_PARTITION, Log
 from murk.stream.wire.blocks import Block, block_receiver, receiver
-from murk.stream.wire.codec import Reason, RejectedError, decode_iterate
+from murk.stream.wire.codec import Reason, RejectedError, decode_model
 from murk.stream.wire.releases import Release
 from murk.stream.worker.interface import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
@@ -14,13 +14,13 @@ from murk.stream.worker.worker import admit, check_expiry
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
-_JUDGED = "chain", "version", "question", "item"
+_JUDGED = "partition", "version", "query", "item"
 
 
 class Admission:
     """Decide whether a task's worker can learn a release.
 
-    A release of a published model is refused only if the worker is certain to refuse it. When the chain reads the
+    A release of a published model is refused only if the worker is certain to refuse it. When the partition reads the
     release, it has learned at least as many releases as its newest model's version and at most as many as its partition
     has now. The release is admitted if any count in this range admits it. Duplicates are left to the worker.
     """
@@ -29,7 +29,7 @@ class Admission:
         self._log, self._task = log, task
         problem = device_for(task)
         self._problem = interactive_of(problem)
-        # It learns nothing: `ahead` stands for what the chain has learned.
+        # It learns nothing: `ahead` stands for what the partition has learned.
         self._learner = problem.engine()
         self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
         self.rules = wire_rules(task, self._learner)
@@ -89,34 +89,34 @@ class Admission:
         if self._problem is None or self._sharing is not None:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
             return release
-        chain = release.chain
+        partition = release.partition
         version: int = getattr(release, "version", 0)
-        if chain not in self._bounds:
-            message, end = self._log.cached_model(chain)
-            self._bounds[chain] = self._version(chain, message), end
-        if version > self._bounds[chain][1] and chain not in self._renewed:
+        if partition not in self._bounds:
+            message, end = self._log.cached_model(partition)
+            self._bounds[partition] = self._version(partition, message), end
+        if version > self._bounds[partition][1] and partition not in self._renewed:
             # What was read may be a moment old; once in a group, since forged versions must not keep the log busy.
-            self._renewed.add(chain)
-            self._bounds[chain] = self._version(chain, self._log.model(chain)), self._log.end(chain)
-        low, high = self._bounds[chain]
+            self._renewed.add(partition)
+            self._bounds[partition] = self._version(partition, self._log.model(partition)), self._log.end(partition)
+        low, high = self._bounds[partition]
         self._learner.admit(release, min(max(version, low), high))
         return release
 
-    def model(self, chain: int) -> bytes | None:
-        """Return a chain's newest valid model for devices, or None; raise `MurkError` if the log cannot be read."""
-        source = FIRST_CHAIN if self._problem is not None and self._problem.shares_models else chain
+    def model(self, partition: int) -> bytes | None:
+        """Return a partition's newest valid model for devices, or None; raise `MurkError` if the log cannot be read."""
+        source = FIRST_PARTITION if self._problem is not None and self._problem.shares_models else partition
         message, _ = self._log.cached_model(source)
         self._version(source, message)
         known = self._checked.get(source)
         return None if known is None else known[0]
 
-    def _version(self, chain: int, message: bytes | None) -> int:
-        """Return the version of the newest valid model of a chain, 0 if there is none."""
-        known = self._checked.get(chain)
+    def _version(self, partition: int, message: bytes | None) -> int:
+        """Return the version of the newest valid model of a partition, 0 if there is none."""
+        known = self._checked.get(partition)
         if message is not None and self._problem is not None and (known is None or known[0] != message):
             try:
-                model = decode_iterate(
-                    message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain
+                model = decode_model(
+                    message, task_hash=self._task.hash, dimension=self._problem.model_size, partition=partition
                 )
                 if not self._problem.is_published(model.version):
                     raise UserError(f"no model is published at version {model.version}")
@@ -124,5 +124,5 @@ class Admission:
                 # Devices would refuse it as well: the last valid one stays.
                 pass
             else:
-                known = self._checked[chain] = message, model.version
+                known = self._checked[partition] = message, model.version
         return 0 if known is None else known[1]

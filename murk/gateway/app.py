@@ -37,7 +37,7 @@ _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     409: ("wrong-task", "simulated", "stale", "future", "version"),
     410: ("expired",),
     413: ("too-large",),
-    422: ("chain", "level", "question", "dimension", "magnitude", "duplicate"),
+    422: ("partition", "level", "query", "dimension", "magnitude", "duplicate"),
 }
 STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""
@@ -243,9 +243,9 @@ class GatewayApp:
 
     def _model(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         appending = self._ready()
-        chosen = parse_qs(scope["query_string"].decode("latin-1")).get("chain", ["0"])[-1]
+        chosen = parse_qs(scope["query_string"].decode("latin-1")).get("partition", ["0"])[-1]
         if not (chosen.isascii() and chosen.isdigit() and len(chosen) < 9 and int(chosen) < self._task.log.partitions):
-            raise RefusedError(404, "no-chain")
+            raise RefusedError(404, "no-partition")
         if not appending.admission.interactive:
             raise RefusedError(404, "no-models")
         model = appending.models.get(int(chosen))

@@ -101,13 +101,13 @@ class Appending:
     ) -> None:
         self.admission = Admission(log, task)
         self.counts = Counts()
-        self.models: dict[int, bytes] = {}  # the newest model for devices of each chain that has one
+        self.models: dict[int, bytes] = {}  # the newest model for devices of each partition that has one
         self.trouble: str | None = None  # why the last use of the log failed
         self.misplaced = False  # whether a shuffler writes to the log of a shuffled task; then nothing is appended
         self.closed = False  # whether no further releases are taken
         self._log, self._answer, self._clock = log, answer, clock
         self._is_shuffled = task.shuffle is not None
-        self._chains = range(task.log.partitions) if self.admission.interactive else range(0)
+        self._partitions = range(task.log.partitions) if self.admission.interactive else range(0)
         self._accepted = Accepted(REMEMBERED)
         self._waiting: deque[Submission] = deque()
         self._number = self._bytes = 0
@@ -188,7 +188,7 @@ class Appending:
             if isinstance(found, str):
                 reasons[digest] = found
             else:
-                admitted[digest] = found.chain, data
+                admitted[digest] = found.partition, data
                 levels.append(found.level)
         if admitted:
             # The order of arrival would tell who sent which.
@@ -207,8 +207,8 @@ class Appending:
         now = time.monotonic()
         self._due = now + LOOK
         try:
-            found = {chain: self.admission.model(chain) for chain in self._chains}
-            self.models = {chain: model for chain, model in found.items() if model is not None}
+            found = {partition: self.admission.model(partition) for partition in self._partitions}
+            self.models = {partition: model for partition, model in found.items() if model is not None}
             if now >= self._check_due:
                 self._check_due = now + CHECK
                 # On Kafka models are cached, and this is not.

@@ -17,10 +17,10 @@ def description(task: Task) -> bytes:
     schemas = json_schema()
     filled = {
         "VERSION": __version__,
-        "CHAINS": task.log.partitions,
+        "PARTITIONS": task.log.partitions,
         "REASONS": list(REASONS),
         "RELEASE": schemas[task.release_kind],
-        "MODEL": schemas["iterate"],
+        "MODEL": schemas["model"],
     }
 
     def fill(value: Any) -> Any:

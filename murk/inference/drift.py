@@ -1,11 +1,11 @@
 """Path of an estimate, and a test of whether the coefficients have changed while they were learned, from it alone.
 
-*Path.* Chains are merged at equal counts, as a release draws its chain uniformly: a point consists of each chain's
-newest point at or below one count of the grid. If chains share models, the first chain's trail has the estimates of all
-chains together, and the others have none. For random scaling with n_c releases of chain c, values are ``sum n_c theta_c
-/ n``, with half-widths from the mean of the chains' V, if all are known. For all other methods each coefficient is
-averaged by inverse variance, or by numbers of releases if no chain knows its variance. (The estimate itself, from the
-sums of all chains, is slightly more precise.)
+*Path.* Partitions are merged at equal counts, as a release draws its partition uniformly: a point consists of each
+partition's newest point at or below one count of the grid. If partitions share models, the first partition's history
+has the estimates of all partitions together, and the others have none. For random scaling with n_c releases of
+partition c, values are ``sum n_c theta_c / n``, with half-widths from the mean of the partitions' V, if all are known.
+For all other methods each coefficient is averaged by inverse variance, or by numbers of releases if no partition knows
+its variance. (The estimate itself, from the sums of all partitions, is slightly more precise.)
 
 *Test.* Without a change an estimate ``t_n`` of n releases with covariance ``C_n`` has independent increments: ``t_n -
 t_m`` is normal with covariance ``C_m - C_n``. A change by ``b`` after m shifts it by ``(I - C_n C_m^-1) b``. With b
@@ -37,7 +37,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk.inference.estimate import RANDOM_SCALING, Estimate, scaling_quantile
-from murk.stream.wire.state import LEVEL, Trail
+from murk.stream.wire.state import LEVEL, History
 
 
 class CurvePoint(NamedTuple):
@@ -60,22 +60,25 @@ def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any
     return data
 
 
-def merged_curve(trails: Sequence[Trail], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
-    """Return the points of all chains' trails, merged by number of releases; raise MurkError if one is damaged."""
-    tables = [trail.table(coefficients, f"chain {chain}").astype(np.float64) for chain, trail in enumerate(trails)]
-    grid = sorted({count for trail in trails for count in trail.counts})
-    newest = np.array([np.searchsorted(trail.counts, grid, side="right") - 1 for trail in trails])
+def merged_curve(histories: Sequence[History], coefficients: int, method: str) -> tuple[CurvePoint, ...]:
+    """Return the points of all partitions' histories, merged by count; raise MurkError if one is damaged."""
+    tables = [
+        history.table(coefficients, f"partition {partition}").astype(np.float64)
+        for partition, history in enumerate(histories)
+    ]
+    grid = sorted({count for history in histories for count in history.counts})
+    newest = np.array([np.searchsorted(history.counts, grid, side="right") - 1 for history in histories])
     points = []
     for at in newest.T:
-        known = [chain for chain, index in enumerate(at) if index >= 0]
-        rows = np.array([tables[chain][at[chain]] for chain in known])
-        counts = np.array([trails[chain].counts[at[chain]] for chain in known])
+        known = [partition for partition, index in enumerate(at) if index >= 0]
+        rows = np.array([tables[partition][at[partition]] for partition in known])
+        counts = np.array([histories[partition].counts[at[partition]] for partition in known])
         values, halves, errors = rows[:, :coefficients], rows[:, coefficients:-1], rows[:, -1]
         if len(known) == 1:
             value, half, error = values[0], halves[0], float(errors[0])
         else:
             value, half, error = _merged(values, halves, counts.astype(np.float64), method)
-        time = max(trails[chain].times[at[chain]] for chain in known)
+        time = max(histories[partition].times[at[partition]] for partition in known)
         points.append(CurvePoint(int(counts.sum()), time, tuple(value.tolist()), tuple(half.tolist()), error))
     return tuple(points)
 

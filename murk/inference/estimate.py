@@ -77,8 +77,8 @@ _SINGULAR = 1e-12  # share of the largest eigenvalue below which a direction has
 FEWEST = 1000  # number of releases below which random scaling gives no interval, as it would cover far too rarely
 
 # Quantiles of |N(0,1)| / sqrt(mean of P independent integrals of a squared Brownian bridge), by level and number of
-# chains: P = 1 from the literature, the others from 200,000 simulated draws (+-0.01).
-_CHAINS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
+# partitions: P = 1 from the literature, the others from 200,000 simulated draws (+-0.01).
+_PARTITIONS = (1, 2, 3, 4, 6, 8, 12, 16, 32)
 _QUANTILES = {
     0.95: (6.747, 5.86, 5.53, 5.36, 5.18, 5.08, 4.99, 4.95, 4.87),
     0.90: (5.323, 4.72, 4.51, 4.39, 4.27, 4.21, 4.15, 4.12, 4.08),
@@ -86,11 +86,11 @@ _QUANTILES = {
 }
 
 
-def scaling_quantile(level: float, chains: int = 1) -> float:
-    """Return random scaling's critical value for a number of chains; raise UserError unless the level is tabulated."""
+def scaling_quantile(level: float, partitions: int = 1) -> float:
+    """Return random scaling's critical value for some partitions; raise UserError unless the level is tabulated."""
     for known, quantiles in _QUANTILES.items():
         if math.isclose(level, known, abs_tol=1e-9):
-            return quantiles[max(i for i, tabled in enumerate(_CHAINS) if tabled <= max(chains, 1))]
+            return quantiles[max(i for i, tabled in enumerate(_PARTITIONS) if tabled <= max(partitions, 1))]
     raise UserError(f"random scaling has intervals at the levels 0.80, 0.90 and 0.95, not {level!r}")
 
 
@@ -157,7 +157,7 @@ class Estimate:
     method: str  # method of the intervals, such as "plug-in", "random scaling" or "scores"
     spread: Floats  # standard errors (for random scaling sqrt(V_jj / n)); infinite if unknown
     note: str  # what is known about the intervals' true coverage
-    chains: int  # number of chains merged
+    partitions: int  # number of partitions merged
     n_releases: int
     covariance: Floats | None = None  # covariance of the values, (p, p)
     people: People | None = None  # features of the people, for averages over them
@@ -183,7 +183,7 @@ class Estimate:
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.method == RANDOM_SCALING:
-            return np.asarray(scaling_quantile(level, self.chains) * self.spread)
+            return np.asarray(scaling_quantile(level, self.partitions) * self.spread)
         quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
         if self.curvature_error is None:
             return np.asarray(quantile * self.spread)

@@ -42,7 +42,7 @@ class Scale:
     high: float  # position of the largest threshold
     slope: float  # median slope
     spread: float  # standard deviation of the slope's logarithm
-    step: float  # a step between positions that is worth a question
+    step: float  # a step between positions that is worth a query
     real: bool  # whether positions are logarithms of half-widths; else log odds of a probability
 
     def position(self, threshold: float) -> float:
@@ -134,7 +134,7 @@ class Root:
         place = min(int(np.searchsorted(total, probability)), _POINTS - 1)
         return self.scale.threshold(float(self.positions[place]))
 
-    def next_question(self) -> float:
+    def next_query(self) -> float:
         """Return the threshold to ask about next.
 
         It has the largest product of two factors: the squared probability that as many answers as there are show a

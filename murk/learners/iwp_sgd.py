@@ -310,7 +310,7 @@ class IWPSGD(SGDEstimator):
         return dict(zip(self._names, slopes, strict=True)), constant
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
+        """Return the joint estimate of this learner and ``others`` with the same settings, each of one partition."""
         engines = [engine.snapshot() for engine in self._engines(others)]
         joint = cell_engine.estimate if self._settings.cells else estimate
         found: Estimate = self._in_units(joint(engines))

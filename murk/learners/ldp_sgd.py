@@ -153,7 +153,7 @@ class LDPSGD(SGDEstimator):
         return PublicCovariates.of_rows(rows)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
-        """Return the joint estimate of this learner and ``others`` with the same settings, each of one chain."""
+        """Return the joint estimate of this learner and ``others`` with the same settings, each of one partition."""
         first, *more = self._engines(others)
         memories = [engine.snapshot() for engine in (first, *more)]
         coded = estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)

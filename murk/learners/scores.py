@@ -1,4 +1,4 @@
-"""River classifier and regressor for scores in epochs."""
+"""River classifier and regressor for scores in rounds."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Scores(PersonEstimator):
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     forget
-        Number of newest releases to learn from, at least 24,000 (at times seven eighths of them, as whole epochs are
+        Number of newest releases to learn from, at least 24,000 (at times seven eighths of them, as whole rounds are
         forgotten). Intervals then stop shrinking. By default all.
     coverage
         Share of people whose target prediction sets contain, such as 0.9; by default there are no sets.
@@ -120,7 +120,7 @@ class Scores(PersonEstimator):
         return level
 
     def published(self) -> tuple[int, list[float]]:
-        """Return the version at which the newest epoch began and its model, at which devices make releases."""
+        """Return the version at which the newest round began and its model, at which devices make releases."""
         published: tuple[int, list[float]] = self._require().published()
         return published
 
@@ -156,11 +156,11 @@ class Scores(PersonEstimator):
 
 @documented
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
-    """Logistic regression, softmax, or lines through several classes, by scores in epochs, with intervals.
+    """Logistic regression, softmax, or lines through several classes, by scores in rounds, with intervals.
 
-    Each person answers one question at the model of their epoch, randomized once at their guarantee and drawn before
-    their record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Epochs double.
-    The learner keeps sums per epoch, and solves all epochs' equations on request, without steps or a radius.
+    Each person answers one query at the model of their round, randomized once at their guarantee and drawn before
+    their record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Rounds double.
+    The learner keeps sums per round, and solves all rounds' equations on request, without steps or a radius.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     Notes
     -----
     Each call of ``learn_one`` is one release of one person. Predictions use the solution at the last of 1, 2, ..., 8,
-    10, 12, 14, 16, 20, ... releases (four times an epoch), shrunk while noise dominates. A coefficient with an infinite
+    10, 12, 14, 16, 20, ... releases (four times a round), shrunk while noise dominates. A coefficient with an infinite
     interval was not learned at this privacy. People's own guarantees (``learn_one(x, y, guarantee)``) may take at most
     64 different values, as sums are kept for each.
 
@@ -252,9 +252,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
 @documented
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
-    """Linear regression of a bounded target's mean, by scores in epochs, with intervals.
+    """Linear regression of a bounded target's mean, by scores in rounds, with intervals.
 
-    Each person answers one question, randomized once at their guarantee and drawn before their record is read: mostly
+    Each person answers one query, randomized once at their guarantee and drawn before their record is read: mostly
     their score ``y c(z) z``, y coded to [-1, 1], sometimes a matrix of their features. The learner keeps sums, and
     solves on request, without steps or a radius.
 

@@ -23,7 +23,7 @@ from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Problem, plausible
 from murk.protocols.drift import drift_of
 from murk.results.diagnosis import diagnose_task
-from murk.stream.wire.state import LEVEL, Counters, StateMessage, Trail
+from murk.stream.wire.state import LEVEL, Counters, History, StateMessage
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.shuffling import COLLUDING, ShuffleBlock
 from murk.task.task import Task
@@ -46,7 +46,7 @@ _NOTHING_NEEDED = Needed()
 
 
 class Place(NamedTuple):
-    """Committed offset, end offset and owner (if known) of a chain."""
+    """Committed offset, end offset and owner (if known) of a partition."""
 
     offset: int
     end: int
@@ -67,11 +67,11 @@ class LevelFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class ChainFigures:
-    """Figures of a chain; those that the protocol's learner does not provide are None."""
+class PartitionFigures:
+    """Figures of a partition; those that the protocol's learner does not provide are None."""
 
-    # number of the chain, and of releases that it has learned
-    chain: int
+    # number of the partition, and of releases that it has learned
+    partition: int
     version: int
     # committed offset, number of further messages, and owner if known
     offset: int
@@ -99,8 +99,9 @@ class Figures:
     staleness: tuple[int, ...] | None
     staleness_sum: int
     levels: tuple[LevelFigures, ...]
-    chains: tuple[ChainFigures, ...]
-    # coefficients in coded units, all chains merged; half-widths are infinite while unknown, for one look and for all
+    partitions: tuple[PartitionFigures, ...]
+    # coefficients in coded units, all partitions merged; half-widths are infinite while unknown, for one look and for
+    # all
     names: tuple[str, ...]
     values: tuple[float, ...]
     half_widths: tuple[float, ...]
@@ -111,8 +112,8 @@ class Figures:
     note: str
     estimated_error: float  # root of the summed squared standard errors of the coefficients; infinite while unknown
     parameter_error: float | None  # Euclidean distance from the reference; None without one
-    curve: tuple[CurvePoint, ...] = ()  # history of the estimate from the chains' states
-    # unbiased estimate of the mean loss over all chains, and its standard error; None while unknown
+    curve: tuple[CurvePoint, ...] = ()  # history of the estimate from the partitions' states
+    # unbiased estimate of the mean loss over all partitions, and its standard error; None while unknown
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
     alike: bool | None = None  # whether releases do not contradict the public covariates; None without a check
@@ -130,8 +131,8 @@ class Figures:
 
     @property
     def lag(self) -> int:
-        """Offsets not committed yet, over all chains."""
-        return sum(chain.lag for chain in self.chains)
+        """Offsets not committed yet, over all partitions."""
+        return sum(partition.lag for partition in self.partitions)
 
     @property
     def mean_staleness(self) -> float | None:
@@ -141,21 +142,21 @@ class Figures:
 
     @property
     def refused_updates(self) -> float | None:
-        """Updates left out, over all chains; None if the learner refuses none."""
-        return _sum(chain.refused_updates for chain in self.chains)
+        """Updates left out, over all partitions; None if the learner refuses none."""
+        return _sum(partition.refused_updates for partition in self.partitions)
 
     @property
     def records(self) -> float | None:
-        """Records in the learned releases, over all chains; None if each release contains one."""
-        return _sum(chain.records for chain in self.chains)
+        """Records in the learned releases, over all partitions; None if each release contains one."""
+        return _sum(partition.records for partition in self.partitions)
 
     def placed(self, places: Sequence[Place]) -> Self:
         """Return the figures with new offsets and owners."""
-        chains = tuple(
-            replace(chain, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
-            for chain, place in zip(self.chains, places, strict=True)
+        partitions = tuple(
+            replace(partition, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
+            for partition, place in zip(self.partitions, places, strict=True)
         )
-        return replace(self, chains=chains)
+        return replace(self, partitions=partitions)
 
 
 def figures(
@@ -166,7 +167,7 @@ def figures(
     reference: Mapping[str, float] | None = None,
     before: Figures | None = None,
 ) -> Figures:
-    """Compute all figures from a state message (or None) and a place for each chain.
+    """Compute all figures from a state message (or None) and a place for each partition.
 
     Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises
     `MurkError` for a state of another problem.
@@ -178,12 +179,14 @@ def figures(
             engine.load_state_dict(message.learner)
         engines.append(engine)
     counters = [Counters() if message is None else message.counters for message in messages]
-    trails = [Trail() if message is None else message.trail for message in messages]
+    histories = [History() if message is None else message.history for message in messages]
     with plausible():
         found = problem.estimate(engines)
-        chains = tuple(ChainFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines))
-        curve = merged_curve(trails, len(found.names), found.method)
-        records = _sum(chain.records for chain in chains)
+        partitions = tuple(
+            PartitionFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines)
+        )
+        curve = merged_curve(histories, len(found.names), found.method)
+        records = _sum(partition.records for partition in partitions)
         looks = looks_of(task, found, found.releases_used if records is None else int(records), live=True)
         halves = tuple(map(float, found.half_widths(looks.fixed(LEVEL))))
         kept = before if before is not None and _keeps(before, looks, halves, found.alike) else None
@@ -198,7 +201,7 @@ def figures(
         drift = None
         if looks.repeats.most == 1:
             drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
-    loss, loss_error = _unbiased_loss(chains)
+    loss, loss_error = _unbiased_loss(partitions)
     dead, learned = Counter[str](), Counter[str]()
     for each in counters:
         dead.update(each.dead)
@@ -217,7 +220,7 @@ def figures(
             for name in levels
             if name in shown_levels
         ),
-        chains=chains,
+        partitions=partitions,
         names=found.names,
         values=tuple(map(float, found.values)),
         half_widths=halves,
@@ -321,16 +324,20 @@ def _level(
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, right, learned)
 
 
-def _unbiased_loss(chains: Sequence[ChainFigures]) -> tuple[float | None, float | None]:
-    """Return the mean loss over chains, weighted by releases, and its standard error."""
-    parts = [(chain, chain.unbiased_loss) for chain in chains if chain.version and chain.unbiased_loss is not None]
-    total = sum(chain.version for chain, _ in parts)
+def _unbiased_loss(partitions: Sequence[PartitionFigures]) -> tuple[float | None, float | None]:
+    """Return the mean loss over partitions, weighted by releases, and its standard error."""
+    parts = [
+        (partition, partition.unbiased_loss)
+        for partition in partitions
+        if partition.version and partition.unbiased_loss is not None
+    ]
+    total = sum(partition.version for partition, _ in parts)
     if not total:
         return None, None
-    loss = sum(chain.version * loss for chain, loss in parts) / total
+    loss = sum(partition.version * loss for partition, loss in parts) / total
     # The error of a single release is unknown, not zero.
-    errors = [chain.unbiased_loss_error or math.inf for chain, _ in parts]
-    error = math.hypot(*(chain.version * one for (chain, _), one in zip(parts, errors, strict=True))) / total
+    errors = [partition.unbiased_loss_error or math.inf for partition, _ in parts]
+    error = math.hypot(*(partition.version * one for (partition, _), one in zip(parts, errors, strict=True))) / total
     return loss, error if math.isfinite(error) else None
 
 

@@ -1,4 +1,4 @@
-"""History of the figures: from the chains' states before the monitor started, then from its own polls."""
+"""History of the figures: from the partitions' states before the monitor started, then from its own polls."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The monitor, which reads the committed states of a log's chains."""
+"""The monitor, which reads the committed states of a log's partitions."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class Monitor(Exporter):
         self._task, self._problem = task, device_for(task)
         self._reopen, self._clock, self._patience = reopen, clock, patience
         self._reference = None if reference is None else dict(reference)
-        chains = task.log.partitions
-        self._messages: list[StateMessage | None] = [None] * chains
-        self._states: list[bytes | None] = [None] * chains
-        nothing = figures(task, self._problem, self._messages, [Place(0, 0)] * chains)
+        partitions = task.log.partitions
+        self._messages: list[StateMessage | None] = [None] * partitions
+        self._states: list[bytes | None] = [None] * partitions
+        nothing = figures(task, self._problem, self._messages, [Place(0, 0)] * partitions)
         if self._reference is not None:
             check_reference(self._reference, nothing.names)
         self._figures: Figures | None = None
@@ -190,12 +190,12 @@ class Monitor(Exporter):
         log, fresh = self._log, self._figures is None
         states, messages, places = list(self._states), list(self._messages), []
         owners = log.owners()
-        for chain in range(self._task.log.partitions):
-            (state, offset), end = log.status(chain)
-            places.append(Place(offset, end, owners.get(chain)))
-            if state != states[chain]:
-                fresh, states[chain] = True, state
-                messages[chain] = None if state is None else self._decoded(log, chain, state)
+        for partition in range(self._task.log.partitions):
+            (state, offset), end = log.status(partition)
+            places.append(Place(offset, end, owners.get(partition)))
+            if state != states[partition]:
+                fresh, states[partition] = True, state
+                messages[partition] = None if state is None else self._decoded(log, partition, state)
         if fresh or self._figures is None:
             found = figures(self._task, self._problem, messages, places, self._reference, self._figures)
         else:
@@ -204,13 +204,13 @@ class Monitor(Exporter):
         self._states, self._messages, self._figures = states, messages, found
         return found
 
-    def _decoded(self, log: Log, chain: int, state: bytes) -> StateMessage:
-        where = f"chain {chain} of {log.url}"
+    def _decoded(self, log: Log, partition: int, state: bytes) -> StateMessage:
+        where = f"partition {partition} of {log.url}"
         message = decode_state(state, where)
-        if message.identity != log.identity or message.task != self._task.hash or message.chain != chain:
+        if message.identity != log.identity or message.task != self._task.hash or message.partition != partition:
             raise MurkError(
-                f"the state of {where} belongs to another log, task or chain: the log was recreated or its files were "
-                "mixed up; no learner resumes from it"
+                f"the state of {where} belongs to another log, task or partition: the log was recreated or its files "
+                "were mixed up; no learner resumes from it"
             )
         return message
 

@@ -40,18 +40,20 @@ class LearnerMetrics(Exporter):
 
     def _values(self) -> Values:
         vitals = self._pulse.vitals()
-        chains = sorted(vitals.chains.items())
+        partitions = sorted(vitals.partitions.items())
         return {
-            "murk_learner_owned_chains": len(chains),
+            "murk_learner_owned_chains": len(partitions),
             "murk_learner_messages_total": {LEARNED: vitals.learned, DUPLICATE: vitals.duplicates, DEAD: vitals.dead},
-            "murk_learner_lag_releases": {str(chain): one.lag for chain, one in chains},
-            "murk_learner_last_commit_timestamp_seconds": {str(chain): one.committed for chain, one in chains},
+            "murk_learner_lag_releases": {str(partition): one.lag for partition, one in partitions},
+            "murk_learner_last_commit_timestamp_seconds": {
+                str(partition): one.committed for partition, one in partitions
+            },
             "murk_learner_log_reachable": vitals.trouble is None,
         }
 
 
 def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
-    """Return why a learner is unhealthy, or None; a learner without chains is healthy."""
+    """Return why a learner is unhealthy, or None; a learner without partitions is healthy."""
     if vitals.trouble is not None:
         return vitals.trouble
     silent = now - vitals.stepped

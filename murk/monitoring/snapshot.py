@@ -82,7 +82,7 @@ class Snapshot:
             "staleness": None if found.staleness is None else ages,
             "refused_updates": found.refused_updates,
             "unbiased_loss": loss if PROTOCOLS[task.protocol].estimates_loss else None,
-            "chains": [asdict(chain) for chain in found.chains],
+            "partitions": [asdict(partition) for partition in found.partitions],
             "estimate": {
                 "names": list(found.names),
                 "values": list(found.values),

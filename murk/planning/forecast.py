@@ -34,7 +34,7 @@ WIDEST: Final = 50.0  # points per standard deviation of a feature beyond which 
 _UNSETTLED = 0.1
 # Factor of draws up to which settled half-widths are redrawn, and the relative standard error of medians to reach.
 _MOST, _KNOWN = 3, 0.025
-_MOST_CHAINS = 4
+_MOST_PARTITIONS = 4
 _NONE: Final = ("none: ", "no interval: ")  # prefixes of the notes of estimates without intervals
 
 
@@ -202,9 +202,9 @@ def _steps(
     task: Task, records: Records, counts: Sequence[int], shares: Mapping[str, float], rng: np.random.Generator
 ) -> Iterable[Callable[[], Estimate]]:
     """Return for each number of people a function that makes its estimate."""
-    chains = min(task.log.partitions, _MOST_CHAINS)
+    partitions = min(task.log.partitions, _MOST_PARTITIONS)
     steps: Iterable[Callable[[], Estimate]]
-    steps = part(task.protocol, "forecast").estimates(device_for(task), records, counts, shares, chains, rng)
+    steps = part(task.protocol, "forecast").estimates(device_for(task), records, counts, shares, partitions, rng)
     return steps
 
 

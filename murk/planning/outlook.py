@@ -88,7 +88,7 @@ def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
 
 
 LARGEST: Final = 25
-"""Most coefficients for a forecast before a run; halved for few people, and for chains with models of their own."""
+"""Most coefficients for a forecast before a run; halved for few people, and for partitions with models of their own."""
 MANY: Final = 20_000  # number of people from which a run takes so long that another second does not matter
 SETTLED: Final = 13  # most coefficients for which there is more than one draw, to see how much draws differ
 _NAMED = 3
@@ -109,8 +109,8 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     # Without covariates gradients have no interval, or one by random scaling, which is slow to simulate.
     if task.protocol == "gradients" and (task.public is None or people < MANY):
         return None
-    chains = getattr(task.block, "models", None) == "per-partition" and task.log.partitions > 1
-    if (1 + (people < MANY)) * (1 + chains) * task.coding.size > LARGEST:
+    partitions = getattr(task.block, "models", None) == "per-partition" and task.log.partitions > 1
+    if (1 + (people < MANY)) * (1 + partitions) * task.coding.size > LARGEST:
         return None
     try:
         assumed = Effects(rate=rate)

@@ -40,7 +40,7 @@ _ERROR_CODE = "MURK-DATA-001"
 
 
 class LocalRun:
-    """A population and its learners in one process, taking turns: a block is released, then every chain learns it.
+    """A population and its learners in one process, taking turns: a block is released, then every partition learns it.
 
     Use as a context manager: it locks the log against other runs.
     """
@@ -61,8 +61,8 @@ class LocalRun:
             self.shuffler = None if task.shuffle is None else self._shuffler(input_log, f"{_input_log(log_url)}.store")
             self.engines = [self.problem.engine() for _ in range(self.task.log.partitions)]
             self.workers = [
-                self._stack.enter_context(Worker(self.log, self.task, engine, chain, look=0.0))
-                for chain, engine in enumerate(self.engines)
+                self._stack.enter_context(Worker(self.log, self.task, engine, partition, look=0.0))
+                for partition, engine in enumerate(self.engines)
             ]
         except BaseException:
             self._stack.close()
@@ -70,7 +70,7 @@ class LocalRun:
 
     @property
     def releases(self) -> int:
-        """Number of releases that all chains have learned."""
+        """Number of releases that all partitions have learned."""
         return sum(engine.n_releases for engine in self.engines)
 
     def steps(self) -> Iterator[Step]:
@@ -82,7 +82,7 @@ class LocalRun:
     def learn(self) -> None:
         """Learn everything that is on the log."""
         self._shuffle()
-        # The first chain last: models that it makes for all chains then use all releases.
+        # The first partition last: models that it makes for all partitions then use all releases.
         for worker in reversed(self.workers):
             while worker.step().read:
                 pass
@@ -90,7 +90,7 @@ class LocalRun:
         self._shuffle()
 
     def estimate(self) -> Estimate:
-        """Return the estimate of all chains together."""
+        """Return the estimate of all partitions together."""
         return self.problem.estimate(self.engines)
 
     def _shuffler(self, input_log: Log, store: str) -> Shuffler:

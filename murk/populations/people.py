@@ -16,8 +16,8 @@ from murk.producers.blocks import Block
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.producer import Producer
 from murk.protocols.device import PersonDevice, interactive_of, person_problem_for
-from murk.stream.log.interface import FIRST_CHAIN, Log, UnreachableError
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.log.interface import FIRST_PARTITION, Log, UnreachableError
+from murk.stream.wire.releases import ModelMessage
 from murk.stream.wire.state import decode_state
 from murk.task.task import Task
 
@@ -29,8 +29,8 @@ __all__ = ["Agree", "Population", "PopulationConfig", "Step", "check_task", "ope
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
 # records of a block if releases use no model
 BLOCK = 2048
-# With several chains that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if that
-# is more, so that few people release at a chain's old model after it has a new one.
+# With several partitions that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if
+# that is more, so that few people release at a partition's old model after it has a new one.
 SHARE, FEW = 20, 256
 
 
@@ -149,13 +149,17 @@ def wait_for_models(
     seconds.
     """
     ends = dict(enumerate(log.ends()))
-    # One model is for the releases of one chain, or of all.
-    groups = {FIRST_CHAIN: ends} if problem.shares_models else {chain: {chain: end} for chain, end in ends.items()}
+    # One model is for the releases of one partition, or of all.
+    groups = (
+        {FIRST_PARTITION: ends}
+        if problem.shares_models
+        else {partition: {partition: end} for partition, end in ends.items()}
+    )
     before: object = None
     moved, pause = clock(), _SHORTEST
     while True:
         try:
-            progress = [_models_progress(log, problem, chain, group) for chain, group in groups.items()]
+            progress = [_models_progress(log, problem, partition, group) for partition, group in groups.items()]
         except UnreachableError:
             # Wait for an unreachable log as long as for a learner.
             progress = [(False, -1)]
@@ -176,11 +180,11 @@ def wait_for_models(
         pause = min(_LONGEST, 1.2 * pause)
 
 
-def _models_progress(log: Log, problem: InteractiveDevice, chain: int, ends: Mapping[int, int]) -> tuple[bool, int]:
-    """Return whether a chain's model is the newest one for these log ends, and how many messages were read."""
-    message = log.model(chain)
+def _models_progress(log: Log, problem: InteractiveDevice, partition: int, ends: Mapping[int, int]) -> tuple[bool, int]:
+    """Return whether a partition's model is the newest one for these log ends, and how many messages were read."""
+    message = log.model(partition)
     try:
-        published = 0 if message is None else IterateMessage.model_validate_json(message).version
+        published = 0 if message is None else ModelMessage.model_validate_json(message).version
     except ValidationError:
         # The producer refuses such a model.
         return True, 0
@@ -192,7 +196,7 @@ def _models_progress(log: Log, problem: InteractiveDevice, chain: int, ends: Map
     if any(checkpoint.offset < ends[each] for each, checkpoint in checkpoints.items()):
         return False, read
     learned = sum(
-        decode_state(checkpoint.state, f"chain {each} of {log.url}").counters.learned
+        decode_state(checkpoint.state, f"partition {each} of {log.url}").counters.learned
         for each, checkpoint in checkpoints.items()
         if checkpoint.state is not None
     )

@@ -48,14 +48,14 @@ STAYS = (
 class Window:
     """An open window. Without an accumulator it is refused: its records are counted and not read.
 
-    ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its chain's partition
+    ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its partition
     when it was opened, ``next_row`` the row after its last, ``message`` its sketch once made. ``accumulator`` and
     ``owners`` (records of each person, if the task bounds them) are in memory only.
     """
 
     key: Key
     index: int
-    chain: int
+    partition: int
     since: int
     outcome: Literal["added", "refused", "known"] = "added"
     reason: str = ""
@@ -285,7 +285,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
                 if window.message is None:
                     # Made once: a retry after a failed write sends the same bytes.
                     window.message = self._sketch(window, now)
-                spend.freeze([window.message], [window.chain], [window.since], self._expiry(now), self._day(now))
+                spend.freeze([window.message], [window.partition], [window.since], self._expiry(now), self._day(now))
             ending: Ending = "released" if spend.granted or spend.known else "refused"
             spend.windows.end(window.key, self.organisation, ending, window.records, window.next_row)
         self._window = None
@@ -295,7 +295,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
             return window.receipt()
         reason = self._delivery.try_send(spend)
         return WindowReceipt(
-            "released", "queued" if reason else "sent", window.records, reason, self.level, window.chain
+            "released", "queued" if reason else "sent", window.records, reason, self.level, window.partition
         )
 
     def leave_out(self) -> WindowReceipt:
@@ -326,8 +326,8 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
         key: Key = f"window {self._windows.count(self.organisation) + 1}" if row is None else row
         # Only simulated draws use the index.
         index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0
-        chain = int(self._chains(np.array([index]))[0])
-        window = Window(key, index, chain, self._log.cached_model(chain)[1])
+        partition = int(self._partitions(np.array([index]))[0])
+        window = Window(key, index, partition, self._log.cached_model(partition)[1])
         with self._spending(window) as spend:
             before = spend.windows.state(key, self.organisation)
             if not spend.known and before == "open":
@@ -390,7 +390,9 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
             self._window = None  # Its accumulator is wiped.
             raise
         [name] = identifiers(self._noise, np.array([window.index]))
-        return encode(self._problem.release(made, id=name, level=self.level, chain=window.chain, **self._fields(now)))
+        return encode(
+            self._problem.release(made, id=name, level=self.level, partition=window.partition, **self._fields(now))
+        )
 
     def _set_refused(self, window: Window, spend: Spending) -> None:
         if spend.known:

@@ -38,10 +38,10 @@ from murk.producers.ledger.held import Held
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
 from murk.stream.log.checks import check_carries, check_input_log
-from murk.stream.log.interface import FIRST_CHAIN, truncate_time
+from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
-from murk.stream.wire.codec import RejectedError, decode_iterate
-from murk.stream.wire.releases import KINDS, question_fields
+from murk.stream.wire.codec import RejectedError, decode_model
+from murk.stream.wire.releases import KINDS, query_fields
 from murk.task.coding import Counts
 from murk.task.windows import NONE, utc_day, window_of
 
@@ -176,12 +176,12 @@ _NONE.setflags(write=False)
 class PublishedModel:
     """A model at which a gradient or score is computed.
 
-    ``version`` counts the releases that the chain had learned; ``iterate`` has the shape (model_size,), or (0,) without
-    a model; ``end`` is the end of the chain's partition at reading: later releases are stored at or after this offset.
+    ``version`` counts the releases that the partition had learned; ``parameters`` has the shape (model_size,), or (0,)
+    without a model; ``end`` is the end of the partition at reading: later releases are stored at or after this offset.
     """
 
     version: int
-    iterate: Floats
+    parameters: Floats
     end: int
 
 
@@ -192,69 +192,75 @@ class Models:
         self._log, self._task, self._problem = log, task, problem
         self._read: dict[int, tuple[bytes, int, Floats]] = {}
 
-    def newest(self, chain: int) -> PublishedModel:
-        """Return a chain's newest iterate on the log, or the task's initial one; see `cached_model` for errors."""
-        return self._model(chain, self._log.model(self._source(chain)), self._log.end(chain), self._log.ends)
+    def newest(self, partition: int) -> PublishedModel:
+        """Return a partition's newest iterate on the log, or the task's initial one; see `cached_model` for errors."""
+        return self._model(
+            partition, self._log.model(self._source(partition)), self._log.end(partition), self._log.ends
+        )
 
-    def cached_model(self, chain: int) -> PublishedModel:
-        """Return the last received iterate of a chain, even while the log cannot be reached.
+    def cached_model(self, partition: int) -> PublishedModel:
+        """Return the last received iterate of a partition, even while the log cannot be reached.
 
         Raises UserError if no honest learner publishes it (damaged, of another task or size, infinite, outside the
         radius, of an impossible version); MurkError if the log cannot be read.
         """
-        message, end = self._log.cached_model(chain)
-        source = self._source(chain)
-        if source != chain:
+        message, end = self._log.cached_model(partition)
+        source = self._source(partition)
+        if source != partition:
             message, _ = self._log.cached_model(source)
 
         def cached_ends() -> list[int]:
             return [self._log.cached_model(each)[1] for each in range(self._log.partitions)]
 
-        return self._model(chain, message, end, cached_ends)
+        return self._model(partition, message, end, cached_ends)
 
-    def _source(self, chain: int) -> int:
-        return FIRST_CHAIN if self._problem.shares_models else chain
+    def _source(self, partition: int) -> int:
+        return FIRST_PARTITION if self._problem.shares_models else partition
 
-    def _model(self, chain: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]) -> PublishedModel:
+    def _model(
+        self, partition: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]
+    ) -> PublishedModel:
         if message is None:
             return PublishedModel(0, self._problem.initial, end)
-        source = self._source(chain)
+        source = self._source(partition)
         known = self._read.get(source)
         if known is None or known[0] != message:
             known = message, *self._checked(message, source)
-            # The version of a shared model counts the releases of all chains, which never decrease.
+            # The version of a shared model counts the releases of all partitions, which never decrease.
             if self._problem.shares_models and known[1] > sum(ends()):
                 # Cached ends may be older than the model.
-                self._check_version(chain, known[1], sum(self._log.ends()))
+                self._check_version(partition, known[1], sum(self._log.ends()))
             self._read[source] = known
-        _, version, iterate = known
+        _, version, parameters = known
         if not self._problem.shares_models:
-            self._check_version(chain, version, end)
-        return PublishedModel(version, iterate, end)
+            self._check_version(partition, version, end)
+        return PublishedModel(version, parameters, end)
 
-    def _check_version(self, chain: int, version: int, releases: int) -> None:
+    def _check_version(self, partition: int, version: int, releases: int) -> None:
         if version > releases:
-            raise self._refused(chain, f"it has learned {version} releases, more than the log has")
+            raise self._refused(partition, f"it has learned {version} releases, more than the log has")
 
-    def _checked(self, message: bytes, chain: int) -> tuple[int, Floats]:
+    def _checked(self, message: bytes, partition: int) -> tuple[int, Floats]:
         try:
-            model = decode_iterate(message, task_hash=self._task.hash, dimension=self._problem.model_size, chain=chain)
+            model = decode_model(
+                message, task_hash=self._task.hash, dimension=self._problem.model_size, partition=partition
+            )
         except RejectedError as rejected:
-            raise self._refused(chain, str(rejected)) from None
+            raise self._refused(partition, str(rejected)) from None
         if not self._problem.is_published(model.version):
-            raise self._refused(chain, f"no model is published at its version {model.version}")
-        iterate = np.array(model.iterate)
+            raise self._refused(partition, f"no model is published at its version {model.version}")
+        parameters = np.array(model.parameters)
         # A hostile iterate may overflow before it is refused.
         with np.errstate(over="ignore"):
-            self._problem.check_iterate(iterate)
+            self._problem.check_model(parameters)
         # All releases at this model share the array.
-        iterate.setflags(write=False)
-        return model.version, iterate
+        parameters.setflags(write=False)
+        return model.version, parameters
 
-    def _refused(self, chain: int, why: str) -> UserError:
+    def _refused(self, partition: int, why: str) -> UserError:
         return UserError(
-            f"the model of chain {chain} on {self._log.url} is not one that an honest learner publishes ({why}): "
-            "nothing was released. Ask the operator of the log"
+            f"the model of partition {partition} on {self._log.url} is not one that an honest learner publishes "
+            f"({why}): nothing was released. Ask the operator of the log"
         )
 
 
@@ -264,20 +270,20 @@ class NoModels:
     def __init__(self, log: Log) -> None:
         self._log = log
 
-    def newest(self, chain: int) -> PublishedModel:
+    def newest(self, partition: int) -> PublishedModel:
         """Return an empty model with the partition's current end."""
-        return PublishedModel(0, _NONE, self._log.end(chain))
+        return PublishedModel(0, _NONE, self._log.end(partition))
 
-    def cached_model(self, chain: int) -> PublishedModel:
+    def cached_model(self, partition: int) -> PublishedModel:
         """Return an empty model with the partition's last known end."""
-        return PublishedModel(0, _NONE, self._log.cached_model(chain)[1])
+        return PublishedModel(0, _NONE, self._log.cached_model(partition)[1])
 
 
 CLOCK_TOLERANCE = 3_600.0  # seconds by which a device's clock may differ from the log's
 LATEST_TIME = 253_402_300_800.0  # the year 10000
 
 FEW = 64  # number of records randomized in Python before a compiled kernel is loaded, which takes about 10 ms
-MOST_HELD = 16  # largest number of kernels in memory, one for each chain and level
+MOST_HELD = 16  # largest number of kernels in memory, one for each partition and level
 
 Key = TypeVar("Key", int, str)
 
@@ -297,32 +303,32 @@ def randomize_records(
     problem: PersonDevice,
     x: Floats,
     y: Floats,
-    chains: Sequence[int],
+    partitions: Sequence[int],
     iterates: Mapping[int, Floats | None],
     levels: Sequence[str],
     noise: NoiseSource,
     indices: Integers,
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
-    """Randomize records as `randomize_rows` does; return also each one's question, drawn before records are read."""
-    if not hasattr(problem, "ask"):
-        return randomize_rows(problem, x, y, chains, iterates, levels, noise, indices, counts).tolist(), None
+    """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
+    if not hasattr(problem, "draw_query"):
+        return randomize_rows(problem, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
     from murk.protocols.device import SingleQueryDevice
 
     asking = cast("QueryingDevice", problem)
-    asked = np.empty(len(chains), dtype=object)
-    for own, chain in _groups(chains):
-        model = iterates[chain]
+    asked = np.empty(len(partitions), dtype=object)
+    for own, partition in _groups(partitions):
+        model = iterates[partition]
         assert model is not None
-        asked[own] = asking.ask(noise, indices[own], model)
-    payloads: list[list[int]] = [[]] * len(chains)
+        asked[own] = asking.draw_query(noise, indices[own], model)
+    payloads: list[list[int]] = [[]] * len(partitions)
     for name in dict.fromkeys(asked.tolist()):
         own = np.flatnonzero(asked == name)
         single, rows = SingleQueryDevice(asking, name), own.tolist()
-        chains_of, levels_of = [chains[row] for row in rows], [levels[row] for row in rows]
+        partitions_of, levels_of = [partitions[row] for row in rows], [levels[row] for row in rows]
         records, counts_of = records_of(own, counts), None if counts is None else counts[own]
         x_of, y_of = _rows(x, records), _rows(y, records)
-        answers = randomize_rows(single, x_of, y_of, chains_of, iterates, levels_of, noise, indices[own], counts_of)
+        answers = randomize_rows(single, x_of, y_of, partitions_of, iterates, levels_of, noise, indices[own], counts_of)
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
@@ -331,16 +337,16 @@ def randomize_records(
 def randomize_one(
     problem: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
-    """Randomize one record; return its payload and question."""
-    if not hasattr(problem, "ask"):
+    """Randomize one record; return its payload and query."""
+    if not hasattr(problem, "draw_query"):
         (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
         return payload, None
     asking = cast("QueryingDevice", problem)
     assert model is not None
-    (question,) = asking.ask(noise, index, model)
-    vectors = asking.vectors(x, y, model, question)
-    (payload,) = asking.mechanism(level, question).randomize(vectors, noise, index).tolist()
-    return payload, question
+    (query,) = asking.draw_query(noise, index, model)
+    vectors = asking.vectors(x, y, model, query)
+    (payload,) = asking.mechanism(level, query).randomize(vectors, noise, index).tolist()
+    return payload, query
 
 
 class RecordRandomizer:
@@ -354,9 +360,9 @@ class RecordRandomizer:
         self._few = FEW
         self._held: dict[tuple[int, str], tuple[Floats, AnswerKernel]] = {}
 
-    def prepare(self, chain: int, model: Floats, level: str) -> None:
-        """Load or compile the kernel for a chain's model, which may take seconds; no account may be locked."""
-        if self._in_place is None or self._kernel(chain, model, level) is not None:
+    def prepare(self, partition: int, model: Floats, level: str) -> None:
+        """Load or compile the kernel for a partition's model, which may take seconds; no account may be locked."""
+        if self._in_place is None or self._kernel(partition, model, level) is not None:
             return
         if self._few:
             self._few -= 1
@@ -367,20 +373,20 @@ class RecordRandomizer:
             made.give(np.array(made.x), math.nan, 0)
             if len(self._held) >= MOST_HELD:
                 del self._held[next(iter(self._held))]
-            self._held[chain, level] = model, made
+            self._held[partition, level] = model, made
 
     def answer(
-        self, x: Floats, y: float, chain: int, model: Floats, level: str, index: Integers
+        self, x: Floats, y: float, partition: int, model: Floats, level: str, index: Integers
     ) -> tuple[list[int], str | None]:
-        """Return the payload and question of a coded record (p,) at its chain's model."""
-        kernel = self._kernel(chain, model, level)
+        """Return the payload and query of a coded record (p,) at its partition's model."""
+        kernel = self._kernel(partition, model, level)
         answer = None if kernel is None else kernel.give(x, y, int(index[0]))
         if answer is not None:
             return answer
         return randomize_one(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
 
-    def _kernel(self, chain: int, model: Floats, level: str) -> AnswerKernel | None:
-        held = self._held.get((chain, level))
+    def _kernel(self, partition: int, model: Floats, level: str) -> AnswerKernel | None:
+        held = self._held.get((partition, level))
         return held[1] if held is not None and held[0] is model else None
 
 
@@ -388,17 +394,17 @@ def randomize_rows(
     problem: Releasing,
     x: Floats,
     y: Floats,
-    chains: Sequence[int],
+    partitions: Sequence[int],
     iterates: Mapping[int, Floats | None],
     levels: Sequence[str],
     noise: NoiseSource,
     indices: Integers,
     counts: Integers | None = None,
 ) -> Integers:
-    """Randomize coded records into the payloads of a problem with one question, int64 of shape (m, d).
+    """Randomize coded records into the payloads of a problem with one query, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, shape (m,). Each record's vector is
-    computed at its chain's iterate (None if releases use none); ``indices`` select the draws of a simulation.
+    computed at its partition's iterate (None if releases use none); ``indices`` select the draws of a simulation.
 
     With ``counts`` (n,) of records, one person after the other, each person has one payload, (n, d), of the mean of
     their vectors or of one of their records, drawn uniformly (`Releasing.averages`).
@@ -406,11 +412,11 @@ def randomize_rows(
     if counts is not None and not problem.averages:
         x, y = draw_records(x, y, counts, noise, indices)
         counts = None
-    payloads = np.empty((len(chains), problem.dimension), dtype=np.int64)
+    payloads = np.empty((len(partitions), problem.dimension), dtype=np.int64)
     vectors: Floats | None = None
-    for own, chain in _groups(chains):
+    for own, partition in _groups(partitions):
         records = records_of(own, counts)
-        found = problem.vectors(_rows(x, records), _rows(y, records), iterates[chain])
+        found = problem.vectors(_rows(x, records), _rows(y, records), iterates[partition])
         if vectors is None:
             vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
         if found is not vectors:
@@ -459,15 +465,15 @@ class Receipt:
 
     ``outcome`` is "released", "held" (until its window ends), "refused" (a cap would be exceeded, or the person
     withdrew) or "known" (released before); ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an
-    explanation or empty. ``level``, ``chain`` and ``version`` (of the model) are None unless released; of a held record
-    only the level is known.
+    explanation or empty. ``level``, ``partition`` and ``version`` (of the model) are None unless released; of a held
+    record only the level is known.
     """
 
     outcome: Literal["released", "held", "refused", "known"]
     delivery: Literal["sent", "queued", "none"]
     reason: str = ""
     level: str | None = None
-    chain: int | None = None
+    partition: int | None = None
     version: int | None = None
 
 
@@ -478,7 +484,7 @@ class WindowReceipt:
     ``outcome`` is "added" (the window is open), "released", "refused" (a cap would be exceeded, or the organisation
     withdrew: no record is read), "known" (released before) or "left out" (too small). ``delivery`` is "sent", "queued"
     (in the outbox) or "none". ``records`` counts the window's records so far; ``reason`` explains, with the remedy.
-    ``level`` and ``chain`` are None unless released.
+    ``level`` and ``partition`` are None unless released.
     """
 
     outcome: Literal["added", "released", "refused", "known", "left out"]
@@ -486,7 +492,7 @@ class WindowReceipt:
     records: int
     reason: str = ""
     level: str | None = None
-    chain: int | None = None
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -571,7 +577,7 @@ class Delivery:
             if any(queued.expires <= last for queued in unsent):
                 expired += self._ledger.expire(self._task, last, through=waiting[-1].number)
             fresh = [queued for queued in unsent if queued.expires > last]
-            self._log.append([(queued.chain, queued.message) for queued in fresh])
+            self._log.append([(queued.partition, queued.message) for queued in fresh])
             self._ledger.confirm([queued.number for queued in fresh])
             sent += len(fresh)
             after = waiting[-1].number
@@ -584,11 +590,11 @@ class Delivery:
         stored: set[bytes] = set()
         if not self._log.readable_by_senders:
             return stored
-        for chain in {queued.chain for queued in waiting}:
-            own = [queued for queued in waiting if queued.chain == chain]
+        for partition in {queued.partition for queued in waiting}:
+            own = [queued for queued in waiting if queued.partition == partition]
             wanted = {queued.message for queued in own}
-            begin = max(self._log.begin(chain), min(queued.since for queued in own))
-            messages = self._log.messages(chain, begin, self._log.end(chain))
+            begin = max(self._log.begin(partition), min(queued.since for queued in own))
+            messages = self._log.messages(partition, begin, self._log.end(partition))
             stored.update(wanted.intersection(message.value for message in messages))
         return stored
 
@@ -745,11 +751,11 @@ class BaseProducer(ABC, Generic[P]):
         exact = n.bit_count() == 1
         return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)
 
-    def _chains(self, indices: Integers) -> Integers:
-        return self._draw(indices, self._log.partitions, Purpose.CHAIN)
+    def _partitions(self, indices: Integers) -> Integers:
+        return self._draw(indices, self._log.partitions, Purpose.PARTITION)
 
-    def _chain(self, index: Integers) -> int:
-        return 0 if self._log.partitions == 1 else int(self._chains(index)[0])
+    def _partition(self, index: Integers) -> int:
+        return 0 if self._log.partitions == 1 else int(self._partitions(index)[0])
 
     def _fields(self, now: float) -> dict[str, Any]:
         task, second = self.task, int(now)
@@ -846,17 +852,17 @@ class Producer(BaseProducer["PersonDevice"]):
             self._check_levels([level])
         # A simulation draws by the release's number.
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
-        chain = self._chain(index)
-        model = self._models.cached_model(chain)
-        self._answering.prepare(chain, model.iterate, level)
+        partition = self._partition(index)
+        model = self._models.cached_model(partition)
+        self._answering.prepare(partition, model.parameters, level)
         requests = ReleaseRequests([key], [person], [level], windows=self._budget_windows(at))
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
-                payload, question = self._answering.answer(coded.x, coded.y, chain, model.iterate, level, index)
-                questions = None if question is None else [question]
-                self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
+                payload, query = self._answering.answer(coded.x, coded.y, partition, model.parameters, level, index)
+                queries = None if query is None else [query]
+                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         if spend.known:
@@ -867,7 +873,7 @@ class Producer(BaseProducer["PersonDevice"]):
             return Receipt("known", "queued" if queued else "none", "this record was released before")
         self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend)
-        return Receipt("released", "queued" if reason else "sent", reason, level, chain, model.version)
+        return Receipt("released", "queued" if reason else "sent", reason, level, partition, model.version)
 
     @wiped
     def hold(
@@ -915,23 +921,23 @@ class Producer(BaseProducer["PersonDevice"]):
 
     def _release_held(self, held: Held) -> Receipt:
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
-        chain = self._chain(index)
-        model = self._models.cached_model(chain)
+        partition = self._partition(index)
+        model = self._models.cached_model(partition)
         self._check_levels([held.level])
-        self._answering.prepare(chain, model.iterate, held.level)
+        self._answering.prepare(partition, model.parameters, held.level)
         requests = ReleaseRequests([None], [held.name], [held.level], windows=[held.window])
         with self._ledger.spending(self.task.hash, requests) as spend:
             spend.held.delete(spend.person, held.window)
             if spend.granted:
                 now = self._now()
-                answer = self._answering.answer(held.x, held.y, chain, model.iterate, held.level, index)
-                payload, question = answer
-                questions = None if question is None else [question]
-                self._freeze(spend, now, index, [chain], {chain: model}, [payload], questions)
+                answer = self._answering.answer(held.x, held.y, partition, model.parameters, held.level, index)
+                payload, query = answer
+                queries = None if query is None else [query]
+                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
-        return Receipt("released", "queued" if reason else "sent", reason, held.level, chain, model.version)
+        return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
 
     def _is_drawn(self, person: str, window: int, count: int) -> bool:
         """Draw whether the newest of a number of records is the one that is held, with probability 1 / ``count``."""
@@ -964,8 +970,8 @@ class Producer(BaseProducer["PersonDevice"]):
         keep_levels = block.levels is None and block.people is not None
         # Levels that are kept may be any.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
-        chains = self._chains(rows)
-        models = {chain: self._models.newest(chain) for chain in set(chains.tolist())}
+        partitions = self._partitions(rows)
+        models = {partition: self._models.newest(partition) for partition in set(partitions.tolist())}
         windows = self._budget_windows(None)
         if windows is not None:
             windows = windows * len(rows) if block.windows is None else block.windows.tolist()
@@ -977,10 +983,10 @@ class Producer(BaseProducer["PersonDevice"]):
             if spend.granted:
                 now = self._now()
                 indices = rows[granted] if self._noise.simulated else granted
-                names, records = chains[granted].tolist(), records_of(granted, block.counts)
+                names, records = partitions[granted].tolist(), records_of(granted, block.counts)
                 owned = None if block.counts is None else block.counts[granted]
                 x, y = keep(block.x[records]), keep(block.y[records])
-                iterates = {chain: model.iterate for chain, model in models.items()}
+                iterates = {partition: model.parameters for partition, model in models.items()}
                 paid = spend.levels
                 answers = randomize_records(self._problem, x, y, names, iterates, paid, self._noise, indices, owned)
                 self._freeze(spend, now, indices, names, models, *answers)
@@ -1003,23 +1009,23 @@ class Producer(BaseProducer["PersonDevice"]):
         spend: Spending,
         now: float,
         indices: Integers,
-        chains: Sequence[int],
+        partitions: Sequence[int],
         models: Mapping[int, PublishedModel],
         payloads: Sequence[list[int]],
-        questions: Sequence[str] | None,
+        queries: Sequence[str] | None,
     ) -> None:
         write, shared = self._write, self._fields(now)
         versions: dict[int, dict[str, Any]] = {
-            chain: {"version": model.version} if self._versioned else {} for chain, model in models.items()
+            partition: {"version": model.version} if self._versioned else {} for partition, model in models.items()
         }
-        asked: Iterable[dict[str, str | int]] = repeat({}) if questions is None else map(question_fields, questions)
-        releases = zip(identifiers(self._noise, indices), spend.levels, chains, payloads, asked, strict=False)
+        asked: Iterable[dict[str, str | int]] = repeat({}) if queries is None else map(query_fields, queries)
+        releases = zip(identifiers(self._noise, indices), spend.levels, partitions, payloads, asked, strict=False)
         messages = [
-            write(id=name, level=level, chain=chain, payload=payload, **versions[chain], **question, **shared)
-            for name, level, chain, payload, question in releases
+            write(id=name, level=level, partition=partition, payload=payload, **versions[partition], **query, **shared)
+            for name, level, partition, payload, query in releases
         ]
-        ends = [models[chain].end for chain in chains]
-        spend.freeze(messages, chains, ends, self._expiry(now), self._day(now), self._order(indices))
+        ends = [models[partition].end for partition in partitions]
+        spend.freeze(messages, partitions, ends, self._expiry(now), self._day(now), self._order(indices))
 
     def _order(self, indices: Integers) -> list[int]:
         """Draw the order in which a block is sent, since the file's order would show whose each release is."""

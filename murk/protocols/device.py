@@ -47,7 +47,7 @@ class Problem(Protocol):
 
     @property
     def dimension(self) -> int:
-        """Number of integers in a release; with several questions, in a release that answers the first one."""
+        """Number of integers in a release; with several queries, in a release that answers the first one."""
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if releases or states are too large for a log."""
@@ -56,7 +56,7 @@ class Problem(Protocol):
         """Return a learner for this task's releases, at version 0."""
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
 
 
 class Releasing(Protocol):
@@ -106,7 +106,7 @@ class InteractiveDevice(PersonDevice, Protocol):
 
     @property
     def shares_models(self) -> bool:
-        """Whether all chains use the first chain's models; otherwise each chain makes its own."""
+        """Whether all partitions use the first partition's models; otherwise each partition makes its own."""
 
     def is_published(self, version: int) -> bool:
         """Return whether models of this version are published."""
@@ -117,28 +117,28 @@ class InteractiveDevice(PersonDevice, Protocol):
     def block(self, releases: int) -> int:
         """Return how many more releases to make, after ``releases`` of them, before reading a newer model."""
 
-    def check_iterate(self, theta: Floats) -> None:
+    def check_model(self, theta: Floats) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
 
 
 class QueryingDevice(InteractiveDevice, Protocol):
-    """A problem that asks each person one of several questions, drawn without looking at the record."""
+    """A problem that asks each person one of several queries, drawn without looking at the record."""
 
     @property
-    def questions(self) -> tuple[str, ...]:
-        """All questions."""
+    def queries(self) -> tuple[str, ...]:
+        """All queries."""
 
-    def averages_answers(self, question: str) -> bool:
-        """Return whether a person with several records answers a question by a mean; see `Releasing.averages`."""
+    def averages_answers(self, query: str) -> bool:
+        """Return whether a person with several records answers a query by a mean; see `Releasing.averages`."""
 
-    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> Sequence[str]:
-        """Draw each record's question by the model's shares, with random words of ``noise`` (`Purpose.QUESTION`)."""
+    def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> Sequence[str]:
+        """Draw each record's query by the model's shares, with random words of ``noise`` (`Purpose.QUERY`)."""
 
-    def mechanism(self, level: str, question: str) -> Randomizer:
-        """Return the mechanism for answers to a question at a level."""
+    def mechanism(self, level: str, query: str) -> Randomizer:
+        """Return the mechanism for answers to a query at a level."""
 
-    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: str | None = None) -> Floats:
-        """Return the vectors of coded records that the mechanism of a question, by default the first, randomizes."""
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, query: str | None = None) -> Floats:
+        """Return the vectors of coded records that the mechanism of a query, by default the first, randomizes."""
 
 
 class SingleQueryDevice:
@@ -152,7 +152,7 @@ class SingleQueryDevice:
         self.averages = problem.averages_answers(name)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
-        """Return the vectors of coded records for the question."""
+        """Return the vectors of coded records for the query."""
         return self.problem.vectors(X, y, theta, self.name)
 
 

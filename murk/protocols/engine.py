@@ -9,7 +9,7 @@ from murk.stream.worker.interface import StreamLearner
 
 
 class Engine(StreamLearner, Protocol):
-    """A learner of one chain's releases, with figures of its progress."""
+    """A learner of one partition's releases, with figures of its progress."""
 
     def figures(self) -> Mapping[str, float]:
-        """Return figures of the learner's progress, by names of `murk.monitoring.figures.ChainFigures`."""
+        """Return figures of the learner's progress, by names of `murk.monitoring.figures.PartitionFigures`."""

@@ -1,4 +1,4 @@
-"""Fit models to the releases of a log: one worker for each model and chain, each release exactly once."""
+"""Fit models to the releases of a log: one worker for each model and partition, each release exactly once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ModelDevice:
         return FurtherModelEngine(self.whole.engine(), self.used.problem.engine(), self.used.take, self.model.hash)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         estimate: Estimate = self.used.problem.estimate([engine.own for engine in engines])
         return replace(estimate, note=estimate.note + self.used.note) if self.used.note else estimate
 
@@ -93,15 +93,15 @@ class Fitting:
 
     @property
     def n_releases(self) -> int:
-        """Number of releases that this process's chains have learned."""
+        """Number of releases that this process's partitions have learned."""
         return sum(engine.n_releases for engine in self.pool.learners.values())
 
     def has_learned(self, ends: Sequence[int]) -> bool:
-        """Return whether every chain is committed up to its end, by this process or another."""
-        own = self.pool.pulse.vitals().chains
+        """Return whether every partition is committed up to its end, by this process or another."""
+        own = self.pool.pulse.vitals().partitions
         return all(
-            (own[chain].offset if chain in own else self.log.checkpoint(chain).offset) >= end
-            for chain, end in enumerate(ends)
+            (own[partition].offset if partition in own else self.log.checkpoint(partition).offset) >= end
+            for partition, end in enumerate(ends)
         )
 
     def report(self, names: Sequence[str], *, level: float = 0.95, live: bool = False, **more: Any) -> dict[str, Any]:

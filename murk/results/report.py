@@ -50,7 +50,7 @@ from murk.task.windows import each_of, many_of
 def committed(
     task: Task, log: Log, problem: Problem | None = None, repeats: Repeats | None = None
 ) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
-    """Return the joint estimate of all chains of a log, counts of messages, the estimate's curve, and its drift.
+    """Return the joint estimate of all partitions of a log, counts of messages, the estimate's curve, and its drift.
 
     ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
     ``repeats`` is by default what the task's caps allow.
@@ -59,11 +59,11 @@ def committed(
     problem = problem or device_for(task)
     engines = [problem.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0
-    for chain, engine in enumerate(engines):
-        status = log.status(chain)
+    for partition, engine in enumerate(engines):
+        status = log.status(partition)
         lag += status.lag
         if status.checkpoint.state is not None:
-            message = decode_state(status.checkpoint.state, f"chain {chain} of {log.url}")
+            message = decode_state(status.checkpoint.state, f"partition {partition} of {log.url}")
             engine.load_state_dict(message.learner)
             messages.append(message)
     counters = [message.counters for message in messages]
@@ -78,7 +78,7 @@ def committed(
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
     with plausible():
         estimate = problem.estimate(engines)
-        points = merged_curve([message.trail for message in messages], len(estimate.names), estimate.method)
+        points = merged_curve([message.history for message in messages], len(estimate.names), estimate.method)
         drift = drift_of(problem, engines, estimate, points, task.repeats.most if repeats is None else repeats.most)
     counts = {
         "releases": sum(each.learned for each in counters),
@@ -296,8 +296,8 @@ def cost_of_forgetting(task: Task) -> str | None:
     """Return the cost of forgetting in a sentence, for the start of a task; None if it forgets nothing."""
     if task.forget is None:
         return None
-    chains = task.log.partitions
-    each = "" if chains == 1 else f" in each of {chains:,} partitions"
+    partitions = task.log.partitions
+    each = "" if partitions == 1 else f" in each of {partitions:,} partitions"
     kept = f"{task.forget * 7 // 8:,} to {task.forget:,}"
     return (
         f"forget: {task.forget}: the estimate is of the newest {kept} releases{each}, so its intervals stop "

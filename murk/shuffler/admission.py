@@ -28,7 +28,7 @@ class Models(Protocol):
     def is_published(self, version: int) -> bool:
         """Return whether models of this version are published."""
 
-    def check_iterate(self, theta: NDArray[np.float64]) -> None:
+    def check_model(self, theta: NDArray[np.float64]) -> None:
         """Raise `UserError` for a model that no honest learner publishes."""
 
 

@@ -20,7 +20,7 @@ from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
 from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
-    FIRST_CHAIN,
+    FIRST_PARTITION,
     Checkpoint,
     CrowdMark,
     FencedError,
@@ -31,7 +31,7 @@ from murk.stream.log.interface import (
     truncate_time,
 )
 from murk.stream.wire.blocks import rewriter
-from murk.stream.wire.codec import RejectedError, decode_iterate
+from murk.stream.wire.codec import RejectedError, decode_model
 from murk.stream.wire.columns import Columns, Layout
 from murk.stream.wire.duplicates import period_of
 from murk.stream.wire.packed import Fetched, Packed
@@ -133,8 +133,8 @@ class Shuffler:
             found = log.crowd_mark()
             check_claim(log.url, found, store.id, replace, any(log.ends()))
             self._check_copy(found)
-            for chain in range(input_log.partitions):
-                self._start(chain, input_log.checkpoint(chain), replace)
+            for partition in range(input_log.partitions):
+                self._start(partition, input_log.checkpoint(partition), replace)
             self._mark = log.claim(store.id, replace=replace)
             self._check_copy(self._mark)
             self._description = f"{input_log.url} to {log.url}"
@@ -150,13 +150,13 @@ class Shuffler:
             self._lifetime, self._period = rules.lifetime, period_of(task.expiry, task.granularity)
             self._batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
             self._judges = [
-                Validator(chain, rules, self._admission)  # type: ignore[arg-type]
-                for chain in range(input_log.partitions)
+                Validator(partition, rules, self._admission)  # type: ignore[arg-type]
+                for partition in range(input_log.partitions)
             ]
             self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
-            is_new = store.offset(FIRST_CHAIN) is None
+            is_new = store.offset(FIRST_PARTITION) is None
             self._take_over(replace, stack)
             if replace and is_new:
                 # The lost store knew which releases had come; this one can vouch only for those made from now on.
@@ -203,7 +203,7 @@ class Shuffler:
         relayed = self._relay()
         self._close_versions()
         self._horizon = int(self._clock())
-        read = sum(self._take_in(chain) for chain in range(self._input_log.partitions))
+        read = sum(self._take_in(partition) for partition in range(self._input_log.partitions))
         released, dropped = self._forward_complete(), self._drop_late()
         if read:
             self._forget(self._horizon)
@@ -231,7 +231,7 @@ class Shuffler:
         store = self._store
         known, sealed = store.counts()[ALL, CROWDS], store.sealed(self._settings.crowd)
         if mark is None or mark.shuffler != store.id:
-            if store.offset(FIRST_CHAIN) is not None:
+            if store.offset(FIRST_PARTITION) is not None:
                 raise UserError(
                     f"the store {store.path} was used before, but the logs now belong to another store: give that one "
                     "or, with --replace, a new path"
@@ -245,17 +245,17 @@ class Shuffler:
     def _take_over(self, replace: bool, stack: ExitStack) -> None:
         """Acquire the input log's partitions, and begin at the offset of the store or else of the input log."""
         starts = []
-        for chain in range(self._input_log.partitions):
-            self._owned.append(owned := self._input_log.acquire(chain))
+        for partition in range(self._input_log.partitions):
+            self._owned.append(owned := self._input_log.acquire(partition))
             stack.callback(owned.close)
-            starts.append(self._start(chain, owned.load(), replace))
+            starts.append(self._start(partition, owned.load(), replace))
         self._store.start_at(starts)
 
-    def _start(self, chain: int, checkpoint: Checkpoint, replace: bool) -> int:
+    def _start(self, partition: int, checkpoint: Checkpoint, replace: bool) -> int:
         """Return a new store's first offset; raise `MurkError` if the input log has another store or lost releases."""
         state, committed = checkpoint
-        known = self._store.offset(chain)
-        where = f"partition {chain} of {self._input_log.url}"
+        known = self._store.offset(partition)
+        where = f"partition {partition} of {self._input_log.url}"
         owner = None if state is None else decode_state(state, where).learner.get(_OWN)
         if state is not None and owner is None:
             raise UserError(f"{where} was learned from: an input log is read by its shuffler only; give another --from")
@@ -270,14 +270,14 @@ class Shuffler:
                 f"{committed} was committed. Restore the newest one; if it is lost, give another --store with "
                 "--replace"
             )
-        begin = self._input_log.begin(chain)
+        begin = self._input_log.begin(partition)
         if known is not None and known < begin:
             raise MurkError(
                 f"{where} begins at offset {begin}, and the store ends at {known}: retention has removed "
                 "releases that were not taken in. Give another --store with --replace, which begins at the end",
                 code="MURK-LOG-007",
             )
-        return self._input_log.end(chain) if replace and known is None else max(begin, committed)
+        return self._input_log.end(partition) if replace and known is None else max(begin, committed)
 
     # A step
 
@@ -285,7 +285,7 @@ class Shuffler:
         """Publish the learner's newest model on the input log, if it is new; return whether it was."""
         if self._models is None:
             return False
-        message = self._to.model(FIRST_CHAIN)
+        message = self._to.model(FIRST_PARTITION)
         if message is None or any(message == each.message for each in self._models.values()):
             return False
         try:
@@ -330,7 +330,7 @@ class Shuffler:
 
     def _remember_relayed(self) -> None:
         """Add the input log's model to a new store, since people may have answered at it."""
-        message = self._input_log.model(FIRST_CHAIN)
+        message = self._input_log.model(FIRST_PARTITION)
         if message is None:
             return
         # Nobody has answered at a model that devices refuse.
@@ -343,33 +343,35 @@ class Shuffler:
         """Return a model's version, and whether it is the initial one; raise an error if devices would refuse it."""
         problem = self._problem
         assert problem is not None
-        model = decode_iterate(message, task_hash=self._task.hash, dimension=problem.model_size, chain=FIRST_CHAIN)
+        model = decode_model(
+            message, task_hash=self._task.hash, dimension=problem.model_size, partition=FIRST_PARTITION
+        )
         if not problem.is_published(model.version):
             raise UserError(f"no model is published at version {model.version}")
-        iterate = np.array(model.iterate)
+        parameters = np.array(model.parameters)
         with np.errstate(over="ignore"):
-            problem.check_iterate(iterate)
-        return model.version, np.array_equal(iterate, problem.initial)
+            problem.check_model(parameters)
+        return model.version, np.array_equal(parameters, problem.initial)
 
     def _publish(self, message: bytes) -> None:
-        if self._input_log.model(FIRST_CHAIN) != message:
-            self._input_log.publish(FIRST_CHAIN, message)
+        if self._input_log.model(FIRST_PARTITION) != message:
+            self._input_log.publish(FIRST_PARTITION, message)
 
-    def _take_in(self, chain: int) -> int:
+    def _take_in(self, partition: int) -> int:
         """Judge a batch of a partition and add what is admitted to its crowds; return the number of messages."""
-        offset = self._store.offset(chain)
+        offset = self._store.offset(partition)
         assert offset is not None
-        messages = self._input_log.fetch(chain, offset, self._batch)
+        messages = self._input_log.fetch(partition, offset, self._batch)
         if not len(messages):
             return 0
         self._horizon = min(self._horizon, int(messages.times.min()))
         tally = Tally(Counters())
-        releases = self._admitted(chain, messages, tally)
+        releases = self._admitted(partition, messages, tally)
         counters = tally.counters()
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
         counts |= {f"dead:{reason}": count for reason, count in counters.dead.items()}
         self._store.take(
-            chain,
+            partition,
             int(messages.offsets[-1]) + 1,
             self._window.given,
             self._period,
@@ -382,9 +384,9 @@ class Shuffler:
         self._window.stored_all()
         return len(messages)
 
-    def _admitted(self, chain: int, messages: Fetched, tally: Tally) -> Columns:
+    def _admitted(self, partition: int, messages: Fetched, tally: Tally) -> Columns:
         """Return the releases that a learner would learn, and count the others."""
-        plain = self._plain(chain, messages, tally)
+        plain = self._plain(partition, messages, tally)
         if plain is not None:
             return plain
         # A few are judged one by one, so that a hostile message slows down only its neighbours.
@@ -393,26 +395,26 @@ class Shuffler:
         for at in range(0, len(messages), _PART):
             end = at + _PART
             offsets, times, own = messages.offsets[at:end], messages.times[at:end], values[at:end]
-            plain = self._plain(chain, Fetched(offsets, times, Packed.of(own)), tally)
+            plain = self._plain(partition, Fetched(offsets, times, Packed.of(own)), tally)
             if plain is not None:
                 admitted += plain.packed.values()
                 continue
             part = map(Message, offsets.tolist(), times.tolist(), own)
-            judged = [self._judges[chain].validate_each([each], self._window, tally) for each in part]
+            judged = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
             self._unreported.add(letter.reason for one in judged for letter in one.dead)
             admitted += [self._rewrite(release) for one in judged for release in one.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
         return releases
 
-    def _plain(self, chain: int, messages: Fetched, tally: Tally) -> Columns | None:
+    def _plain(self, partition: int, messages: Fetched, tally: Tally) -> Columns | None:
         """Return messages that are all certain to be admitted, without duplicates; None, and no effect, otherwise."""
         releases = self._layout.read(messages.messages)
         if releases is None:
             return None
         expires = releases.column("expires")
         if (
-            (releases.column("chain") != chain).any()
+            (releases.column("partition") != partition).any()
             or messages.times.max() > expires.min()
             or expires.max() > messages.times.min() + self._lifetime
             or not self._admission.admits(releases)
@@ -494,21 +496,21 @@ class Shuffler:
     def _commit(self) -> None:
         """Commit offsets and counts of the input log, and delete what was taken in."""
         counts = self._store.counts()
-        for chain, owned in enumerate(self._owned):
-            offset = self._store.offset(chain)
+        for partition, owned in enumerate(self._owned):
+            offset = self._store.offset(partition)
             assert offset is not None
             dead = {
-                name[5:]: count for (place, name), count in counts.items() if place == chain and name[:5] == "dead:"
+                name[5:]: count for (place, name), count in counts.items() if place == partition and name[:5] == "dead:"
             }
-            # Released by all chains: populations wait for the models that follow from this number.
-            learned = counts[ALL, RELEASED] if chain == FIRST_CHAIN else 0
-            counters = Counters(learned=learned, duplicates=counts[chain, DUPLICATES], dead=dead)
-            if self._committed.get(chain) == (offset, counters):
+            # Released by all partitions: populations wait for the models that follow from this number.
+            learned = counts[ALL, RELEASED] if partition == FIRST_PARTITION else 0
+            counters = Counters(learned=learned, duplicates=counts[partition, DUPLICATES], dead=dead)
+            if self._committed.get(partition) == (offset, counters):
                 continue
             state = StateMessage(
                 task=self._task.hash,
                 identity=self._input_log.identity,
-                chain=chain,
+                partition=partition,
                 offset=offset,
                 last_id=None,
                 counters=counters,
@@ -519,5 +521,5 @@ class Shuffler:
             except FencedError:
                 self._stopped = "was replaced by another one"
                 raise
-            self._committed[chain] = offset, counters
-            self._input_log.discard(chain, offset)
+            self._committed[partition] = offset, counters
+            self._input_log.discard(partition, offset)

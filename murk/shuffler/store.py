@@ -311,7 +311,7 @@ class Store:
         parts = _parts_of(ids[rows, 0], bits)
         touched, starts = np.unique(parts, return_index=True)
         starts = np.append(starts, len(rows))
-        asked = releases.column("question"), releases.column("item")
+        asked = releases.column("query"), releases.column("item")
         given = np.frombuffer(releases.packed.data, np.uint8), releases.texts, ids, *asked
         texts = releases.texts[:, 1] - releases.texts[:, 0] + HEAD
         for at in range(0, len(touched), _PARTS):
@@ -374,7 +374,7 @@ class Store:
         return Sealed(number, crowd, level, version, count)
 
     def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
-        """Iterate over the messages of a crowd, with these times and by chain, in the order of their ids."""
+        """Iterate over the messages of a crowd, with these times and by partition, in the order of their ids."""
         last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         before = np.zeros(2, np.uint64)
         while rows := self._rows(

@@ -197,14 +197,14 @@ class LearnerBlock(Block):
 
 
 class MaxStaleness(Block):
-    """Largest age of a gradient in releases: the larger of a number and a share of the chain's count."""
+    """Largest age of a gradient in releases: the larger of a number and a share of the partition's count."""
 
     releases: Annotated[Integer, Field(ge=1, le=1_000_000)] = Field(
         default=100, description="a gradient at most this many releases old is accepted"
     )
-    # A chain publishes at every 1% of its count, and a block is another 1%: less would refuse honest people.
+    # A partition publishes at every 1% of its count, and a block is another 1%: less would refuse honest people.
     share: Annotated[Number, Field(ge=0.02, le=0.5)] = Field(
-        default=0.02, description="a gradient at most this share of its chain's releases old is accepted, too"
+        default=0.02, description="a gradient at most this share of its partition's releases old is accepted, too"
     )
 
     @cached_property
@@ -218,18 +218,19 @@ class MaxStaleness(Block):
         return self.releases // 64
 
     def limit(self, count: int) -> int:
-        """Return the largest age of a gradient once a chain has learned ``count`` releases."""
+        """Return the largest age of a gradient once a partition has learned ``count`` releases."""
         return max(self.releases, count * self.share_ppm // 1_000_000)
 
 
 class LogBlock(Block):
     """Settings of the log. They do not change what a release means and are not part of the task's hash.
 
-    With `forget` and chains that have their own models, the number of partitions decides which releases are forgotten.
+    With `forget` and partitions that have their own models, the number of partitions decides which releases are
+    forgotten.
     """
 
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
-        default=1, description="number of chains; `gradients` learn best with one"
+        default=1, description="number of partitions; `gradients` learn best with one"
     )
     retention: Duration = Field(default=7 * 86_400, description="how long the log keeps releases; at least `expiry`")
 

@@ -132,7 +132,7 @@ class Task(_ProtocolBlocks):
     )
     protocol: ProtocolName = Field(
         default="scores",
-        description="what is released: `scores` at an epoch's model, `gradients` at the newest one, `examples` or "
+        description="what is released: `scores` at a round's model, `gradients` at the newest one, `examples` or "
         "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
         "and with `objective`, `learner` or `max_staleness`; `univariate` without features, where people release their "
         "target once; else `scores`",
@@ -151,7 +151,8 @@ class Task(_ProtocolBlocks):
     privacy: PrivacyBlock = Field(description="the privacy guarantee")
     learner: LearnerBlock = Field(default=LearnerBlock(), description="settings of the learner")
     max_staleness: MaxStaleness = Field(
-        default=MaxStaleness(), description="the maximum age of a gradient, in releases of its chain (`gradients` only)"
+        default=MaxStaleness(),
+        description="the maximum age of a gradient, in releases of its partition (`gradients` only)",
     )
     forget: Annotated[Integer, Field(ge=24_000, le=10**12)] | None = Field(
         default=None,
@@ -620,8 +621,8 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
     if carried.name == task.name and carried.log.partitions != task.log.partitions:
         raise UserError(
             f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
-            f"{task.log.partitions}: each partition is a chain with its own state, so their number cannot be changed. "
-            f"Set log.partitions back to {carried.log.partitions}, or use another log",
+            f"{task.log.partitions}: each partition has a learner's state of its own, so their number cannot be "
+            f"changed. Set log.partitions back to {carried.log.partitions}, or use another log",
             code="MURK-TASK-003",
         )
     if carried.hash != task.hash:

@@ -1,4 +1,4 @@
-"""The files of figure 6, and the yes-or-no question that the paper asks of each."""
+"""The files of figure 6, and the yes-or-no query that the paper asks of each."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _covertype(name: str, header: bool) -> Source:
         features=44,
         note=(
             "The paper does not say which 10 of 54 correlated features it removes; here they are those that the 44 "
-            "others explain best. The question is whether the type is 2."
+            "others explain best. The query is whether the type is 2."
         ),
     )
 

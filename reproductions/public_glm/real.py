@@ -40,7 +40,7 @@ _NOTE: Final = (
 
 @dataclass(frozen=True)
 class Task:
-    """A yes-or-no question: features coded to [-1, 1] (n, p), answers 0 or 1, and numbers of people to learn from."""
+    """A yes-or-no query: features coded to [-1, 1] (n, p), answers 0 or 1, and numbers of people to learn from."""
 
     name: str
     x: Floats

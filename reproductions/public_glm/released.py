@@ -21,7 +21,7 @@ from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.scores.in_process import InProcessScores
 from murk.protocols.scores.mechanisms import outer
-from murk.protocols.scores.model import QUESTIONS, asked, vectors, with_constant
+from murk.protocols.scores.model import QUERIES, drawn_queries, vectors, with_constant
 from murk.protocols.scores.sums import step_of
 from murk.stream.wire.state import pack
 
@@ -122,24 +122,24 @@ def release_directions(learner: Learner, X: Floats, y: Floats, rng: np.random.Ge
     engine = learner._require()
     assert isinstance(engine, InProcessScores)
     state = engine.state_dict()
-    (pair,), epoch = engine.mechanisms.values(), engine.now.epochs[-1]
-    model, response = epoch.model, engine.settings.response
-    questions = asked(rng.integers(2**64, size=len(X), dtype=np.uint64), model)
+    (pair,), round_ = engine.mechanisms.values(), engine.now.rounds[-1]
+    model, response = round_.model, engine.settings.response
+    queries = drawn_queries(rng.integers(2**64, size=len(X), dtype=np.uint64), model)
     tallies = []
-    for place, question in enumerate(QUESTIONS):
-        own = np.flatnonzero(questions == place)
+    for place, query in enumerate(QUERIES):
+        own = np.flatnonzero(queries == place)
         if not len(own):
             continue
-        mechanism: Any = pair.mechanism(question)
+        mechanism: Any = pair.mechanism(query)
         given = (
-            vectors(with_constant(X[rows]), y[rows], model, response, question)
+            vectors(with_constant(X[rows]), y[rows], model, response, query)
             for rows in (own[i : i + _BLOCK] for i in range(0, len(own), _BLOCK))
         )
-        blocks = given if question == "score" else (outer(v, model.transform.shape[0]) for v in given)
+        blocks = given if query == "score" else (outer(v, model.transform.shape[0]) for v in given)
         n, total = summed(mechanism, blocks, rng)
         whole = [round(value) for value in (total / step_of(mechanism)).tolist()]
-        tallies.append({"level": "default", "question": question, "count": n, "total": whole})
-    fold = {**state, "n_releases": len(X), "epochs": [{**epoch.to_state(), "tallies": tallies}], "shown": None}
+        tallies.append({"level": "default", "query": query, "count": n, "total": whole})
+    fold = {**state, "n_releases": len(X), "rounds": [{**round_.to_state(), "tallies": tallies}], "shown": None}
     learner.load_state_dict({**learner.state_dict(), "fold": fold})
 
 

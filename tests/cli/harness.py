@@ -177,7 +177,7 @@ def accounts(folder: Path) -> dict[str, Any]:
 
 
 def traces(folder: Path) -> dict[str, Any]:
-    """All that a finished run of the task leaves: its ledger, the ids on the log in order, and trails."""
+    """All that a finished run of the task leaves: its ledger, the ids on the log in order, and histories."""
     log = folder / "third-child.db"
     with open_log(f"sqlite:///{log}", create=False) as opened:
         messages = [
@@ -186,12 +186,12 @@ def traces(folder: Path) -> dict[str, Any]:
             for message in opened.read(number, 0, opened.end(number))
         ]
     states = [
-        json.loads(state) for (state,) in query(log, "SELECT state FROM states ORDER BY chain") if state is not None
+        json.loads(state) for (state,) in query(log, "SELECT state FROM states ORDER BY partition") if state is not None
     ]
     return {
         **accounts(folder),
         # Their times are the log's, and each run's log is its own.
-        "trails": [(state["trail"]["counts"], state["trail"]["numbers"]) for state in states],
+        "histories": [(state["history"]["counts"], state["history"]["numbers"]) for state in states],
         "messages": [(number, json.loads(message.value)["id"]) for number, message in messages],
     }
 

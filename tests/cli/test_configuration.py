@@ -165,7 +165,7 @@ def test_the_environment_names_a_file_and_the_flag_another(tmp_path: Path) -> No
         ("[monitor]\nport = 'x'", "[monitor] port: 'x' is not a valid integer range", "CONF-003"),
         ("[monitor]\nport = 70000", "70000 is not in the range", "CONF-003"),
         ("[monitor]\nport = true", "bool is not a valid type of value", "CONF-003"),
-        ("[learn]\nchain = 1", "int is not a valid type of value", "CONF-003"),
+        ("[learn]\npartition = 1", "int is not a valid type of value", "CONF-003"),
         ("[learn]\nwait = 2", "int is not a valid type of value", "CONF-003"),
         ("idle = 3", "murk.toml: idle: set it in [shuffle] or [learn]", "CONF-002"),
         ('log = "foo"', "murk.toml: log: 'foo' is not a log URL: write sqlite:///PATH", "CONF-003"),

@@ -43,7 +43,7 @@ def log(tmp_path: Path) -> Any:
         tmp_path / "l.db",
     ) as run:
         list(run.steps())
-        messages = [(chain, one.value) for chain in range(2) for one in run.log.read(chain, 0, 1000)]
+        messages = [(partition, one.value) for partition in range(2) for one in run.log.read(partition, 0, 1000)]
     with open_log(f"sqlite:///{tmp_path}/log.db") as log:
         log.register_task(TASK.document())
         log.append(messages)
@@ -56,7 +56,7 @@ def published(log: Log) -> EstimateMessage:
     return EstimateMessage.model_validate_json(message)
 
 
-def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
+def test_it_is_the_estimate_of_all_partitions_as_reports_have_it(log: Log) -> None:
     problem, clock = device_for(TASK), Clock()
     assert log.estimate() is None
     with (
@@ -86,9 +86,9 @@ def test_it_is_the_estimate_of_all_chains_as_reports_have_it(log: Log) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "stops"), [(MurkError("the state of chain 1 is damaged"), False), (UnreachableError("away"), True)]
+    ("error", "stops"), [(MurkError("the state of partition 1 is damaged"), False), (UnreachableError("away"), True)]
 )
-def test_another_chains_state_stops_no_learner(
+def test_another_partitions_state_stops_no_learner(
     log: Log, error: MurkError, stops: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     problem, clock = device_for(TASK), Clock()
@@ -106,7 +106,7 @@ def test_another_chains_state_stops_no_learner(
                 first.step()
             return
         assert first.step().learned == 10
-        assert "no estimate can be published at the moment: the state of chain 1 is damaged" in caplog.text
+        assert "no estimate can be published at the moment: the state of partition 1 is damaged" in caplog.text
         failing = False
         for now, due in ((29.0, False), (31.0, True)):
             clock.now = now
@@ -174,7 +174,7 @@ def test_state_and_estimate_are_one_write(log: Log) -> None:
                 assert published(log).releases == decode_state(state, "").counters.learned
 
 
-def test_only_the_first_chain_publishes_and_only_where_it_is_wanted(log: Log) -> None:
+def test_only_the_first_partition_publishes_and_only_where_it_is_wanted(log: Log) -> None:
     problem = device_for(TASK)
     asked = []
 

@@ -158,11 +158,11 @@ KILLS = 6
 
 def committed(path: Path, model: str) -> list[int]:
     with open_log(f"sqlite:///{path}", create=False, model=model) as log:
-        return [log.checkpoint(chain).offset for chain in range(2)]
+        return [log.checkpoint(partition).offset for partition in range(2)]
 
 
 def messages(log: Log) -> list[tuple[int, bytes]]:
-    return [(chain, one.value) for chain in range(2) for one in log.read(chain, 0, 10_000)]
+    return [(partition, one.value) for partition in range(2) for one in log.read(partition, 0, 10_000)]
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -176,9 +176,9 @@ def test_killed_fits_end_with_the_bits_of_a_fit_on_the_finished_log(folder: Path
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as whole:
         document, sent = whole.document(), messages(whole)
     assert document is not None
-    random.Random(4).shuffle(order := [chain for chain, _ in sent])
-    left = {chain: [value for at, value in sent if at == chain] for chain in range(2)}
-    sent = [(chain, left[chain].pop(0)) for chain in order]
+    random.Random(4).shuffle(order := [partition for partition, _ in sent])
+    left = {partition: [value for at, value in sent if at == partition] for partition in range(2)}
+    sent = [(partition, left[partition].pop(0)) for partition in order]
     grown, moments, struck = folder / "grown.db", random.Random(5), []
     with open_log(f"sqlite:///{grown}") as log:
         log.register_task(document)
@@ -223,14 +223,14 @@ def test_a_learner_learns_the_releases_of_a_log_by_itself(log: Path) -> None:
         guarantee=GaussianDP(3.0), classes=("no", "yes"), features=["same_sex", "age", "weeks_worked"], seed=1
     )
     with open_log(f"sqlite:///{log}/third-child.db") as opened:
-        [(chain, again), *_] = messages(opened)
-        opened.append([(chain, again), (1 - chain, again), (0, b"{}")])
+        [(partition, again), *_] = messages(opened)
+        opened.append([(partition, again), (1 - partition, again), (0, b"{}")])
         whole = [release.id for release in opened.releases()]
-        parts = [release.id for chain in range(2) for release in opened.releases(chain)]
+        parts = [release.id for partition in range(2) for release in opened.releases(partition)]
         for release in opened.releases():
             learner.learn_release(release)
     assert len(whole) == len(set(whole)) == 1_500
     assert parts == whole
     assert learner.n_releases == 1_500
-    # Chains are learned in parallel, so that only sums agree to the last bits.
+    # Partitions are learned in parallel, so that only sums agree to the last bits.
     assert learner.coefficients() == pytest.approx(found["coefficients"], rel=1e-9)

@@ -9,7 +9,7 @@ from murk import Task
 from murk.populations.people import Population, PopulationConfig, open_accounts
 from murk.stream import open_log
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.releases import ModelMessage
 from tests.cli.harness import LEDGER, LOG, TASK, finish, murk, query, refused, run, start, totals, world
 
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience"]
@@ -54,7 +54,7 @@ def test_whatever_stands_on_the_log(folder: Path) -> None:
         "too-large": [b"x" * 900_000, b"[" * 100_000],
         "wrong-task": [another(release, 5, task="0" * 64)],
         "simulated": [another(release, 6, simulated=False)],
-        "chain": [another(release, 7, chain=1)],
+        "partition": [another(release, 7, partition=1)],
         "level": [another(release, 8, level="loud")],
         "dimension": [another(release, 9, payload=[*payload, 0])],
         "magnitude": [another(release, 10, payload=[2**40, 0, 0])],
@@ -96,7 +96,7 @@ def test_hostile_bytes_change_nothing_that_is_learned(folder: Path) -> None:
 
 def hostile_models(task: Task) -> dict[str, tuple[bytes, str]]:
     def model(version: int, *iterate: float) -> bytes:
-        return encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=list(iterate)))
+        return encode(ModelMessage(task=task.hash, partition=0, version=version, iterate=list(iterate)))
 
     infinite = model(1, 0.0, 0.0, 0.0).replace(b"[0.0", b"[1e999")
     return {

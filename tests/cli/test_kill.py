@@ -1,6 +1,6 @@
 """`kill -9` at random moments of a seeded run, which the same command then carries on: nothing shows at the end.
 
-Over all protocols, each with something more: levels, records set aside, people with several records, chains,
+Over all protocols, each with something more: levels, records set aside, people with several records, partitions,
 organisations.
 """
 
@@ -26,7 +26,7 @@ LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
 GRID = ", levels: {from: 0.5, to: 2}"
 # Room for two answers: all records of a person are one.
 TWO = ", per_person: {gdp: {mu: 1.5}}"
-CHAINS = "log: {partitions: 2}\n"
+PARTITIONS = "log: {partitions: 2}\n"
 
 
 @dataclass
@@ -196,13 +196,13 @@ WHO = ("--person", "who")
 FEW = max(2, KILLS // 5)
 CASES = {
     "gradients": Case(GRADIENTS, KILLS, 3_500, "public: {set_aside: 1000}\n", LEVELS, ("--level", "lot")),
-    "gradients, chains": Case(GRADIENTS, FEW, 2_500, CHAINS, TWO, WHO, 1_000),
-    # Both chains together end their first epoch.
-    "scores": Case(SCORES, FEW // 2, 8_000, CHAINS, GRID, ("--level", "lot")),
-    "examples": Case(EXAMPLES, FEW, 4_000, CHAINS, TWO, WHO, 1_500),
-    "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, CHAINS, LEVELS, ("--level", "lot")),
-    "summaries": Case(SKETCH, FEW + 1, 3_000, CHAINS, "", (), 3),
-    "sketch by Newton steps": Case(NEWTON, FEW // 2, 1_000, CHAINS, "", (), 3),
+    "gradients, partitions": Case(GRADIENTS, FEW, 2_500, PARTITIONS, TWO, WHO, 1_000),
+    # Both partitions together end their first round.
+    "scores": Case(SCORES, FEW // 2, 8_000, PARTITIONS, GRID, ("--level", "lot")),
+    "examples": Case(EXAMPLES, FEW, 4_000, PARTITIONS, TWO, WHO, 1_500),
+    "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, PARTITIONS, LEVELS, ("--level", "lot")),
+    "summaries": Case(SKETCH, FEW + 1, 3_000, PARTITIONS, "", (), 3),
+    "sketch by Newton steps": Case(NEWTON, FEW // 2, 1_000, PARTITIONS, "", (), 3),
 }
 
 
@@ -215,8 +215,8 @@ def test_a_killed_run_ends_as_if_it_had_not_been(folder: Path, name: str) -> Non
         campaign.fight(case.kills)
     found, left = campaign.expected
     assert (found["duplicates"], found["dead_letters"], left["outbox"]) == (0, {}, [])
-    # Of chains that share models the first one's is of all.
-    assert all(counts for counts, _ in (left["trails"][:1] if case.protocol == SCORES else left["trails"]))
+    # Of partitions that share models the first one's is of all.
+    assert all(counts for counts, _ in (left["histories"][:1] if case.protocol == SCORES else left["histories"]))
     released = [row[3] for row in left["spending"]]
     assert found["releases"] == sum(released) == len(left["debits"]) == len(left["messages"])
     assert len(left["messages"]) == len(set(left["messages"]))

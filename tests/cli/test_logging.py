@@ -10,7 +10,7 @@ import murk
 from murk import Task
 from murk.protocols.device import device_for
 from murk.stream import open_log
-from murk.stream.log.interface import AllChains, UnreachableError
+from murk.stream.log.interface import AllPartitions, UnreachableError
 from murk.stream.worker import pool
 from tests.cli.harness import FIGURE, LOG, LOGGED, TASK, WORD, run, world
 from tests.cli.harness import murk as command
@@ -33,8 +33,8 @@ def test_learn_with_json_shows_signs_of_life(folder):
     assert done.json["releases"] == 40
     lines = done.err.splitlines()
     assert all(LOGGED.match(line) for line in lines)
-    assert re.search(r"chain 0 of .*: taken over at offset 40, with 40 releases learned", done.err)
-    assert re.search(r"chain 0 of .*: dead letters: malformed 1, schema 1", done.err)
+    assert re.search(r"partition 0 of .*: taken over at offset 40, with 40 releases learned", done.err)
+    assert re.search(r"partition 0 of .*: dead letters: malformed 1, schema 1", done.err)
     assert "released" in lines[-1]
     assert "committed" not in done.err
 
@@ -59,7 +59,7 @@ def test_every_line_is_an_object_with_a_time(folder):
 
 def test_verbose_says_it_beside_the_progress(folder):
     done = command("learn", "--log", LOG, "--idle", 0.1, "--verbose", folder=folder)
-    assert re.search(r"Z chain 0 of .*: taken over at offset", done.err)
+    assert re.search(r"Z partition 0 of .*: taken over at offset", done.err)
     quiet = command("learn", "--log", LOG, "--idle", 0.1, folder=folder)
     assert "taken over" not in quiet.err
 
@@ -95,7 +95,7 @@ def lonely(tmp_path, monkeypatch):
     with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log:
         log.register_task(task.document())
         away = Away(log)
-        with pool.WorkerPool(away, task, device_for(task).engine, AllChains([0])) as found:
+        with pool.WorkerPool(away, task, device_for(task).engine, AllPartitions([0])) as found:
             yield found, away
 
 

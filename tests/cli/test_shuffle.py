@@ -125,7 +125,7 @@ def test_status_page_and_notebook_state_both(folder, forwarded):
         levels = {level["name"]: level["words"] for level in monitor.status()["task"]["levels"]}
         both_in_order(levels["default"])
         assert COLLUDING in levels["strict"]
-        both_in_order(result_html(report_log(task, log, chains=task.log.partitions), []))
+        both_in_order(result_html(report_log(task, log, partitions=task.log.partitions), []))
 
 
 def test_an_account_states_both(folder):
@@ -202,7 +202,7 @@ def test_a_learner_that_waits_waits_for_the_shuffler(folder, forwarded, tmp_path
     released = forwarded["released"]
     with SqliteLog(tmp_path / "later.db") as later, SqliteLog(folder / "out.db") as log:
         document = log.document()
-        crowd = [(chain, log.fetch(chain, 0, released).messages) for chain in range(log.partitions)]
+        crowd = [(partition, log.fetch(partition, 0, released).messages) for partition in range(log.partitions)]
         later.register_task(document)
         learner = start("learn", "--log", f"sqlite:///{tmp_path}/later.db", "--wait", "--idle", "1", folder=tmp_path)
         assert "murk: waiting: no shuffler writes to" in learner.stderr.readline()

@@ -26,7 +26,7 @@ from tests.cli.processes import Process
 ROWS = 180
 PRODUCE = ["produce", "task.yaml", "--source", "people.csv", "--seed", 1, "--json", "--patience", 600]
 LEARN = ["learn", "--log", LOG, "--json"]
-TWO_CHAINS = TASK + "log: {partitions: 2}\n"
+TWO_PARTITIONS = TASK + "log: {partitions: 2}\n"
 
 
 def stop(learner: Process) -> Done:
@@ -44,14 +44,14 @@ def announced(folder: Path) -> bool:
 
 
 def learned(folder: Path) -> int:
-    """How far the first chain has been learned."""
+    """How far the first partition has been learned."""
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as log:
         return log.checkpoint(0).offset
 
 
-def epoch(folder: Path) -> int:
-    """How often the first chain has changed hands."""
-    return int(query(folder / "third-child.db", "SELECT epoch FROM states WHERE chain = 0")[0][0])
+def round_(folder: Path) -> int:
+    """How often the first partition has changed hands."""
+    return int(query(folder / "third-child.db", "SELECT round FROM states WHERE partition = 0")[0][0])
 
 
 def wait_until_learned(folder: Path, offset: int, process: Process) -> None:
@@ -61,8 +61,8 @@ def wait_until_learned(folder: Path, offset: int, process: Process) -> None:
 
 
 def test_the_same_as_one_process(folder: Path) -> None:
-    alone = run(world(folder / "alone", rows=ROWS, task=TWO_CHAINS)).json
-    apart = world(folder / "apart", rows=ROWS, task=TWO_CHAINS)
+    alone = run(world(folder / "alone", rows=ROWS, task=TWO_PARTITIONS)).json
+    apart = world(folder / "apart", rows=ROWS, task=TWO_PARTITIONS)
     # The learner comes later: it needs a log that carries a task.
     producer = start(*PRODUCE, folder=apart)
     while not announced(apart):
@@ -109,23 +109,23 @@ def test_killed_learners_and_producers(folder: Path) -> None:
     assert traces(apart) == traces(folder / "alone")
 
 
-def test_chains_that_share_models_whoever_is_killed(folder: Path) -> None:
-    """Two models are made, of what both chains have learned, by the learner of the first; each is killed twice."""
+def test_partitions_that_share_models_whoever_is_killed(folder: Path) -> None:
+    """Two models are made, of what both partitions have learned, by the learner of the first; each is killed twice."""
     rows, task = 6_500, ANY_PROTOCOL + "log: {partitions: 2}\n"
     expected = run(world(folder / "alone", rows=rows, task=task)).json
     apart = world(folder / "apart", rows=rows, task=task)
     murk(*PRODUCE, "--patience", 0, folder=apart)
-    learners = {chain: start(*LEARN, "--chain", chain, folder=apart) for chain in range(2)}
+    learners = {partition: start(*LEARN, "--partition", partition, folder=apart) for partition in range(2)}
     producer = start(*PRODUCE, folder=apart)
     for number, offset in enumerate((100, 1_400, 1_500, 2_900)):
         wait_until_learned(apart, offset, learners[0])
         killed = learners[number % 2]
         killed.kill()
         killed.communicate()
-        learners[number % 2] = start(*LEARN, "--chain", number % 2, folder=apart)
+        learners[number % 2] = start(*LEARN, "--partition", number % 2, folder=apart)
     assert finish(producer).json["releases"] == rows
     with open_log(f"sqlite:///{apart}/third-child.db", create=False) as log:
-        while any(log.status(chain).lag for chain in range(2)):
+        while any(log.status(partition).lag for partition in range(2)):
             assert [each.poll() for each in learners.values()] == [None, None]
             time.sleep(0.01)
     found = [stop(learner).json for learner in learners.values()][-1]
@@ -139,24 +139,24 @@ def test_of_two_learners_the_older_is_fenced(folder: Path) -> None:
     murk(*PRODUCE, "--patience", 0, folder=folder)
     older = start(*LEARN, folder=folder)
     wait_until_learned(folder, 1, older)
-    before, newer = epoch(folder), start(*LEARN, folder=folder)
-    while epoch(folder) == before:
+    before, newer = round_(folder), start(*LEARN, folder=folder)
+    while round_(folder) == before:
         assert newer.poll() is None
         time.sleep(0.005)
     # Only now is there anything to learn: a worker is told that it was fenced when it commits.
     producer = start(*PRODUCE, folder=folder)
-    refused(finish(older), "another worker has taken over chain 0", "Run one worker for each chain", status=1)
+    refused(finish(older), "another worker has taken over partition 0", "Run one worker for each partition", status=1)
     assert finish(producer).json["releases"] == ROWS
     found = stop(newer).json
     assert (found["releases"], found["duplicates"], found["dead_letters"]) == (ROWS, 0, {})
 
 
-def test_one_learner_for_each_chain(folder: Path) -> None:
-    expected = run(world(folder / "alone", rows=ROWS, task=TWO_CHAINS)).json
-    apart = world(folder / "apart", rows=ROWS, task=TWO_CHAINS)
+def test_one_learner_for_each_partition(folder: Path) -> None:
+    expected = run(world(folder / "alone", rows=ROWS, task=TWO_PARTITIONS)).json
+    apart = world(folder / "apart", rows=ROWS, task=TWO_PARTITIONS)
     murk(*PRODUCE, "--patience", 0, folder=apart)
-    refused(murk(*LEARN, "--chain", 2, folder=apart), "--chain 2", "the chains 0 to 1")
-    learners = [start(*LEARN, "--chain", chain, folder=apart) for chain in range(2)]
+    refused(murk(*LEARN, "--partition", 2, folder=apart), "--partition 2", "the partitions 0 to 1")
+    learners = [start(*LEARN, "--partition", partition, folder=apart) for partition in range(2)]
     assert murk(*PRODUCE, folder=apart).json["releases"] == ROWS
     for learner in learners:
         # Each tells what both have learned.

@@ -218,7 +218,7 @@ def test_status_and_dead_letters(folder: Path) -> None:
     world(folder, rows=60)
     found = run(folder).json
     status = murk("status", "--log", LOG, "--json", folder=folder).json
-    assert (status["chains"], status["lag"]) == (1, 0)
+    assert (status["partitions"], status["lag"]) == (1, 0)
     for key in ("releases", "coefficients", "confidence_intervals", "state_digest", "levels", "simulated"):
         assert status[key] == found[key]
     plain = murk("status", "--log", LOG, folder=folder)
@@ -234,12 +234,12 @@ def test_a_lag_is_never_below_zero(folder: Path, monkeypatch: pytest.MonkeyPatch
     log, task = open_existing(url)
     read = SqliteLog.checkpoint
 
-    def busy(self: SqliteLog, chain: int) -> Checkpoint:
+    def busy(self: SqliteLog, partition: int) -> Checkpoint:
         monkeypatch.setattr(SqliteLog, "checkpoint", read)
-        log.append([(chain, b"not a release")] * 3)
-        with Worker(log, task, device_for(task).engine(), chain) as worker:
+        log.append([(partition, b"not a release")] * 3)
+        with Worker(log, task, device_for(task).engine(), partition) as worker:
             worker.step()
-        return read(self, chain)
+        return read(self, partition)
 
     with log:
         monkeypatch.setattr(SqliteLog, "checkpoint", busy)

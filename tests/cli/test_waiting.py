@@ -123,8 +123,8 @@ def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch)
 
 def test_a_mistake_is_not_waited_for(away):
     away.call = lambda name: None
-    done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--wait", "--chain", "7"])
-    assert "--chain 7" in str(done.exception)
+    done = CliRunner().invoke(cli, ["learn", "--log", "sqlite:///log.db", "--wait", "--partition", "7"])
+    assert "--partition 7" in str(done.exception)
 
 
 @pytest.mark.parametrize(

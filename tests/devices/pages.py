@@ -10,7 +10,7 @@ from murk.stream.wire.codec import RejectedError, WireRules, decode
 from murk.task.task import Task
 from tests.devices import web
 
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Three questions</title>
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Three queries</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,"></head><body>
 <form><label>Age <input id="age" type="number" value="28"></label></form>
 <murk-consent heading="A third child?">Does having two children of the same sex make a third more likely?</murk-consent>

@@ -42,10 +42,10 @@ def test_noise_follows_its_distribution(kind):
         assert abs(result["square"] - variance * scale**2) > 6.2 * error
 
 
-def test_chains_are_uniform():
-    result = drawn("chain", [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], 500_000)
+def test_partitions_are_uniform():
+    result = drawn("partition", [0.5, 1.5, 2.5, 3.5, 4.5, 5.5], 500_000)
     counts = np.array(result["counts"])
     assert stats.chisquare(counts).pvalue > ALARM
-    # Twin: the low three bits without rejection, modulo seven, would favour the first chain.
+    # Twin: the low three bits without rejection, modulo seven, would favour the first partition.
     biased = np.array([2, 1, 1, 1, 1, 1, 1]) / 8 * counts.sum()
     assert stats.chisquare(counts, biased).pvalue < ALARM

@@ -35,7 +35,7 @@ def test_same_bytes(protocol):
 
 
 @pytest.mark.parametrize(
-    "key", ["x", "y", "chain", "question", "quantised", "payload", "bytes", "hash", "costs", "initial"]
+    "key", ["x", "y", "partition", "query", "quantised", "payload", "bytes", "hash", "costs", "initial"]
 )
 def test_each_difference_is_found(key):
     lines = list(few(3))

@@ -74,7 +74,7 @@ def test_a_made_up_record_fits_the_task() -> None:
         assert (coded.clamped, coded.missing) == (0, 0)
 
 
-FIELDS = {"schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated"}
+FIELDS = {"schema", "kind", "id", "task", "level", "partition", "payload", "time", "expires", "simulated"}
 
 
 @pytest.mark.parametrize(

@@ -111,14 +111,14 @@ def watched(seen: Seen, seed: int) -> Iterator[None]:
 
     def appending(log: SqliteLog, messages: Any) -> None:
         found = []
-        for chain, message in messages:
+        for partition, message in messages:
             content = json.loads(message)
             payload = content.pop("payload", None)
             content.pop("task")
             # A function of the payload's first part: what the second was taken at.
             content.pop("model", None)
             seen.payloads.append(payload)
-            found.append((chain, json.dumps(content, sort_keys=True), len(payload)))
+            found.append((partition, json.dumps(content, sort_keys=True), len(payload)))
         seen.events.append(("append", found))
         append(log, messages)
 

@@ -25,8 +25,8 @@ KINDS = ("gradient", "example", "moment", "sketch", "gram", "newton", "score")
 LEARNED = 64
 
 
-class _Chain:
-    """A task, an honest state of its one chain, and a release to be learned next."""
+class _PartitionState:
+    """A task, an honest state of its one partition, and a release to be learned next."""
 
     def __init__(self, kind: str) -> None:
         self.task = task_of(kind)
@@ -38,7 +38,7 @@ class _Chain:
             engine.learn_releases([release])
         self.next = self._decoded(LEARNED)
         self.state = StateMessage(
-            task=self.task.hash, identity="0" * 32, chain=0, offset=LEARNED, last_id=releases[-1].id,
+            task=self.task.hash, identity="0" * 32, partition=0, offset=LEARNED, last_id=releases[-1].id,
             counters=Counters(learned=LEARNED, levels={"default": LEARNED}), learner=engine.state_dict(),
         ).encode()  # fmt: skip
 
@@ -50,7 +50,7 @@ class _Chain:
 
     def take(self, data: bytes) -> str:
         """Read it as a monitor does, and as a worker that goes on from it."""
-        found = decode_state(data, "chain 0 of a log")
+        found = decode_state(data, "partition 0 of a log")
         shown = figures(self.task, self.problem, [found], [Place(found.offset, found.offset)])
         body = Snapshot(
             task=self.task, url="sqlite:///log.db", started=0.0, now=1.0, figures=shown, read=True, problem=None,
@@ -69,8 +69,8 @@ class _Chain:
 
 
 def states() -> Target:
-    """Any bytes where a chain's state belongs, or a ledger's or a log's file; the first byte says which."""
-    chains = [_Chain(kind) for kind in KINDS]
+    """Any bytes where a partition's state belongs, or a ledger's or a log's file; the first byte says which."""
+    partitions = [_PartitionState(kind) for kind in KINDS]
     folder = Path(tempfile.mkdtemp())
     files = _files(folder / "honest")
     place = folder / "hostile"
@@ -78,24 +78,24 @@ def states() -> Target:
     def make(rng: Random) -> bytes:
         if rng.random() < 0.01:
             number = rng.randrange(len(files))
-            return bytes([len(chains) + number]) + _overwritten(rng, files[number])
-        number = rng.randrange(len(chains))
-        state = chains[number].state
+            return bytes([len(partitions) + number]) + _overwritten(rng, files[number])
+        number = rng.randrange(len(partitions))
+        state = partitions[number].state
         if rng.random() < 0.75:
             return bytes([number]) + written(rng, alter(rng, json.loads(state), ("learner", "sums", "schema")))
-        return bytes([number]) + spoil(rng, state, [chain.state for chain in chains])
+        return bytes([number]) + spoil(rng, state, [partition.state for partition in partitions])
 
     def take(data: bytes) -> str:
         number, data = data[0], data[1:]
-        if number < len(chains):
-            return chains[number].take(data)
+        if number < len(partitions):
+            return partitions[number].take(data)
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         (place / "file.db").write_bytes(data)
-        return (_use_ledger, _use_log)[number - len(chains)](place / "file.db")
+        return (_use_ledger, _use_log)[number - len(partitions)](place / "file.db")
 
     # What is compiled at its first use is compiled here, where no time is taken.
-    for number, honest in enumerate([*(chain.state for chain in chains), *files]):
+    for number, honest in enumerate([*(partition.state for partition in partitions), *files]):
         take(bytes([number]) + honest)
     return Target(make, take)
 

@@ -11,7 +11,7 @@ from murk.producers.producer import Models
 from murk.protocols.device import device_for
 from murk.stream.wire.blocks import receiver
 from murk.stream.wire.codec import RejectedError, WireRules, decode, encode
-from murk.stream.wire.releases import IterateMessage, Release
+from murk.stream.wire.releases import ModelMessage, Release
 from murk.stream.wire.state import Counters, StateMessage
 from murk.stream.worker.interface import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
@@ -23,8 +23,8 @@ from tests.stream.harness import message
 OLD = "max_staleness: {releases: 1000000}\n"
 PARTITIONS = 2
 NAMES = (
-    "schema", "kind", "id", "task", "level", "chain", "payload", "time", "expires", "simulated", "version", "rows",
-    "records", "spread", "iterate", "state", "offset", "question", "item",
+    "schema", "kind", "id", "task", "level", "partition", "payload", "time", "expires", "simulated", "version", "rows",
+    "records", "spread", "parameters", "state", "offset", "query", "item",
     "model",
 )  # fmt: skip
 
@@ -86,8 +86,8 @@ def releases(kind: str) -> Target:
 
     def take(data: bytes) -> str:
         release = received(data, rules, receive)
-        if release.chain != 0:
-            raise RejectedError("chain", f"of chain {release.chain}, on partition 0")
+        if release.partition != 0:
+            raise RejectedError("partition", f"of partition {release.partition}, on partition 0")
         if release.expires < release.time:
             raise RejectedError("expired", "before it was made")
         engine.admit(release, 0)
@@ -97,7 +97,7 @@ def releases(kind: str) -> Target:
     def check() -> None:
         """Whatever was learned, the state is one that can be stored and taken up again, bit for bit."""
         state = StateMessage(
-            task=task.hash, identity="0" * 32, chain=0, offset=engine.n_releases, last_id=None,
+            task=task.hash, identity="0" * 32, partition=0, offset=engine.n_releases, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         ).encode()  # fmt: skip
         again = device_for(task).engine()
@@ -119,39 +119,41 @@ class _OneModel:
     message = b""
     partitions = 2
 
-    def model(self, chain: int) -> bytes:
+    def model(self, partition: int) -> bytes:
         return self.message
 
     def ends(self) -> Sequence[int]:
-        return [self.end(chain) for chain in range(self.partitions)]
+        return [self.end(partition) for partition in range(self.partitions)]
 
-    def end(self, chain: int) -> int:
+    def end(self, partition: int) -> int:
         return 10_000
 
-    def cached_model(self, chain: int) -> tuple[bytes, int]:
-        return self.model(chain), self.end(chain)
+    def cached_model(self, partition: int) -> tuple[bytes, int]:
+        return self.model(partition), self.end(partition)
 
 
 def models() -> Target:
-    """Any bytes where a chain's newest model belongs: what a device checks before it looks at a record."""
+    """Any bytes where a partition's newest model belongs: what a device checks before it looks at a record."""
     log, rng, honest = _OneModel(), np.random.default_rng(1), []
     gradients, scores = ((task, device_for(task)) for task in map(task_of, ("gradient", "score")))
     after = (0, *map(scores[1].next_published, (0, 3000, 6000)))
     for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, after)):
         for version in versions:
-            iterate = problem.initial + 0.1 * rng.random(len(problem.initial))
+            parameters = problem.initial + 0.1 * rng.random(len(problem.initial))
             if problem is scores[1]:
                 # What is asked is no real number: first a survey, later scores.
-                iterate[-7:] = problem.initial[-7:]
+                parameters[-7:] = problem.initial[-7:]
                 if version >= 3000:
-                    iterate[-3:] = 0.0, 0.0, 1.0
-            honest.append(encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=iterate.tolist())))
+                    parameters[-3:] = 0.0, 0.0, 1.0
+            honest.append(
+                encode(ModelMessage(task=task.hash, partition=0, version=version, parameters=parameters.tolist()))
+            )
 
     def take(data: bytes) -> str:
         log.message = data
         task, problem = scores if scores[0].hash.encode() in data else gradients
         model = Models(log, task, problem).newest(0)
-        if not (np.isfinite(model.iterate).all() and model.iterate.shape == problem.initial.shape):
+        if not (np.isfinite(model.parameters).all() and model.parameters.shape == problem.initial.shape):
             raise FindingError("a model that no gradient can be taken at")
         return "accepted"
 

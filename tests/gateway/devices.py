@@ -44,10 +44,10 @@ def release(of: Task, **changes: Any) -> dict[str, Any]:
     """A release to a task of scores as a device sends it to begin with, of a made-up number."""
     now = int(time.time())
     fields = {
-        "schema": 1, "kind": "score", "id": secrets.token_hex(16), "task": of.hash, "level": "default", "chain": 0,
+        "schema": 1, "kind": "score", "id": secrets.token_hex(16), "task": of.hash, "level": "default", "partition": 0,
         "payload": [secrets.randbelow(2**20) - 2**19], "time": now - now % of.granularity,
         "expires": now + of.expiry - (now + of.expiry) % of.granularity, "simulated": False, "version": 0,
-        "question": "above", "item": 0,
+        "query": "above", "item": 0,
     }  # fmt: skip
     return fields | changes
 
@@ -66,7 +66,7 @@ def honest(of: Task, number: int) -> list[bytes]:
         producer = Producer(of, log, ledger)
         for person in range(number):
             assert producer.release(RECORD, person=f"p{person}").delivery == "sent"
-        return [message.value for chain in range(log.partitions) for message in log.read(chain, 0, number)]
+        return [message.value for partition in range(log.partitions) for message in log.read(partition, 0, number)]
 
 
 def stored(url: str) -> list[bytes]:
@@ -74,9 +74,9 @@ def stored(url: str) -> list[bytes]:
     with open_log(url, create=False) as log:
         return [
             message.value
-            for chain in range(log.partitions)
-            for begin in range(0, log.end(chain), 4_096)
-            for message in log.read(chain, begin, 4_096)
+            for partition in range(log.partitions)
+            for begin in range(0, log.end(partition), 4_096)
+            for message in log.read(partition, begin, 4_096)
         ]
 
 

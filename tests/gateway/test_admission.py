@@ -25,10 +25,10 @@ SPOILED = {
     "dimension": lambda fields: fields | {"payload": fields["payload"][1:]},
     "magnitude": lambda fields: fields | {"payload": [2**50, *fields["payload"][1:]]},
     "schema": lambda fields: fields | {"extra": 1},
-    "chain": lambda fields: fields | {"chain": 7},
+    "partition": lambda fields: fields | {"partition": 7},
 }
 AHEAD = {"future": lambda fields: fields | {"version": 3_000_000}}
-ASKED = {"question": lambda fields: fields | {"item": MOST_ITEMS - 1}}
+ASKED = {"query": lambda fields: fields | {"item": MOST_ITEMS - 1}}
 PROTOCOLS = ("scores", "gradients", "examples")
 
 
@@ -48,18 +48,18 @@ def answering(draw, problem, message):
     """Fields of a release that answers a model, None for that of version 0; none for gradients."""
     if problem.kind != "score":
         return {}
-    iterate = problem.initial if message is None else np.array(json.loads(message)["iterate"])
-    model = Model.of(iterate, 3)
+    parameters = problem.initial if message is None else np.array(json.loads(message)["parameters"])
+    model = Model.of(parameters, 3)
     if model.survey:
-        return {"question": "above", "item": draw.randrange(model.items), "payload": [draw.randrange(-9, 10)]}
-    name = draw.choice([question for question, share in model.shares.items() if share])
+        return {"query": "above", "item": draw.randrange(model.items), "payload": [draw.randrange(-9, 10)]}
+    name = draw.choice([query for query, share in model.shares.items() if share])
     size = 3 if name == "score" else 6
-    return {"question": name, "item": 0, "payload": [draw.randrange(-9, 10) for _ in range(size)]}
+    return {"query": name, "item": 0, "payload": [draw.randrange(-9, 10) for _ in range(size)]}
 
 
-def chains(door, values, now):
-    """The chain of each release, or why it is refused."""
-    return [each if isinstance(each, str) else each.chain for each in door.judged(values, now)]
+def partitions(door, values, now):
+    """The partition of each release, or why it is refused."""
+    return [each if isinstance(each, str) else each.partition for each in door.judged(values, now)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -87,7 +87,7 @@ def test_door_and_worker_agree(tmp_path, protocol):
         assert at_door[: len(messages)] == [None] * len(messages)
         for last in range(len(messages), len(offered)):
             # One that is refused changes nothing for those before and after it.
-            found = chains(door, [offered[0], offered[last], *offered[1:4]], int(time.time()))
+            found = partitions(door, [offered[0], offered[last], *offered[1:4]], int(time.time()))
             assert [found[0], *found[2:]] == [0] * 4
             assert found[1] == (0 if at_door[last] is None else at_door[last])
         by_worker = judged(log, of, offered)
@@ -98,46 +98,46 @@ def test_door_and_worker_agree(tmp_path, protocol):
     ("keys", "together"), [({}, 400), ({"log": {"partitions": 2}}, 400), ({"protocol": "gradients"}, 40)]
 )
 def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, together):
-    """Over a chain's life: whatever the door accepts of honest and of random versions, the worker learns, and more."""
+    """Over a partition's life: what the door accepts of honest and of random versions, the worker learns, and more."""
     # Otherwise a quick worker has learned most of this while the door has its first model.
     monkeypatch.setattr("murk.stream.log.sqlite.HEARD", 0.0)
     of = task(**keys)
     base = json.loads(honest(of, 1)[0])
     assert of.protocol == keys.get("protocol", "scores")
     problem, draw, reasons, ahead, blocks = device_for(of), random.Random(1), {}, set(), 0
-    # Of scores, the second epoch after the survey, which the chain reaches, and the fourth, which it does not.
+    # Of scores, the second round after the survey, which the partition reaches, and the fourth, which it does not.
     guesses = (3_000,) if of.protocol == "gradients" else (3_706, 12_706)
     assert all(map(problem.is_published, guesses))
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
-        workers = [Worker(log, of, device_for(of).engine(), chain, look=0.0) for chain in range(log.partitions)]
+        workers = [Worker(log, of, device_for(of).engine(), partition, look=0.0) for partition in range(log.partitions)]
         for _ in range(24 if together == 400 else 80):
             door.begin()
             offered, one_by_one = [], []
-            models = [door.model(chain) for chain in range(log.partitions)]
+            models = [door.model(partition) for partition in range(log.partitions)]
             newest = [0 if model is None else json.loads(model)["version"] for model in models]
             for _ in range(together):
-                chain = draw.randrange(log.partitions)
-                known = newest[chain]
+                partition = draw.randrange(log.partitions)
+                known = newest[partition]
                 guess = draw.choice(guesses)
                 version = draw.choice((known, known, known, known, known + 1, guess, draw.randrange(20_000)))
-                fields = base | {"id": f"{draw.getrandbits(128):032x}", "chain": chain, "version": version}
-                fields |= answering(draw, problem, models[chain])
-                offered.append((chain, message := wire(fields)))
+                fields = base | {"id": f"{draw.getrandbits(128):032x}", "partition": partition, "version": version}
+                fields |= answering(draw, problem, models[partition])
+                offered.append((partition, message := wire(fields)))
                 if version > known:
                     ahead.add(message)
                 try:
-                    one_by_one.append(door.check(message, int(time.time())).chain)
+                    one_by_one.append(door.check(message, int(time.time())).partition)
                     reasons[message] = None
                 except RejectedError as rejected:
                     one_by_one.append(rejected.reason)
                     reasons[message] = rejected.reason
             # Together, all or those that pass: each is judged as by itself.
             messages = [message for _, message in offered]
-            assert chains(door, messages, int(time.time())) == one_by_one
+            assert partitions(door, messages, int(time.time())) == one_by_one
             passed = [each for each, found in zip(messages, one_by_one, strict=True) if isinstance(found, int)]
             blocks += door._admits(door._receive_block(passed), int(time.time()))
-            assert chains(door, passed, int(time.time())) == [each for each in one_by_one if isinstance(each, int)]
+            assert partitions(door, passed, int(time.time())) == [each for each in one_by_one if isinstance(each, int)]
             log.append(offered)
             for worker in workers:
                 while worker.step().read:
@@ -180,18 +180,18 @@ def test_a_model_that_nobody_publishes_is_not_served(tmp_path):
 def test_a_made_up_release_of_these_tests_is_one_that_passes(tmp_path):
     of = task()
     with open_log(announced(tmp_path, of)) as log:
-        assert Admission(log, of).check(wire(release(of)), int(time.time())).chain == 0
+        assert Admission(log, of).check(wire(release(of)), int(time.time())).partition == 0
 
 
 @pytest.mark.parametrize("keys", [{}, {"log": {"partitions": 2}}, {"protocol": "gradients"}])
 def test_forged_versions_do_not_keep_the_log_busy(tmp_path, monkeypatch, keys):
     of, asked = task(**keys), []
-    fields = json.loads(honest(of, 1)[0]) | {"chain": 0}
+    fields = json.loads(honest(of, 1)[0]) | {"partition": 0}
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
         for name in ("model", "end", "ends", "checkpoint"):
             look = getattr(log, name)
-            monkeypatch.setattr(log, name, lambda *chain, look=look: asked.append(chain) or look(*chain))
+            monkeypatch.setattr(log, name, lambda *partition, look=look: asked.append(partition) or look(*partition))
         for group in range(3):
             door.begin()
             for version in range(50):

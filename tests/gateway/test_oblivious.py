@@ -18,7 +18,7 @@ from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.releases import ModelMessage
 from tests.cli.harness import finish, refused
 from tests.cli.harness import murk as run
 from tests.gateway.devices import Client, announced, honest, release, serving, stored, task, wire
@@ -97,7 +97,7 @@ def test_the_same_endpoints_with_the_same_rules(door, aead):
         assert ask(client, "GET", BASE, {"if-none-match": answer.headers["etag"]}, aead=aead).status == 304
         head = ask(client, "HEAD", BASE, aead=aead)
         assert (head.body, head.headers["content-length"]) == (b"", str(len(of.document())))
-        assert ask(client, "GET", f"{BASE}/model?chain=0", aead=aead).status == 204
+        assert ask(client, "GET", f"{BASE}/model?partition=0", aead=aead).status == 204
         assert ask(client, "GET", "/v1/tasks/third%2Dchild", aead=aead).status == 200
         assert {"/ohttp", "/ohttp-keys"} <= ask(client, "GET", "/openapi.json", aead=aead).json["paths"].keys()
         before = len(stored(url))
@@ -107,7 +107,7 @@ def test_the_same_endpoints_with_the_same_rules(door, aead):
             answer = ask(client, "POST", RELEASES, JSON, data, aead=aead)
             assert (answer.status, answer.json) == (202, {"accepted": 1, "refused": []})
         assert stored(url)[before:] == [data]
-        several = b"[" + b",".join([wire(release(of)), wire(release(of, chain=5))]) + b"]"
+        several = b"[" + b",".join([wire(release(of)), wire(release(of, partition=5))]) + b"]"
         assert ask(client, "POST", RELEASES, JSON, several, aead=aead).status == 207
 
 
@@ -211,7 +211,7 @@ def test_lengths_of_answers_are_alike_in_tasks_of_any_size(tmp_path, features):
     learned = 0.99 * initial + 1e-5 * np.random.default_rng(1).random(len(initial))
     # The survey has ended.
     learned[-3:] = 0.0, 0.0, 1.0
-    model = encode(IterateMessage(task=of.hash, chain=0, version=version, iterate=learned.tolist()))
+    model = encode(ModelMessage(task=of.hash, partition=0, version=version, parameters=learned.tolist()))
     with open_log(url) as log:
         log.publish(0, model)
     data = wire(release(of))
@@ -292,7 +292,7 @@ def test_a_foreign_client_takes_part_through_a_relay(door, mode):
     with relaying(gateway.url) as relay, Client(relay.url) as outer, Foreign(configuration) as foreign:
         answer = foreign.ask(outer, mode, "GET", BASE)
         assert (answer.status, answer.headers, answer.body) == (200, JSON, of.document())
-        assert foreign.ask(outer, mode, "GET", f"{BASE}/model?chain=0").status == 204
+        assert foreign.ask(outer, mode, "GET", f"{BASE}/model?partition=0").status == 204
         answer = foreign.ask(outer, mode, "POST", RELEASES, "content-type=application/json", content=data)
         assert (answer.status, answer.json) == (202, {"accepted": 1, "refused": []})
         assert foreign.ask(outer, mode, "GET", "/nothing").json == {"error": "not-found"}
@@ -412,10 +412,14 @@ def test_answers_have_one_length_with_a_model_or_without(tmp_path):
     url = announced(tmp_path, of)
     with open_log(url) as log:
         problem = device_for(of)
-        log.publish(0, encode(IterateMessage(task=of.hash, chain=0, version=0, iterate=problem.initial.tolist())))
+        log.publish(0, encode(ModelMessage(task=of.hash, partition=0, version=0, parameters=problem.initial.tolist())))
     with serving(url, settings=Settings(rate=0, keys=keys(7))) as gateway, Client(gateway.url) as client:
         lengths = set()
-        for request in (("GET", f"{BASE}/model?chain=0"), ("POST", RELEASES, JSON, wire(release(of))), ("GET", "/no")):
+        for request in (
+            ("GET", f"{BASE}/model?partition=0"),
+            ("POST", RELEASES, JSON, wire(release(of))),
+            ("GET", "/no"),
+        ):
             sealed = Sealed(client.get("/ohttp-keys").body, message(*request))
             lengths.add(len(client.ask("POST", "/ohttp", sealed.bytes, **KIND).body))
         assert len(lengths) == 1

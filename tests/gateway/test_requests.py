@@ -80,11 +80,11 @@ def test_the_newest_model_is_given(tmp_path):
             assert time.monotonic() < deadline
         assert answer.body == log.model(0)
         assert "max-age=5" in answer.headers["cache-control"]
-        # Chains share the first one's models.
-        assert client.get(f"{BASE}/model?chain=1").body == answer.body
+        # Partitions share the first one's models.
+        assert client.get(f"{BASE}/model?partition=1").body == answer.body
         assert client.get(f"{BASE}/model", If_None_Match=answer.headers["etag"]).status == 304
-        for chain in ("2", "-1", "x", "1e0", "", "9" * 40):
-            assert client.get(f"{BASE}/model?chain={chain}").status in (404, 200 if chain == "" else 404)
+        for partition in ("2", "-1", "x", "1e0", "", "9" * 40):
+            assert client.get(f"{BASE}/model?partition={partition}").status in (404, 200 if partition == "" else 404)
         worker.close()
 
 
@@ -144,7 +144,7 @@ def test_every_reason_has_a_status_and_no_answer_a_value(door):
         "wrong-task": wire(release(of, task="1" * 64)),
         "simulated": wire(release(of, simulated=True)), "level": wire(release(of, level=word)),
         "dimension": wire(release(of, payload=[1] * 5)), "magnitude": wire(release(of, payload=[number])),
-        "chain": wire(release(of, chain=5)), "expired": wire(release(of, expires=number % 10**9)),
+        "partition": wire(release(of, partition=5)), "expired": wire(release(of, expires=number % 10**9)),
         "future": wire(release(of, version=number)), "too-large": wire(release(of, level="x" * 700)),
     }  # fmt: skip
     with Client(gateway.url) as client:
@@ -233,7 +233,7 @@ def test_the_description_is_of_the_wires_schemas(door):
         fields = release(of)
         jsonschema.validate(fields, schemas["Release"])
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(fields | {"chain": -1}, schemas["Release"])
+            jsonschema.validate(fields | {"partition": -1}, schemas["Release"])
         # All paths are answered, and each answer has a schema that it satisfies.
         for path, operations in description["paths"].items():
             for method, operation in operations.items():

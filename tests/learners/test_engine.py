@@ -1,4 +1,4 @@
-"""The update: one arithmetic for records and releases, exact state, versions, chains."""
+"""The update: one arithmetic for records and releases, exact state, versions, partitions."""
 
 import json
 import math
@@ -60,12 +60,12 @@ def people(n, objective="logistic", seed=0):
     )
 
 
-def release(level, version, payload, chain=0):
+def release(level, version, payload, partition=0):
     return GradientRelease(
         id="0" * 32,
         task="f" * 64,
         level=level,
-        chain=chain,
+        partition=partition,
         version=version,
         payload=payload,
         time=0,
@@ -374,17 +374,17 @@ def test_the_scale_stays_above_its_floor_and_the_rest_in_the_ball():
         assert engine.iterate[-1] * 4.0 >= 0.3 * (1 - 1e-12)
 
 
-def test_chains_merge_by_their_weights():
+def test_partitions_merge_by_their_weights():
     x, y = people(3000)
-    chains = [build(seed=s) for s in (1, 2)]
-    chains[0].learn_records(x[:1000], y[:1000])
-    chains[1].learn_records(x[1000:], y[1000:])
-    memories = [engine.memory for engine in chains]
-    merged = inference.estimate(chains[0].settings, memories)
+    partitions = [build(seed=s) for s in (1, 2)]
+    partitions[0].learn_records(x[:1000], y[:1000])
+    partitions[1].learn_records(x[1000:], y[1000:])
+    memories = [engine.memory for engine in partitions]
+    merged = inference.estimate(partitions[0].settings, memories)
     share = 1 / 3
-    assert np.allclose(merged.values, share * chains[0].average + (1 - share) * chains[1].average)
-    assert (merged.chains, merged.n_releases) == (2, 3000)
-    single = [inference.estimate(e.settings, [e.memory]) for e in chains]
+    assert np.allclose(merged.values, share * partitions[0].average + (1 - share) * partitions[1].average)
+    assert (merged.partitions, merged.n_releases) == (2, 3000)
+    single = [inference.estimate(e.settings, [e.memory]) for e in partitions]
     v = np.mean([s.spread**2 * s.n_releases for s in single], axis=0)
     assert np.allclose(merged.half_widths(0.95), 5.86 * np.sqrt(v / 3000))
 

@@ -18,7 +18,7 @@ from murk.stream.wire.releases import GradientRelease, MomentRelease
 from murk.stream.worker.worker import Worker
 from murk.task.task import Task
 
-FIELDS = {"id": "0" * 32, "level": "default", "chain": 0, "time": 86_400, "expires": 2**40}
+FIELDS = {"id": "0" * 32, "level": "default", "partition": 0, "time": 86_400, "expires": 2**40}
 TASK = """
 name: forged
 features: [{{name: a, low: 0, high: 1}}, {{name: b, low: 0, high: 1}}, {{name: c, low: 0, high: 1}}]

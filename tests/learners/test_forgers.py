@@ -14,11 +14,11 @@ from murk.learners import ScoreClassifier
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.protocols.scores import sums
-from murk.protocols.scores.engine import Chain, merged_of
+from murk.protocols.scores.engine import PartitionState, merged_of
 from murk.protocols.scores.estimate import Forgery, excesses, influence_of
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.solutions import largest_square
-from murk.protocols.scores.sums import Epoch, Tally, most_answers, summaries
+from murk.protocols.scores.sums import Round, Tally, most_answers, summaries
 from murk.results.diagnosis import describe_forgers
 
 # With less than this share of the bound the attacks would be too weak to test it: a bound 25 times smaller fails.
@@ -27,7 +27,7 @@ FEEBLE = 1.0 / 25.0
 
 @pytest.fixture(scope="module")
 def learned():
-    """A learner of scores with three epochs of honest answers, to which no survey has asked other questions before."""
+    """A learner of scores with three rounds of honest answers, to which no survey has asked other queries before."""
     X, y = attack.people(9_000, np.random.default_rng(4), np.array([1.0, 0.2]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("murk.learners.scores.survey_of", lambda *given, **more: None)
@@ -36,12 +36,14 @@ def learned():
     return model
 
 
-def forged_chain(model, place, question, count, payload):
-    """The chain with so many equal answers more."""
+def forged_partition(model, place, query, count, payload):
+    """The partition with so many equal answers more."""
     engine = model._require()
-    chain, epochs = engine.now, list(engine.now.epochs)
-    epochs[place] = epochs[place].joined("default", question, Tally(count, [count * int(v) for v in payload]))
-    return merged_of(engine.settings, [(Chain(chain.count + count, tuple(epochs)), dict(engine.mechanisms))]), epochs
+    partition, rounds = engine.now, list(engine.now.rounds)
+    rounds[place] = rounds[place].joined("default", query, Tally(count, [count * int(v) for v in payload]))
+    return merged_of(
+        engine.settings, [(PartitionState(partition.count + count, tuple(rounds)), dict(engine.mechanisms))]
+    ), rounds
 
 
 # What a release can do at most
@@ -73,14 +75,14 @@ def test_nothing_bounds_more_than_the_matrix_has():
 def test_the_level_that_counts_most_decides():
     """Where most people have little privacy's weight, one release at the level of least noise counts for several."""
     low, high = (score_mechanisms(None, GaussianDP(mu), 4) for mu in (0.2, 1.0))
-    epoch = Epoch(0, None, {("low", "score"): Tally(10_000, [0] * 4), ("high", "score"): Tally(100, [0] * 4)})
-    alone = influence_of("score", [epoch], {"low": low})
-    both = influence_of("score", [epoch], {"low": low, "high": high})
+    round_ = Round(0, None, {("low", "score"): Tally(10_000, [0] * 4), ("high", "score"): Tally(100, [0] * 4)})
+    alone = influence_of("score", [round_], {"low": low})
+    both = influence_of("score", [round_], {"low": low, "high": high})
     assert both > 3.0 * alone
-    assert influence_of("curvature", [epoch], {"low": low}) == 0.0
+    assert influence_of("curvature", [round_], {"low": low}) == 0.0
 
 
-# Questions
+# Queries
 
 
 @pytest.mark.parametrize(("releases", "share"), [(20, 0.05), (3_000, 0.05), (10**5, 0.1), (10**6, 0.5)])
@@ -94,12 +96,12 @@ def test_honest_people_answer_a_question_no_more_often(releases, share):
 
 def test_honest_answers_are_solved_as_they_are(learned, monkeypatch):
     engine = learned._require()
-    known = summaries(engine.now.epochs, engine.mechanisms, engine.settings.features)
-    monkeypatch.setattr(sums, "counted_answers", lambda epoch, level, question, tally: float(tally.count))
-    plain = summaries(engine.now.epochs, engine.mechanisms, engine.settings.features)
+    known = summaries(engine.now.rounds, engine.mechanisms, engine.settings.features)
+    monkeypatch.setattr(sums, "counted_answers", lambda round_, level, query, tally: float(tally.count))
+    plain = summaries(engine.now.rounds, engine.mechanisms, engine.settings.features)
     for one, other in zip(known, plain, strict=True):
-        for question in ("score", "scatter", "curvature"):
-            left, right = getattr(one, question), getattr(other, question)
+        for query in ("score", "scatter", "curvature"):
+            left, right = getattr(one, query), getattr(other, query)
             assert (left is None) == (right is None)
             assert left is None or (left.mean.tobytes(), left.noise) == (right.mean.tobytes(), right.noise)
     estimate = learned._require().estimate()
@@ -108,21 +110,21 @@ def test_honest_answers_are_solved_as_they_are(learned, monkeypatch):
 
 def test_answers_beyond_a_questions_share_count_for_no_more_than_it_and_widen_intervals(learned):
     engine = learned._require()
-    place = len(engine.now.epochs) - 1
-    honest = engine.now.epochs[place].tallies["default", "curvature"]
-    found, epochs = forged_chain(learned, place, "curvature", 2_000, [v // honest.count for v in honest.total])
-    (one,) = excesses(epochs)
-    released = sum(tally.count for tally in epochs[place].tallies.values())
-    assert (one.question, one.answers) == ("curvature", epochs[place].tallies["default", "curvature"].count)
-    assert one.expected == pytest.approx(released * epochs[place].model.curvature)
-    answer = summaries(epochs, engine.mechanisms, engine.settings.features)[place].curvature
-    unit = epochs[place].model.matrix_reach / 2.0
-    count = most_answers(released, epochs[place].model.curvature)
+    place = len(engine.now.rounds) - 1
+    honest = engine.now.rounds[place].tallies["default", "curvature"]
+    found, rounds = forged_partition(learned, place, "curvature", 2_000, [v // honest.count for v in honest.total])
+    (one,) = excesses(rounds)
+    released = sum(tally.count for tally in rounds[place].tallies.values())
+    assert (one.query, one.answers) == ("curvature", rounds[place].tallies["default", "curvature"].count)
+    assert one.expected == pytest.approx(released * rounds[place].model.curvature)
+    answer = summaries(rounds, engine.mechanisms, engine.settings.features)[place].curvature
+    unit = rounds[place].model.matrix_reach / 2.0
+    count = most_answers(released, rounds[place].model.curvature)
     assert count < one.answers
     assert answer.noise == pytest.approx(unit**2 * engine.mechanisms["default"].matrix.variance / count)
     assert "curvature" in found.doubts()[0]
     bare = replace(found, forgery=Forgery(found.influence))
-    kappa = influence_of("curvature", epochs, engine.mechanisms)
+    kappa = influence_of("curvature", rounds, engine.mechanisms)
     assert found.forgery.widened == pytest.approx(2 * (one.answers - one.expected) * kappa)
     halves = bare.half_widths(0.95)
     assert np.all(np.isfinite(halves))
@@ -131,10 +133,10 @@ def test_answers_beyond_a_questions_share_count_for_no_more_than_it_and_widen_in
 
 def test_a_matrix_that_nobody_is_asked_for_counts_for_nothing(learned):
     engine = learned._require()
-    assert engine.now.epochs[0].model.scatter == 0.0
+    assert engine.now.rounds[0].model.scatter == 0.0
     size = engine.mechanisms["default"].matrix.dimension
-    found, epochs = forged_chain(learned, 0, "scatter", 500, np.full(size, 2**22))
-    assert summaries(epochs[:1], engine.mechanisms, 2)[0].scatter is None
+    found, rounds = forged_partition(learned, 0, "scatter", 500, np.full(size, 2**22))
+    assert summaries(rounds[:1], engine.mechanisms, 2)[0].scatter is None
     assert found.values.tobytes() == engine.estimate().values.tobytes()
     assert "scatter" in found.doubts()[0]
 
@@ -144,7 +146,7 @@ def test_epochs_that_disagree_widen_intervals(learned):
     mechanism = engine.mechanisms["default"].score
     payload = np.array([1.0, 1.0]) / math.sqrt(2.0) * longest(mechanism) / mechanism.unit * 0.999
     assert mechanism.reach.holds([int(v) for v in payload])
-    found, _ = forged_chain(learned, 1, "score", 400, payload)
+    found, _ = forged_partition(learned, 1, "score", 400, payload)
     change = found.stream_change()
     assert change is not None
     assert change.widened > 1.2

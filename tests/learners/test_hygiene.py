@@ -101,7 +101,7 @@ def test_missing_features_do_not_ruin_the_scale():
 
 def release(**changes):
     base = {
-        "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "version": 0, "payload": [1, 2, 3],
+        "id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "version": 0, "payload": [1, 2, 3],
         "time": 0, "expires": 0, "simulated": False,
     }  # fmt: skip
     return GradientRelease(**{**base, **changes})

@@ -304,14 +304,14 @@ def test_intervals_say_what_they_are():
         with_public.estimate().intervals(1.5)
 
 
-def test_quantiles_shrink_with_chains():
-    values = [scaling_quantile(0.95, chains) for chains in (1, 2, 3, 4, 5, 8, 100)]
+def test_quantiles_shrink_with_partitions():
+    values = [scaling_quantile(0.95, partitions) for partitions in (1, 2, 3, 4, 5, 8, 100)]
     assert values == sorted(values, reverse=True)
     assert scaling_quantile(0.95, 5) == scaling_quantile(0.95, 4)
 
 
 def test_random_scaling_law_is_the_tabled_one():
-    """The tabled 95% quantile for one chain, by 20,000 simulated Brownian bridges.
+    """The tabled 95% quantile for one partition, by 20,000 simulated Brownian bridges.
 
     The share beyond 6.747 has standard error 0.00154; 5 of them: a false alarm in 6 of 10 million.
     """

@@ -199,9 +199,10 @@ def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
     off = [str(len(known) - 1), "00", "01", "-1", "1e0", "1_0", "Default", "from", "mu", "9" * 32]
     for level in (*known, *off):
         more = {"version": 0} if "version" in KINDS[engine.kind].model_fields else {}
-        more |= {"question": "score"} if engine.kind == "score" else {}
+        more |= {"query": "score"} if engine.kind == "score" else {}
         release = KINDS[engine.kind](
-            id="0" * 32, task=task.hash, level=level, chain=0, payload=[1] * engine.dimension, time=0, expires=2**40,
+            id="0" * 32, task=task.hash, level=level, partition=0, payload=[1] * engine.dimension,
+            time=0, expires=2**40,
             simulated=True, **more,
         )  # fmt: skip
         data = encode(release)
@@ -236,10 +237,10 @@ def released(task: Task, protocol: str, budgets: np.ndarray[Any, Any], seed: int
     asked: Any = SingleQueryDevice(problem, "score") if problem.kind == "score" else problem  # type: ignore[arg-type]
     payloads = randomize_rows(asked, X, y, [0] * len(budgets), {0: theta}, levels, SimulatedNoise(seed), indices)  # type: ignore[arg-type]
     more: dict[str, Any] = {"version": 0} if "version" in KINDS[problem.kind].model_fields else {}
-    more |= {"question": "score"} if problem.kind == "score" else {}
+    more |= {"query": "score"} if problem.kind == "score" else {}
     made = [
         KINDS[problem.kind](
-            id=f"{place:032x}", task=task.hash, level=level, chain=0, payload=payload, time=0, expires=2**40, **more
+            id=f"{place:032x}", task=task.hash, level=level, partition=0, payload=payload, time=0, expires=2**40, **more
         )
         for place, (level, payload) in enumerate(zip(levels, payloads.tolist(), strict=True))
     ]
@@ -279,19 +280,19 @@ def test_learns_to_the_bit_what_named_levels_learn(protocol: str, more: str, gua
 
 
 def means(run: LocalRun) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The mean answers of the only epoch, and the same without a look at levels."""
+    """The mean answers of the only round, and the same without a look at levels."""
     [engine], settings = run.engines, run.problem.settings  # type: ignore[attr-defined]
-    [found] = summaries(engine.now.epochs, engine.mechanisms, settings.features)
+    [found] = summaries(engine.now.rounds, engine.mechanisms, settings.features)
     upper = np.triu_indices(settings.features)
     parts = []
-    for question in ("score", "curvature"):
-        tallies = {level: tally for (level, own), tally in engine.now.epochs[0].tallies.items() if own == question}
+    for query in ("score", "curvature"):
+        tallies = {level: tally for (level, own), tally in engine.now.rounds[0].tallies.items() if own == query}
         total = sum(
-            step_of(engine.mechanisms[level].mechanism(question)) * np.array(tally.total, dtype=float)
+            step_of(engine.mechanisms[level].mechanism(query)) * np.array(tally.total, dtype=float)
             for level, tally in tallies.items()
         )
         parts.append(total / sum(tally.count for tally in tallies.values()))
-    parts[1] *= engine.now.epochs[0].model.matrix_reach / 2.0 * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    parts[1] *= engine.now.rounds[0].model.matrix_reach / 2.0 * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
     return np.concatenate([found.score.mean, found.curvature.mean[upper]]), np.concatenate(parts)  # type: ignore[union-attr]
 
 
@@ -306,7 +307,7 @@ def learned(folder: Path, people: Path, level: str, levels: str = "{}", mu: floa
             pass
         assert run.releases == ROWS
         if levels != "{}":
-            assert len(run.engines[0].now.epochs[0].tallies) > 50
+            assert len(run.engines[0].now.rounds[0].tallies) > 50
         return means(run)
 
 

@@ -123,7 +123,7 @@ def test_a_monitor_follows_a_stream_of_small_steps():
         rows = np.arange(first, first + count)
         engine.learn_payloads(problem.mechanisms["default"].randomize(vectors, SimulatedNoise(1), rows), "default")
         message = StateMessage(
-            task=task.hash, identity="x", chain=0, offset=engine.n_releases, last_id=None,
+            task=task.hash, identity="x", partition=0, offset=engine.n_releases, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         )  # fmt: skip
         return figures(task, problem, [message], [Place(0, 0)], before=found)

@@ -49,7 +49,7 @@ def test_a_task_becomes_a_problem(text, objective, dimension):
     for level, guarantee in (("default", GaussianDP(1.0)), ("less", GaussianDP(0.5))):
         # A release at a level fits under a cap of that level's guarantee.
         assert problem.mechanisms[level].cost("gdp") <= cap_of(guarantee)
-    problem.check_iterate(problem.initial)
+    problem.check_model(problem.initial)
 
 
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
@@ -110,7 +110,7 @@ def test_hostile_models_are_refused(text, bad):
         "matrix": lambda: theta[None, :],
     }[bad]()
     with pytest.raises(HostileModelError):
-        problem.check_iterate(theta)
+        problem.check_model(theta)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 1e-9, 1e9])
@@ -119,7 +119,7 @@ def test_a_scale_outside_its_bounds_is_refused(scale):
     theta = problem.initial
     theta[-1] = scale
     with pytest.raises(HostileModelError, match="scale"):
-        problem.check_iterate(theta)
+        problem.check_model(theta)
 
 
 def test_public_covariates_whiten():

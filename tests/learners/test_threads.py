@@ -125,8 +125,8 @@ def declared(model):
         return engine.sums.sums
     if hasattr(engine, "now"):
         counts = Counter()
-        for epoch in engine.now.epochs:
-            for (level, _), tally in epoch.tallies.items():
+        for round_ in engine.now.rounds:
+            for (level, _), tally in round_.tallies.items():
                 counts[level] += tally.count
         return counts
     if isinstance(engine, TargetEngine):

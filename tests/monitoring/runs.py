@@ -1,4 +1,4 @@
-"""A small run on two chains and two levels, worked through once and watched by several tests."""
+"""A small run on two partitions and two levels, worked through once and watched by several tests."""
 
 import atexit
 import shutil

@@ -29,7 +29,7 @@ def status():
 
 def test_a_monitor_that_comes_late_has_the_whole_curve(status):
     history = status["history"]
-    assert history["releases"][0] == 2 * 16  # on two chains
+    assert history["releases"][0] == 2 * 16  # on two partitions
     assert history["releases"][-1] == PEOPLE
     assert history["releases"] == sorted(set(history["releases"]))
     assert np.diff(np.log2(history["releases"])).max() < 0.5
@@ -68,13 +68,13 @@ def test_status_tells_the_same_curve(status):
 
 
 def test_each_point_is_the_estimate_at_its_count():
-    """Of one chain, bit for bit in single precision: a learner that stops there says the same."""
+    """Of one partition, bit for bit in single precision: a learner that stops there says the same."""
     folder, _ = finished()
     log, task = opened(folder)
     with log:
-        trail = decode_state(log.checkpoint(1).state, "here").trail
+        history = decode_state(log.checkpoint(1).state, "here").history
     for place in (5, -1):
-        count = trail.counts[place]
+        count = history.counts[place]
         single = device_for(task).engine()
         log, _ = opened(folder)
         with log:
@@ -84,7 +84,7 @@ def test_each_point_is_the_estimate_at_its_count():
             single.learn_releases([decode(message.value, rules) for message in messages])
         found = single.estimate()
         wanted = np.float32([*found.values, *found.half_widths(0.95), found.standard_error])
-        assert trail.table(3, "here")[place].tobytes() == wanted.tobytes()
+        assert history.table(3, "here")[place].tobytes() == wanted.tobytes()
 
 
 def test_another_learner_goes_on_with_the_curve(tmp_path):

@@ -25,10 +25,10 @@ forget: 48000
 
 
 def told(engine, before=None):
-    """The figures of a chain's state."""
+    """The figures of a partition's state."""
     count = engine.n_releases
     message = StateMessage(
-        task=TASK.hash, identity="x", chain=0, offset=count, last_id=None, counters=Counters(learned=count),
+        task=TASK.hash, identity="x", partition=0, offset=count, last_id=None, counters=Counters(learned=count),
         learner=engine.state_dict(),
     )  # fmt: skip
     return figures(TASK, device_for(TASK), [message], [Place(count, count)], before=before)

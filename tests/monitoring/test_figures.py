@@ -40,14 +40,14 @@ def small(
 
 def state(task: Task, **counters: object) -> StateMessage:
     return StateMessage(
-        task=task.hash, identity="x", chain=0, offset=0, last_id=None, counters=Counters(**counters),
+        task=task.hash, identity="x", partition=0, offset=0, last_id=None, counters=Counters(**counters),
         learner=device_for(task).engine().state_dict(),
     )  # fmt: skip
 
 
 def release(version: int, payload: list[int], task: Task) -> GradientRelease:
     return GradientRelease(
-        id="0" * 32, task=task.hash, level="default", payload=payload, chain=0, version=version, simulated=False,
+        id="0" * 32, task=task.hash, level="default", payload=payload, partition=0, version=version, simulated=False,
         expires=1, time=0,
     )  # fmt: skip
 
@@ -88,13 +88,13 @@ def test_keys_of_a_hostile_state_give_no_orders_to_a_terminal() -> None:
     assert str(caught.value).isprintable()
 
 
-def test_chains_are_merged_as_a_run_merges_them():
+def test_partitions_are_merged_as_a_run_merges_them():
     folder, learned = finished()
     log, task = opened(folder)
     problem = device_for(task)
     with log:
-        messages = [decode_state(log.checkpoint(chain).state or b"", "here") for chain in range(2)]
-        places = [Place(log.checkpoint(chain).offset, log.end(chain) + 5, "host:1") for chain in range(2)]
+        messages = [decode_state(log.checkpoint(partition).state or b"", "here") for partition in range(2)]
+        places = [Place(log.checkpoint(partition).offset, log.end(partition) + 5, "host:1") for partition in range(2)]
     found = figures(task, problem, messages, places, TRUTH)
     assert found.names == learned.names
     assert found.values == tuple(learned.values)
@@ -102,10 +102,10 @@ def test_chains_are_merged_as_a_run_merges_them():
     assert (found.releases, found.duplicates, found.dead) == (PEOPLE, 1, {"malformed": 1})
     assert sum(level.learned for level in found.levels) == sum(found.staleness) == PEOPLE
     assert found.mean_staleness == found.staleness_sum / PEOPLE
-    assert sum(chain.version for chain in found.chains) == PEOPLE
-    assert [chain.lag for chain in found.chains] == [5, 5]
+    assert sum(partition.version for partition in found.partitions) == PEOPLE
+    assert [partition.lag for partition in found.partitions] == [5, 5]
     assert found.lag == 10
-    assert found.chains[0].owner == "host:1"
+    assert found.partitions[0].owner == "host:1"
     truth = np.array([TRUTH[name] for name in found.names])
     assert found.parameter_error == pytest.approx(float(np.linalg.norm(learned.values - truth)))
 
@@ -119,8 +119,8 @@ def test_the_gap_is_between_newest_iterate_and_average():
         message = decode_state(log.checkpoint(1).state or b"", "here")
     engine.load_state_dict(message.learner)
     found = figures(task, problem, [None, message], [Place(0, 0), Place(1, 1)])
-    assert found.chains[0].iterate_gap == 0.0
-    assert found.chains[1].iterate_gap == pytest.approx(float(np.linalg.norm(engine.iterate - engine.average)))
+    assert found.partitions[0].iterate_gap == 0.0
+    assert found.partitions[1].iterate_gap == pytest.approx(float(np.linalg.norm(engine.iterate - engine.average)))
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "inverse-variance"])

@@ -92,19 +92,19 @@ class StandInProblem:
 
 @pytest.fixture
 def stand_in(tmp_path, monkeypatch):
-    """Makes a monitor that has polled a log whose chains know what is given: ``(releases, figures)`` each."""
+    """Makes a monitor that has polled a log whose partitions know what is given: ``(releases, figures)`` each."""
 
-    def make(protocol: str, *chains: tuple[int, dict]) -> Monitor:
+    def make(protocol: str, *partitions: tuple[int, dict]) -> Monitor:
         monkeypatch.setattr(module, "device_for", lambda task: StandInProblem(task.protocol in VERSIONED))
         task = task_for(protocol)
         log = open_log(url(tmp_path))
         log.register_task(task.document())
-        for chain, (n, known) in enumerate(chains):
+        for partition, (n, known) in enumerate(partitions):
             state = StateMessage(
-                task=task.hash, identity=log.identity, chain=chain, offset=0, last_id=None,
+                task=task.hash, identity=log.identity, partition=partition, offset=0, last_id=None,
                 counters=Counters(learned=n, levels={"default": n}), learner={"n_releases": n, "known": known},
             )  # fmt: skip
-            with closing(log.acquire(chain)) as owned:
+            with closing(log.acquire(partition)) as owned:
                 owned.commit(state.encode(), 0, [], None)
         monitor = Monitor(log, task)
         assert monitor.poll(), monitor.status()["problem"]
@@ -135,9 +135,9 @@ def test_what_a_learner_does_not_know_is_null_and_not_exported(stand_in, protoco
     assert (found["task"]["protocol"], found["task"]["model"]) == (protocol, MODELS[protocol])
     assert found["task"]["objective"] == ("balanced" if protocol == "gradients" else None)
     assert found["releases"] == 200
-    for chain in found["chains"]:
+    for partition in found["partitions"]:
         for name in ("iterate_gap", "step_size", "unbiased_loss", "unbiased_loss_error", "refused_updates", "records"):
-            assert chain[name] == FIGURES[protocol].get(name)
+            assert partition[name] == FIGURES[protocol].get(name)
     assert (found["staleness"] is None) == (protocol != "gradients")
     assert found["records"] == (500_000 if protocol == "summaries" else None)
     check(monitor.registry, "monitor")
@@ -179,7 +179,7 @@ def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
         payloads = rng.integers(-(2**22), 2**22, size=(count, 3))
         engine.learn_payloads({("default", "score"): payloads})
         message = StateMessage(
-            task=task.hash, identity="x", chain=0, offset=count, last_id=None,
+            task=task.hash, identity="x", partition=0, offset=count, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         )  # fmt: skip
         return figures(task, problem, [message], [Place(count, count)], before=before)
@@ -209,20 +209,20 @@ def loss(value: float, error: float) -> dict:
     return {"unbiased_loss": value, "unbiased_loss_error": error, "refused_updates": 1.0}
 
 
-def test_the_loss_is_the_mean_over_all_chains_releases(stand_in):
+def test_the_loss_is_the_mean_over_all_partitions_releases(stand_in):
     monitor = stand_in("examples", (300, loss(0.5, 0.03)), (100, loss(0.9, 0.05)))
     found = monitor.status()["unbiased_loss"]
     assert found["value"] == pytest.approx((300 * 0.5 + 100 * 0.9) / 400)
-    # Chains share no release, so their errors are independent.
+    # Partitions share no release, so their errors are independent.
     assert found["error"] == pytest.approx(math.hypot(300 * 0.03, 100 * 0.05) / 400)
     value = monitor.registry.get_sample_value
     assert value("murk_unbiased_loss", TASK) == found["value"]
     assert value("murk_unbiased_loss_error", TASK) == found["error"]
-    assert [value("murk_refused_updates_total", {**TASK, "partition": chain}) for chain in "01"] == [1, 1]
+    assert [value("murk_refused_updates_total", {**TASK, "partition": partition}) for partition in "01"] == [1, 1]
 
 
 @pytest.mark.parametrize("nothing", [(0, loss(7.0, 7.0)), (0, {"refused_updates": 0.0}), (5, {"refused_updates": 5.0})])
-def test_a_chain_without_a_loss_counts_for_nothing(stand_in, nothing):
+def test_a_partition_without_a_loss_counts_for_nothing(stand_in, nothing):
     found = stand_in("examples", (300, loss(0.5, 0.03)), nothing).status()
     assert found["unbiased_loss"] == {"value": 0.5, "error": 0.03}
 
@@ -259,7 +259,7 @@ def test_a_real_run_is_watched(protocol, tmp_path):
         check(monitor.registry, "monitor")
     assert found["healthy"], found["problem"]
     assert found["task"]["protocol"] == protocol
-    assert found["releases"] == releases == sum(chain["version"] for chain in found["chains"]) > 0
+    assert found["releases"] == releases == sum(partition["version"] for partition in found["partitions"]) > 0
     assert found["estimate"]["values"] == list(learned.values)
     assert found["estimate"]["method"] == learned.method
     assert filled(monitor) & (STEPS | LOSS | {"murk_staleness_releases"}) == KNOWN[protocol]

@@ -159,7 +159,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     (
         "murk/populations/people.py",
         "-            progress = [(False, -1)]\n+            progress = [(False, -2)]",
-    ): "no chain stands there, either",
+    ): "no partition stands there, either",
     (
         "murk/populations/people.py",
         "-        time.sleep(pause)\n+        pass",

@@ -62,7 +62,7 @@ def problem_of(kind: str = "binary") -> Any:
 
 
 def model_of(problem: Any, **changes: Any) -> Any:
-    """A model of three questions, as devices share it once a survey is over; of directions there is none."""
+    """A model of three queries, as devices share it once a survey is over; of directions there is none."""
     if not problem.interactive:
         return NONE
     first = Model.of(problem.initial, problem.settings.features)
@@ -72,10 +72,10 @@ def model_of(problem: Any, **changes: Any) -> Any:
     return flat
 
 
-def prepared(answering: RecordRandomizer, chain: int, model: Any, level: str) -> Any:
+def prepared(answering: RecordRandomizer, partition: int, model: Any, level: str) -> Any:
     """The kernel's memory that answers at a model, if any."""
-    answering.prepare(chain, model, level)
-    return answering._kernel(chain, model, level)
+    answering.prepare(partition, model, level)
+    return answering._kernel(partition, model, level)
 
 
 PROBLEMS = {kind: problem_of(kind) for kind in TARGETS}
@@ -154,8 +154,8 @@ def test_secure_answers_have_the_models_shares_and_the_mechanisms_noise() -> Non
     answers: dict[str | None, list[list[int]]] = {"score": [], "scatter": [], "curvature": []}
     answering.prepare(0, model, "default")
     for _ in range(count):
-        payload, question = answering.answer(x, math.nan, 0, model, "default", index)
-        answers[question].append(payload)
+        payload, query = answering.answer(x, math.nan, 0, model, "default", index)
+        answers[query].append(payload)
 
     def fits(share: float, name: str) -> bool:
         return abs(len(answers[name]) / count - share) < 5.3 * math.sqrt(share * (1 - share) / count)
@@ -193,10 +193,10 @@ def test_nothing_of_a_record_is_left_whatever_randomness_comes(missing: int | No
         monkeypatch.setattr(kernels, "learn_record", lambda at, y, trials: in_place.NO_WORDS)
     x, asked = np.array([*SECRETS, 1.0]), set()
     for _ in range(60):
-        payload, question = answering.answer(x, 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
-        assert len(payload) == (3 if question == "score" else 6)
+        payload, query = answering.answer(x, 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
+        assert len(payload) == (3 if query == "score" else 6)
         assert clean(memory)
-        asked.add(question)
+        asked.add(query)
     assert len(asked) == 3
     memory.features[:] = SECRETS
     assert len(left(memory)) == 2, "the search would not find a record"
@@ -233,8 +233,8 @@ def test_what_the_kernel_does_not_do_is_done_without() -> None:
     model = model_of(problem)
     other = RecordRandomizer(problem, Other())
     assert prepared(other, 0, model, "default") is None
-    payload, question = other.answer(np.array([0.1, 0.2, 1.0]), 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
-    assert len(payload) == (3 if question == "score" else 6)
+    payload, query = other.answer(np.array([0.1, 0.2, 1.0]), 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
+    assert len(payload) == (3 if query == "score" else 6)
 
 
 def test_few_records_load_no_kernel(monkeypatch: Any) -> None:
@@ -250,6 +250,6 @@ def test_another_model_has_another_memory_and_few_are_held() -> None:
     first = prepared(answering, 0, model, "default")
     assert prepared(answering, 0, model, "default") is first
     assert prepared(answering, 0, model_of(problem, reach=1.0), "default") is not first
-    for chain in range(3 * MOST_HELD):
-        assert prepared(answering, chain, model, "open") is not None
+    for partition in range(3 * MOST_HELD):
+        assert prepared(answering, partition, model, "open") is not None
         assert len(answering._held) <= MOST_HELD

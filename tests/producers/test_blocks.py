@@ -40,30 +40,30 @@ def test_releases_everyone_once(tmp_path: Path, people: Path) -> None:
 def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) -> None:
     with World(tmp_path, make_task("log: {partitions: 3}")) as world:
         problem, noise = device_for(world.task), SimulatedNoise(world.seed)
-        for chain in range(3):
-            iterate = np.full(problem.dimension, chain / 10)
-            world.publish(iterate, chain=chain)
+        for partition in range(3):
+            parameters = np.full(problem.dimension, partition / 10)
+            world.publish(parameters, partition=partition)
         source = FileSource(people, world.task, level="lot")
         world.producer.begin(source)
         block = next(source.blocks(size=60))
         assert world.producer.release_block(block).released == 60
         found = {}
-        for chain in range(3):
-            for message in world.messages(chain):
+        for partition in range(3):
+            for message in world.messages(partition):
                 release = json.loads(message.value)
                 found[release["id"]] = release
         rows = np.arange(60)
         names = list(world.task.privacy.levels)
         levels = below(noise.words(rows, CANDIDATES, Purpose.LEVEL), 3).tolist()
-        chains = below(noise.words(rows, CANDIDATES, Purpose.CHAIN), 3).tolist()
+        partitions = below(noise.words(rows, CANDIDATES, Purpose.PARTITION), 3).tolist()
         assert len(found) == 60
-        assert len(set(levels)) == len(set(chains)) == 3
+        assert len(set(levels)) == len(set(partitions)) == 3
         for row in range(60):
             high, low = noise.words([row], 2, Purpose.IDENTIFIER)[0].tolist()
             release = found[f"{high:016x}{low:016x}"]
-            assert (release["level"], release["chain"]) == (names[levels[row]], chains[row])
+            assert (release["level"], release["partition"]) == (names[levels[row]], partitions[row])
             gradient = problem.vectors(
-                block.x[row : row + 1], block.y[row : row + 1], np.full(problem.dimension, chains[row] / 10)
+                block.x[row : row + 1], block.y[row : row + 1], np.full(problem.dimension, partitions[row] / 10)
             )
             mechanism = problem.mechanisms[names[levels[row]]]
             expected = mechanism.randomize(gradient, noise, np.array([row]))

@@ -104,9 +104,9 @@ def run_killed(folder: Path, work: Callable[[World, Any], None], task: Any, poin
 def observe(world: World, source: FileSource) -> tuple[Any, ...]:
     """All that a run leaves behind."""
     run = world.ledger.run(world.task.hash, source.digest)
-    chains = range(world.task.log.partitions)
+    partitions = range(world.task.log.partitions)
     return (
-        [[message.value for message in world.messages(chain)] for chain in chains],
+        [[message.value for message in world.messages(partition)] for partition in partitions],
         world.ledger.totals(),
         run,
         world.ledger.pending(),

@@ -48,7 +48,7 @@ class TestRelease:
         receipt = world.producer.release(RECORD, level="open")
         assert (receipt.outcome, receipt.delivery, receipt.level) == ("released", "sent", "open")
         assert receipt.reason == ""
-        assert (receipt.chain, receipt.version) == (0, 0)
+        assert (receipt.partition, receipt.version) == (0, 0)
         [message] = world.messages()
         release = decode(message.value, rules(world))
         assert (release.level, release.version, release.simulated) == ("open", 0, True)
@@ -59,7 +59,7 @@ class TestRelease:
         world.producer.release(RECORD, person="ann-of-somewhere", key="monday")
         data = world.messages()[0].value
         assert set(json.loads(data)) == {
-            *("schema", "kind", "id", "task", "level", "chain", "version", "payload", "time", "expires"),
+            *("schema", "kind", "id", "task", "level", "partition", "version", "payload", "time", "expires"),
             "simulated",
         }
         assert b"ann" not in data
@@ -79,13 +79,13 @@ class TestRelease:
         problem = device_for(world.task)
         for _ in range(3):
             world.producer.release(RECORD, person="bob", level="strict")
-        iterate = np.linspace(-0.5, 0.5, problem.dimension)
-        world.publish(iterate, version=2)
+        parameters = np.linspace(-0.5, 0.5, problem.dimension)
+        world.publish(parameters, version=2)
         receipt = world.producer.release(RECORD)
         assert receipt.version == 2
         release = decode(world.messages()[-1].value, rules(world))
         coded = world.task.coding.encode_record(RECORD)
-        gradient = problem.vectors(coded.x[None, :], np.array([coded.y]), iterate)
+        gradient = problem.vectors(coded.x[None, :], np.array([coded.y]), parameters)
         index = np.array([(1 << 40) + 4])
         expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
         assert release.payload == expected[0].tolist()
@@ -109,17 +109,17 @@ class TestRelease:
             with World(tmp_path / name, paid_task(4.0, "log: {partitions: 3}")) as world:
                 for person in range(6):
                     world.producer.release(RECORD, person=f"p{person}")
-                runs.append([[message.value for message in world.messages(chain)] for chain in range(3)])
+                runs.append([[message.value for message in world.messages(partition)] for partition in range(3)])
         assert runs[0] == runs[1]
         assert sum(map(len, runs[0])) == 6
 
-    def test_chains_are_drawn_evenly(self, tmp_path: Path) -> None:
-        # 300 releases over 3 chains: a chain's count is binomial(300, 1/3), and 100 +- 45 is 5.5 standard
-        # deviations (2e-8 a side); a fixed chain would give 300 and 0.
+    def test_partitions_are_drawn_evenly(self, tmp_path: Path) -> None:
+        # 300 releases over 3 partitions: a partition's count is binomial(300, 1/3), and 100 +- 45 is 5.5 standard
+        # deviations (2e-8 a side); a fixed partition would give 300 and 0.
         with World(tmp_path, make_task("log: {partitions: 3}")) as world:
             for person in range(300):
                 world.producer.release(RECORD, person=f"p{person}")
-            counts = [world.log.end(chain) for chain in range(3)]
+            counts = [world.log.end(partition) for partition in range(3)]
         assert sum(counts) == 300
         assert all(55 < count < 145 for count in counts)
 
@@ -127,8 +127,8 @@ class TestRelease:
         # The number of partitions is the log's, and no part of the task's hash.
         with World(tmp_path, make_task("log: {partitions: 2}")) as world:
             producer = Producer(make_task(), world.log, world.ledger, noise=SimulatedNoise(1))
-            chains = {producer.release(RECORD, person=f"p{n}").chain for n in range(20)}
-        assert chains == {0, 1}
+            partitions = {producer.release(RECORD, person=f"p{n}").partition for n in range(20)}
+        assert partitions == {0, 1}
 
     def test_days_are_noted_and_no_hours(self, tmp_path: Path) -> None:
         """In UTC, or coarser where the task's times are."""
@@ -240,25 +240,25 @@ class TestValues:
 def hostile_models(world: World) -> dict[str, bytes]:
     honest = {
         "schema": 1,
-        "kind": "iterate",
+        "kind": "model",
         "task": world.task.hash,
-        "chain": 0,
+        "partition": 0,
         "version": 0,
-        "iterate": device_for(world.task).initial.tolist(),
+        "parameters": device_for(world.task).initial.tolist(),
     }
-    size = len(honest["iterate"])
+    size = len(honest["parameters"])
     changes: dict[str, dict[str, Any]] = {
-        "infinite": {"iterate": [math.inf] * size},
-        "not a number": {"iterate": [math.nan] * size},
-        "overflowing": {"iterate": [1e999] * size},
-        "huge": {"iterate": [1e300] * size},
-        "beyond the radius": {"iterate": [4.0] * size},
-        "too long": {"iterate": [0.0] * (size + 1)},
-        "too short": {"iterate": [0.0] * (size - 1)},
-        "empty": {"iterate": []},
-        "of strings": {"iterate": ["0"] * size},
+        "infinite": {"parameters": [math.inf] * size},
+        "not a number": {"parameters": [math.nan] * size},
+        "overflowing": {"parameters": [1e999] * size},
+        "huge": {"parameters": [1e300] * size},
+        "beyond the radius": {"parameters": [4.0] * size},
+        "too long": {"parameters": [0.0] * (size + 1)},
+        "too short": {"parameters": [0.0] * (size - 1)},
+        "empty": {"parameters": []},
+        "of strings": {"parameters": ["0"] * size},
         "of another task": {"task": "0" * 64},
-        "of another chain": {"chain": 1},
+        "of another partition": {"partition": 1},
         "of the future": {"version": 1_000},
         "of a negative version": {"version": -1},
         "of another schema": {"schema": 2},
@@ -266,7 +266,7 @@ def hostile_models(world: World) -> dict[str, bytes]:
     }
     models = {name: json.dumps({**honest, **change}).encode() for name, change in changes.items()}
     models["not even JSON"] = b"\x00\xff" * 50
-    models["very long"] = b'{"iterate": [' + b"0," * 500_000 + b"0]}"
+    models["very long"] = b'{"parameters": [' + b"0," * 500_000 + b"0]}"
     return models
 
 
@@ -529,7 +529,7 @@ class TestDelivery:
         assert world.ledger.pending() == 0
 
     def test_a_log_that_cannot_be_read_debits_nothing(self, world: World) -> None:
-        def down(chain: int) -> bytes:
+        def down(partition: int) -> bytes:
             raise MurkError("the log is gone")
 
         producer = world.produce(Wrapped(world.log, cached_model=down))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Devices of `protocol: scores`: which question a person answers, and that nothing of the record decides it."""
+"""Devices of `protocol: scores`: which query a person answers, and that nothing of the record decides it."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
 
 
 def model_of(problem: ScoreDevice, **changes: Any) -> list[float]:
-    """A model with shares of all three questions."""
+    """A model with shares of all three queries."""
     first = Model.of(problem.initial, problem.dimension)
     shares = {"scatter": SHARES["scatter"], "curvature": SHARES["curvature"]}
     fields = {**first.__dict__, "survey": 0, "width": 1.0, **shares, **changes}
@@ -42,33 +42,33 @@ def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
     with World(tmp_path, make_task(OWN, "log: {partitions: 2}")) as world:
         problem: Any = device_for(world.task)
         noise, models = SimulatedNoise(world.seed), []
-        for chain in range(2):
-            models.append(np.array(model_of(problem, origin=np.full(problem.dimension, chain / 10))))
-            world.publish(models[-1].tolist(), chain=chain)
+        for partition in range(2):
+            models.append(np.array(model_of(problem, origin=np.full(problem.dimension, partition / 10))))
+            world.publish(models[-1].tolist(), partition=partition)
         source = FileSource(write_people(tmp_path / "people.csv", 80), world.task, level="lot")
         world.producer.begin(source)
         block = next(source.blocks(size=80))
         assert world.producer.release_block(block).released == 80
         found = {}
-        for chain in range(2):
-            for message in world.messages(chain):
+        for partition in range(2):
+            for message in world.messages(partition):
                 release: Any = decode(message.value, rules(world))
                 assert release.version == 0
                 found[release.id] = release
-        assert {release.question for release in found.values()} == set(SHARES)
+        assert {release.query for release in found.values()} == set(SHARES)
         for row in range(80):
             high, low = noise.words([row], 2, Purpose.IDENTIFIER)[0].tolist()
             release = found.pop(f"{high:016x}{low:016x}")
-            word = int(noise.words([row], 1, Purpose.QUESTION)[0, 0]) / 2.0**64
-            assert release.question == ("scatter" if word < 0.2 else "curvature" if word < 0.5 else "score")
+            word = int(noise.words([row], 1, Purpose.QUERY)[0, 0]) / 2.0**64
+            assert release.query == ("scatter" if word < 0.2 else "curvature" if word < 0.5 else "score")
             one = slice(row, row + 1)
-            vectors = problem.vectors(block.x[one], block.y[one], models[release.chain], release.question)
-            mechanism = problem.mechanism(release.level, release.question)
+            vectors = problem.vectors(block.x[one], block.y[one], models[release.partition], release.query)
+            mechanism = problem.mechanism(release.level, release.query)
             assert release.payload == mechanism.randomize(vectors, noise, [row])[0].tolist()
         assert not found
 
 
-def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -> None:
+def test_people_of_all_partitions_answer_at_the_first_partitions_model(tmp_path: Path) -> None:
     with World(tmp_path, make_task(SCORES, "log: {partitions: 3}")) as world:
         problem: Any = device_for(world.task)
         shown = model_of(problem, origin=np.full(problem.dimension, 0.25))
@@ -84,20 +84,22 @@ def test_people_of_all_chains_answer_at_the_first_chains_model(tmp_path: Path) -
         # It is one request, and nobody begins to follow all partitions for it.
         watched = Models(Wrapped(world.log, cached_model=None), world.task, problem)  # type: ignore[arg-type]
         assert watched.newest(1).version == version
-        # What stands where a chain's own model would is nobody's to look at.
+        # What stands where a partition's own model would is nobody's to look at.
         world.log.publish(1, b"somebody else's")
-        for chain, end in enumerate((2_000 + surveyed, 1, 3_999)):
-            for model in (models.newest(chain), models.cached_model(chain)):
+        for partition, end in enumerate((2_000 + surveyed, 1, 3_999)):
+            for model in (models.newest(partition), models.cached_model(partition)):
                 # There are fewer releases on any partition: the version counts those of all.
-                assert (model.version, model.iterate.tolist(), model.end) == (version, shown, end)
+                assert (model.version, model.parameters.tolist(), model.end) == (version, shown, end)
         source = FileSource(write_people(tmp_path / "people.csv", 60), world.task, level="lot")
         world.producer.begin(source)
         assert world.producer.release_block(next(source.blocks(size=60))).released == 60
-        messages = [message.value for chain in range(3) for message in world.messages(chain)]
+        messages = [message.value for partition in range(3) for message in world.messages(partition)]
         releases = [decode(message, rules(world)) for message in messages if message != b"a release"]
-        assert {(release.version, release.chain) for release in releases} == {(version, chain) for chain in range(3)}
+        assert {(release.version, release.partition) for release in releases} == {
+            (version, partition) for partition in range(3)
+        }
         world.publish(shown, version=version + 1)
-        with pytest.raises(UserError, match=rf"chain 0 .*no model is published at its version {version + 1}"):
+        with pytest.raises(UserError, match=rf"partition 0 .*no model is published at its version {version + 1}"):
             models.newest(2)
 
 
@@ -106,7 +108,7 @@ def test_questions_are_drawn_by_the_models_shares(noise: Any) -> None:
     """Of 40,000 each share within 5 standard errors: a false alarm once in 6e5; shares that are swapped are 40 off."""
     problem: Any = device_for(make_task(SCORES))
     count = 40_000
-    asked = np.array(problem.ask(noise, np.arange(count), np.array(model_of(problem))))
+    asked = np.array(problem.draw_query(noise, np.arange(count), np.array(model_of(problem))))
 
     def fits(shares: dict[str, float]) -> bool:
         return all(
@@ -135,13 +137,13 @@ def test_the_record_decides_neither_question_nor_what_is_drawn() -> None:
     model = np.array(model_of(problem))
     for x, y in ((np.ones((count, p)), np.ones(count)), (np.full((count, p), -1.0), np.full(count, np.nan))):
         heard: list[Any] = []
-        chains, levels = [0, 1] * (count // 2), ["default", "strict", "open"] * (count // 3)
-        payloads, questions = randomize_records(
-            problem, x, y, chains, {0: model, 1: problem.initial}, levels, Listening(1), np.arange(count)
+        partitions, levels = [0, 1] * (count // 2), ["default", "strict", "open"] * (count // 3)
+        payloads, queries = randomize_records(
+            problem, x, y, partitions, {0: model, 1: problem.initial}, levels, Listening(1), np.arange(count)
         )
-        told.append((questions, [len(payload) for payload in payloads], heard))
+        told.append((queries, [len(payload) for payload in payloads], heard))
     assert told[0] == told[1]
-    assert {purpose for purpose, *_ in heard} == {Purpose.QUESTION, "gaussian"}
+    assert {purpose for purpose, *_ in heard} == {Purpose.QUERY, "gaussian"}
     assert sorted(row for name, rows, _ in heard if name == "gaussian" for row in rows) == list(range(count))
 
 
@@ -154,9 +156,9 @@ def test_answers_do_not_depend_on_the_block() -> None:
     def answers(rows: list[int]) -> list[Any]:
         at = np.array(rows)
         ones = ["default"] * len(at)
-        payloads, questions = randomize_records(problem, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
-        assert questions is not None
-        return list(zip(questions, payloads, strict=True))
+        payloads, queries = randomize_records(problem, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
+        assert queries is not None
+        return list(zip(queries, payloads, strict=True))
 
     whole = answers(list(range(count)))
     assert whole == answers(list(range(7))) + answers(list(range(7, count)))
@@ -173,14 +175,14 @@ def test_one_record_of_a_device(tmp_path: Path) -> None:
         found: list[Any] = [decode(message.value, rules(world)) for message in world.messages()]
         p = problem.dimension
         for release in found:
-            assert len(release.payload) == (p if release.question == "score" else p * (p + 1) // 2)
-        assert len({release.question for release in found}) > 1
+            assert len(release.payload) == (p if release.query == "score" else p * (p + 1) // 2)
+        assert len({release.query for release in found}) > 1
 
 
 BAD: dict[str, dict[str, Any]] = {
-    "of no epoch": {"version": 2_999},
+    "of no round": {"version": 2_999},
     "of the future": {"version": 3_000},
-    "too short": {"iterate": [0.0]},
+    "too short": {"parameters": [0.0]},
     "not a number": {"origin": np.nan},
     "without a reach": {"reach": 0.0},
     "of more than all people": {"scatter": 0.8},
@@ -194,13 +196,13 @@ def test_a_hostile_model_is_refused_before_the_record_is_looked_at(tmp_path: Pat
     change = dict(BAD[what])
     with World(tmp_path, make_task(SCORES)) as world:
         problem: Any = device_for(world.task)
-        version, iterate = change.pop("version", 0), change.pop("iterate", None)
+        version, parameters = change.pop("version", 0), change.pop("parameters", None)
         if "origin" in change:
             flat = json.dumps([change["origin"], *model_of(problem)[1:]])
-            honest = {"schema": 1, "kind": "iterate", "task": world.task.hash, "chain": 0, "version": 0}
-            world.log.publish(0, f'{json.dumps(honest)[:-1]}, "iterate": {flat}}}'.encode())
+            honest = {"schema": 1, "kind": "model", "task": world.task.hash, "partition": 0, "version": 0}
+            world.log.publish(0, f'{json.dumps(honest)[:-1]}, "parameters": {flat}}}'.encode())
         else:
-            world.publish(iterate or model_of(problem, **change), version=version)
+            world.publish(parameters or model_of(problem, **change), version=version)
         with pytest.raises(UserError, match=r"refused|not one that an honest learner publishes"):
             world.producer.release(Untouchable())
         assert (world.ledger.totals().releases, world.log.end(0)) == (0, 0)
@@ -225,11 +227,11 @@ def test_a_block_ends_where_an_epoch_does(tmp_path: Path) -> None:
     assert blocks(tmp_path, 4_000) == [*STARTS, STARTS[-1] + 3_000, 4_000]
 
 
-def test_chains_that_share_models_have_one_epoch(tmp_path: Path) -> None:
+def test_partitions_that_share_models_have_one_epoch(tmp_path: Path) -> None:
     assert blocks(tmp_path, 4_000, "log: {partitions: 3}") == [*STARTS, STARTS[-1] + 3_000, 4_000]
 
 
-def test_of_several_chains_blocks_are_small_since_none_knows_where_another_stands(tmp_path: Path) -> None:
+def test_of_several_partitions_blocks_are_small_since_none_knows_where_another_stands(tmp_path: Path) -> None:
     made = blocks(tmp_path, 3_500, "log: {partitions: 2}", scores=OWN)
     assert max(np.diff(made)) == 256
     assert made[-1] == 3_500

@@ -91,13 +91,13 @@ def test_everybody_answers_to_their_own_records_at_their_own_model_and_level() -
     problem: Any = device_for(make_task(text=text))
     x, y, counts = people(problem)
     models = {0: problem.initial, 1: problem.initial + 0.5}
-    chains, levels = [0, 1] * 6, ["default", "strict", "open"] * 4
-    payloads, _ = randomize_records(problem, x, y, chains, models, levels, NOISE, np.arange(12), counts)
+    partitions, levels = [0, 1] * 6, ["default", "strict", "open"] * 4
+    payloads, _ = randomize_records(problem, x, y, partitions, models, levels, NOISE, np.arange(12), counts)
     assert len(payloads) == 12
     for person, payload in enumerate(payloads):
         own = records_of(np.array([person]), counts)
         mechanism = problem.mechanisms[levels[person]]
-        vectors = problem.vectors(x[own], y[own], models[chains[person]])
+        vectors = problem.vectors(x[own], y[own], models[partitions[person]])
         error = 6.0 * mechanism.variance**0.5
         assert np.abs(mechanism.decode([payload])[0] - vectors.mean(axis=0)).max() < error
     # The last person's mean is none of their vectors, so that it is a mean that was seen.
@@ -108,19 +108,19 @@ def test_questions_with_few_answers_are_of_one_record() -> None:
     more = "protocol: scores\npredictions: {coverage: 0.9}"
     problem: Any = device_for(make_task(more, text=TEXT.replace("mu: 1.0", "mu: 60")))
     x, y, counts = people(problem)
-    chains, levels = [0] * 12, ["default"] * 12
-    for question in problem.questions:
-        single = SingleQueryDevice(problem, question)
-        assert single.averages == (question in ("score", "curvature", "scatter"))
+    partitions, levels = [0] * 12, ["default"] * 12
+    for query in problem.queries:
+        single = SingleQueryDevice(problem, query)
+        assert single.averages == (query in ("score", "curvature", "scatter"))
     asked = {}
     for seed in range(12):
         noise = SimulatedNoise(seed)
-        payloads, questions = randomize_records(
-            problem, x, y, chains, {0: problem.initial}, levels, noise, np.arange(12), counts
+        payloads, queries = randomize_records(
+            problem, x, y, partitions, {0: problem.initial}, levels, noise, np.arange(12), counts
         )
-        assert questions is not None
-        asked |= {question: len(payload) for question, payload in zip(questions, payloads, strict=True)}
-    assert all(asked[question] == 1 for question in asked if question not in ("score", "curvature", "scatter"))
+        assert queries is not None
+        asked |= {query: len(payload) for query, payload in zip(queries, payloads, strict=True)}
+    assert all(asked[query] == 1 for query in asked if query not in ("score", "curvature", "scatter"))
 
 
 @pytest.mark.parametrize("protocol", ["scores", "gradients", "examples", "moments"])
@@ -134,7 +134,7 @@ def test_answers_to_several_records_do_not_depend_on_the_block(protocol: str) ->
         rows = records_of(at, counts)
         levels = ["default"] * len(at)
         given = x[rows], y[rows], [0] * len(at), {0: model}, levels, NOISE, at, counts[at]
-        payloads, questions = randomize_records(problem, *given)
-        return list(zip(payloads, questions or payloads, strict=True))
+        payloads, queries = randomize_records(problem, *given)
+        return list(zip(payloads, queries or payloads, strict=True))
 
     assert answers(list(range(12))) == answers([0, 1, 2, 3, 4]) + answers([5]) + answers([6, 7, 8, 9, 10, 11])

@@ -15,9 +15,9 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
 from murk.protocols.device import device_for
 from murk.stream import open_log
-from murk.stream.log.interface import ChainStatus, Log, Message
+from murk.stream.log.interface import Log, Message, PartitionStatus
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.releases import ModelMessage
 
 TEXT = """
 name: third-child
@@ -78,14 +78,14 @@ class World:
             clock=lambda: self.now,
         )
 
-    def messages(self, chain: int = 0) -> list[Message]:
+    def messages(self, partition: int = 0) -> list[Message]:
         """All that stands on a partition."""
-        return self.log.read(chain, self.log.begin(chain), 1_000_000) if self.log.end(chain) else []
+        return self.log.read(partition, self.log.begin(partition), 1_000_000) if self.log.end(partition) else []
 
-    def publish(self, iterate: Sequence[float], version: int = 0, chain: int = 0, **other: Any) -> None:
+    def publish(self, parameters: Sequence[float], version: int = 0, partition: int = 0, **other: Any) -> None:
         """Put a model on the log, as a learner would."""
-        message = IterateMessage(task=self.task.hash, chain=chain, version=version, iterate=list(iterate))
-        self.log.publish(chain, encode(message.model_copy(update=other)))
+        message = ModelMessage(task=self.task.hash, partition=partition, version=version, parameters=list(parameters))
+        self.log.publish(partition, encode(message.model_copy(update=other)))
 
     def __enter__(self) -> World:
         return self
@@ -104,9 +104,9 @@ class Wrapped:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, name)
 
-    def status(self, chain: int) -> ChainStatus:
+    def status(self, partition: int) -> PartitionStatus:
         # What is made of others is made of those that were replaced.
-        return Log.status(self, chain)  # type: ignore[arg-type]
+        return Log.status(self, partition)  # type: ignore[arg-type]
 
 
 class Untouchable(Mapping[str, Any]):

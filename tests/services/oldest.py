@@ -52,7 +52,9 @@ def messages() -> None:
     task = Task.parse(TASK)
     assert Task.from_document(task.document()) == task
     rules = WireRules("f" * 64, simulated=False, lengths=(2,), magnitudes={"default": 2**40}, kind="moment")
-    release = MomentRelease(id="0" * 32, task="f" * 64, level="default", chain=0, payload=[1, -2], time=0, expires=9)
+    release = MomentRelease(
+        id="0" * 32, task="f" * 64, level="default", partition=0, payload=[1, -2], time=0, expires=9
+    )
     assert decode(encode(release), rules) == release
     assert list(receiver(rules)(encode(release)).payload) == [1, -2]  # type: ignore[attr-defined]
     assert "moment" in json_schema()

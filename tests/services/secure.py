@@ -20,7 +20,7 @@ PASSWORDS = {
 
 
 class Right(NamedTuple):
-    """Operations that a role needs on a resource; where that is ``NAME`` or ``CHAIN``, each log's own."""
+    """Operations that a role needs on a resource; where that is ``NAME`` or ``PARTITION``, each log's own."""
 
     role: str
     kind: str
@@ -50,8 +50,8 @@ RIGHTS = (
     Right("learner", "TOPIC", "murk-NAME-states", ("READ", "WRITE"), "commit what was learned"),
     Right("learner", "TOPIC", "murk-NAME-dead-letters", ("WRITE",), "keep what could not be learned"),
     Right("learner", "TOPIC", "murk-NAME-estimates", ("WRITE",), "publish the newest estimate"),
-    Right("learner", "GROUP", "murk-NAME", ("READ",), "share the chains"),
-    Right("learner", "TRANSACTIONAL_ID", "murk-NAME-CHAIN", ("WRITE",), "own a chain"),
+    Right("learner", "GROUP", "murk-NAME", ("READ",), "share the partitions"),
+    Right("learner", "TRANSACTIONAL_ID", "murk-NAME-PARTITION", ("WRITE",), "own a partition"),
     Right("reader", "TOPIC", "murk-NAME-releases", ("DESCRIBE",), "see how far behind learners are"),
     Right("reader", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
     Right("reader", "TOPIC", "murk-NAME-states", ("READ",), "read what was learned"),
@@ -65,7 +65,7 @@ SHUFFLER_RIGHTS = (
     Right("shuffler", "TOPIC", "murk-INPUT-models", ("READ", "WRITE"), "read the task, relay the log's models"),
     Right("shuffler", "TOPIC", "murk-INPUT-states", ("READ", "WRITE"), "commit what was taken in"),
     Right("shuffler", "TOPIC", "murk-INPUT-dead-letters", ("DESCRIBE",), "see that the log is the same one"),
-    Right("shuffler", "TRANSACTIONAL_ID", "murk-INPUT-CHAIN", ("WRITE",), "own a partition of the input log"),
+    Right("shuffler", "TRANSACTIONAL_ID", "murk-INPUT-PARTITION", ("WRITE",), "own a partition of the input log"),
     Right("shuffler", "TOPIC", "murk-NAME-releases", ("WRITE",), "append crowds"),
     Right("shuffler", "TOPIC", "murk-NAME-models", ("READ", "WRITE"), "read task and models, keep its mark"),
     Right("shuffler", "TOPIC", "murk-NAME-states", ("DESCRIBE",), "see that the log is the same one"),
@@ -192,22 +192,22 @@ class SecureBroker(Broker):
             admin.delete_acls(filters)
             _until(lambda: not any(admin.describe_acls(one)[0] for one in filters))
 
-    def allow_task(self, name, *roles, chains=1):
+    def allow_task(self, name, *roles, partitions=1):
         """Permit the roles (by default all) what `RIGHTS` says, for the log of that name."""
         self._permit([
             rule
             for right in RIGHTS
             if not roles or right.role in roles
-            for resource in right_names(right, name, chains)
+            for resource in right_names(right, name, partitions)
             for rule in _rules(right.role, right.kind, resource, right.operations)
         ])  # fmt: skip
 
-    def allow_shuffler(self, input_log, name, chains=1):
+    def allow_shuffler(self, input_log, name, partitions=1):
         """Permit a shuffler what `SHUFFLER_RIGHTS` says."""
         self._permit([
             rule
             for right in SHUFFLER_RIGHTS
-            for resource in right_names(right, name, chains, input_log)
+            for resource in right_names(right, name, partitions, input_log)
             for rule in _rules(right.role, right.kind, resource, right.operations)
         ])  # fmt: skip
 
@@ -234,10 +234,14 @@ class SecureBroker(Broker):
             admin.close()
 
 
-def right_names(right, name, chains, input_log=""):
+def right_names(right, name, partitions, input_log=""):
     """Names of the resources of a right, for the log of that name, and its input log."""
     resource = right.resource.replace("NAME", name).replace("INPUT", input_log)
-    return [resource.replace("CHAIN", str(chain)) for chain in range(chains)] if "CHAIN" in resource else [resource]
+    return (
+        [resource.replace("PARTITION", str(partition)) for partition in range(partitions)]
+        if "PARTITION" in resource
+        else [resource]
+    )
 
 
 def _rules(user, kind, name, operations):

@@ -118,7 +118,7 @@ def test_every_panel_of_every_dashboard_fills_for_every_task(composed):
     assert {tuple(TASKS), tuple(TASKS)[1:], ("third-child-gradients",), ("third-child-examples",)} <= compared
 
 
-def test_both_learners_have_a_chain(composed):
+def test_both_learners_have_a_partition(composed):
     found = eventually(
         lambda: values(composed.prometheus.query('murk_model_version{task="third-child"} > 100')), limit=180
     )
@@ -129,13 +129,13 @@ def test_both_learners_have_a_chain(composed):
 
 
 def _owners(composed):
-    """Processes that own a chain."""
-    owners = [chain["owner"] for chain in shown(composed, "status", "third-child")["chains"]]
+    """Processes that own a partition."""
+    owners = [partition["owner"] for partition in shown(composed, "status", "third-child")["partitions"]]
     return {owner.rpartition(":")[2] for owner in owners if owner is not None}
 
 
 def test_no_alert_stays(composed):
-    """At the start a chain may wait while its learner compiles; none of that lasts."""
+    """At the start a partition may wait while its learner compiles; none of that lasts."""
 
     def quiet():
         alerts = composed.prometheus.get("alerts")["alerts"]

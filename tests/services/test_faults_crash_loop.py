@@ -24,7 +24,7 @@ from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import new_log, put, stock
 from tests.services.services import eventually
 
-CHAINS = 3
+PARTITIONS = 3
 SESSION_MS = 3000
 KILLS = 6
 MANY = 30
@@ -59,20 +59,20 @@ class Loop:
         self.due = time.monotonic() + self._rng.uniform(*LIVES)
 
 
-def learned(log, chain):
-    return decode_state(log.checkpoint(chain).state, log.url).counters.learned
+def learned(log, partition):
+    return decode_state(log.checkpoint(partition).state, log.url).counters.learned
 
 
 def owners(log):
-    return {chain: int(owner.rpartition(":")[2]) for chain, owner in log.owners().items()}
+    return {partition: int(owner.rpartition(":")[2]) for partition, owner in log.owners().items()}
 
 
 @pytest.mark.slow
 def test_others_learn_on_and_take_over_while_one_crashes_for_ever(broker, nursery):
-    task, released = stock(CHAINS, 1500, EXAMPLES)
+    task, released = stock(PARTITIONS, 1500, EXAMPLES)
     url, apart = new_log(broker, task), new_log(broker, task)
     # What nobody disturbs on the same machine at the same time: a learner that shares nothing with anybody.
-    alone = nursery.learner(apart, "--chain", 0)
+    alone = nursery.learner(apart, "--partition", 0)
     with (
         open_log(url, create=False) as log,
         open_log(apart, create=False) as other,
@@ -85,8 +85,8 @@ def test_others_learn_on_and_take_over_while_one_crashes_for_ever(broker, nurser
         pids = {healthy.pid, loop.learner.pid, mortal.pid}
         eventually(lambda: set(owners(log).values()) == pids, 120, every=0.25)
         eventually(lambda: owners(other), 120, every=0.25)
-        chain = {pid: chain for chain, pid in owners(log).items()}
-        ours, orphan = chain[healthy.pid], chain[mortal.pid]
+        partition = {pid: partition for partition, pid in owners(log).items()}
+        ours, orphan = partition[healthy.pid], partition[mortal.pid]
         before = learned(log, ours), learned(other, 0)
         kills = 0
         # On a busy machine there are fewer rounds a second, of which a few more or less are no share to be compared.
@@ -128,7 +128,7 @@ def test_two_learners_of_one_name_say_so_and_both_go_on(broker, nursery):
 
 
 class Away:
-    """A broker that is away at the first call; restarted, at the second; and so on, until a chain is taken over."""
+    """A broker that is away at the first call; restarted, at the second; and so on, until a partition is taken over."""
 
     def __init__(self):
         self.met = []

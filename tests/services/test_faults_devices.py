@@ -61,7 +61,7 @@ def test_a_device_killed_around_a_send(broker, tmp_path, points):
 # Kills at points in turn, each at most so many sends after the last one; anyone who waits for no model sends blocks.
 POPULATIONS = [
     (GRADIENTS, 40, 4, POINTS, 8, []),
-    # So many that each chain ends its first epoch.
+    # So many that each partition ends its first round.
     (CLASSES, 7000, 2, POINTS, 3, []),
     (NEWTON, 800, 3, (*POINTS, AMID), 5, ["--block", 15]),
 ]

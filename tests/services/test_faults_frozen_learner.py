@@ -1,4 +1,4 @@
-"""A learner that sleeps beyond its session, and wakes when its chains are another's."""
+"""A learner that sleeps beyond its session, and wakes when its partitions are another's."""
 
 import pytest
 
@@ -26,14 +26,14 @@ def owners(log):
     return {int(owner.rpartition(":")[2]) for owner in log.owners().values()}
 
 
-# On how many chains of how many releases each, about.
-CHAINS, EACH = 2, 90
+# On how many partitions of how many releases each, about.
+PARTITIONS, EACH = 2, 90
 
 
 @pytest.mark.slow
 def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, tmp_path):
     protocol = GRADIENTS
-    task, released = stock(CHAINS, protocol.rows(CHAINS * EACH), protocol)
+    task, released = stock(PARTITIONS, protocol.rows(PARTITIONS * EACH), protocol)
     messages = [disturbed(task, values, seed) for seed, values in enumerate(released)]
     cuts = [[len(values) * place // 3 for place in range(4)] for values in messages]
     thirds = [
@@ -47,8 +47,8 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
     ):
 
         def arrive(partitions):
-            for chain, values in enumerate(partitions):
-                send(values, chain)
+            for partition, values in enumerate(partitions):
+                send(values, partition)
 
         sleeper = nursery.learner(url)
         arrive(thirds[0])
@@ -63,7 +63,7 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
         assert owners(log) == {other.pid}
         before = offsets(log)
         sleeper.thaw()
-        # It has noticed when it is in the group again, which gives it chains of its own.
+        # It has noticed when it is in the group again, which gives it partitions of its own.
         arrive([values[:10] for values in thirds[2]])
         rest = [values[10:] for values in thirds[2]]
 
@@ -88,14 +88,14 @@ def test_a_learner_that_wakes_writes_nothing_and_takes_its_place_again(broker, t
 @pytest.mark.parametrize("protocol", [GRADIENTS, MOMENTS], ids=str)
 def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol):
     """The same at one's own pace: a state written by hand of the old owner comes to nothing."""
-    task, released = stock(CHAINS, protocol.rows(CHAINS * EACH), protocol)
+    task, released = stock(PARTITIONS, protocol.rows(PARTITIONS * EACH), protocol)
     url = new_log(broker, task)
     put(broker, url, released[0])
     with open_log(url, create=False) as log, open_log(url, create=False) as again:
         old = Worker(log, task, device_for(task).engine())
         with old:
             old.step(30)
-            # What it would commit next, folded before the chain was taken.
+            # What it would commit next, folded before the partition was taken.
             old._pending = old._learn_batch(log.read(0, old.offset, 30))
             with Worker(again, task, device_for(task).engine()) as new:
                 assert new.offset == 30

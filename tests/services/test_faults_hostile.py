@@ -110,8 +110,8 @@ def test_a_release_written_by_hand_is_learned(broker, tmp_path):
         learner = nursery.learner(url)
         with open_log(url, create=False) as log:
             for number in range(20):
-                chain = number % 2
-                put(broker, url, [by_hand.release(log.document(), log.model(chain), chain, PEOPLE)], chain)
+                partition = number % 2
+                put(broker, url, [by_hand.release(log.document(), log.model(partition), partition, PEOPLE)], partition)
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
         status = nursery.murk("status", "--log", url, "--json")
@@ -147,21 +147,21 @@ def test_garbage_among_models_and_states_is_refused_clearly(broker, tmp_path, ki
         learner = nursery.learner(url)
         with open_log(url, create=False) as log:
             document = log.document()
-        for chain in range(2):
-            put(broker, url, [by_hand.release(document, None, chain, PEOPLE)], chain)
+        for partition in range(2):
+            put(broker, url, [by_hand.release(document, None, partition, PEOPLE)], partition)
         caught_up(url, learner)
 
         # A model that no learner has made: devices say so and release nothing. A removed one is as none.
         assert learner.stop() == 0, learner.err
         with open_log(url, create=False) as log:
             honest = log.model(0)
-        # On both chains: which one a woman draws first is chance.
-        for chain in range(2):
-            write(broker, topics.models, GARBAGE[kind], str(chain).encode(), partition=chain)
+        # On both partitions: which one a woman draws first is chance.
+        for partition in range(2):
+            write(broker, topics.models, GARBAGE[kind], str(partition).encode(), partition=partition)
         write(broker, topics.models, b"whatever", b"another key \xff")
         people = nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--patience", 5)
         if kind != "tombstone":
-            people.refused("model of chain", "nothing was released", status=2)
+            people.refused("model of partition", "nothing was released", status=2)
         people.kill()
 
         # A learner puts its own in its place.
@@ -172,7 +172,7 @@ def test_garbage_among_models_and_states_is_refused_clearly(broker, tmp_path, ki
         assert learner.stop() == 0, learner.err
         write(broker, topics.states, GARBAGE[kind], b"0", [("offset", b"1")])
         again = nursery.learner(url)
-        again.refused("chain 0")
+        again.refused("partition 0")
         write(broker, topics.states, GARBAGE[kind], b"0")
         again = nursery.learner(url)
         again.refused("state")
@@ -187,8 +187,8 @@ def test_garbage_where_nobody_reads_models_and_where_states_stand(broker, tmp_pa
     with Nursery(folder, [protocol], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         topics = nursery.murk("topics", "task.yaml", "--log", url, "--simulated")
         assert topics.wait() == 0, topics.err
-        for chain in range(2):
-            write(broker, names(url).models, GARBAGE["bytes"], str(chain).encode(), partition=chain)
+        for partition in range(2):
+            write(broker, names(url).models, GARBAGE["bytes"], str(partition).encode(), partition=partition)
         learner = nursery.learner(url, "--wait")
         people = nursery.murk("produce", "task.yaml", "--source", "people.csv", "--log", url, "--seed", 1)
         assert people.wait() == 0, people.err

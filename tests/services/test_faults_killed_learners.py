@@ -12,7 +12,8 @@ from tests.services.faults.world import as_if_undisturbed, caught_up, disturbed,
 # More of them, and those of the other protocols' learners are in tests/soak.
 KILLS = int(os.environ.get("MURK_LEARNER_KILLS", "7"))
 FEW = KILLS // 2
-# Of scores so many that each chain ends its first epoch; with models of their own, since these were released before.
+# Of scores so many that each partition ends its first round; with models of their own, since these were released
+# before.
 CASES = [(GRADIENTS, 800, 4, KILLS - FEW), (OWN_MODELS, 6500, 2, FEW)]
 
 

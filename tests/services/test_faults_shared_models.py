@@ -1,4 +1,4 @@
-"""`kill -9` of learners of chains that share models, while people release: as if one process had learned it all."""
+"""`kill -9` of learners of partitions that share models, while people release: as if one process had learned it all."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from tests.services.faults.world import caught_up, folder_of, new_log, offsets
 from tests.services.services import eventually
 
 ROWS, KILLS = 6_500, 4
-"""So many people that two models are made after the survey's, of all chains together."""
+"""So many people that two models are made after the survey's, of all partitions together."""
 COMMAND = ("task.yaml", "--source", "people.csv", "--seed", 5, "--json")
 
 
@@ -23,18 +23,18 @@ def outcome(child):
 
 
 def standing(url):
-    """How far each chain is."""
+    """How far each partition is."""
     with open_log(url, create=False) as log:
         return offsets(log)
 
 
-def test_models_that_chains_share_are_made_once_whoever_is_killed(broker, tmp_path):
+def test_models_that_partitions_share_are_made_once_whoever_is_killed(broker, tmp_path):
     rng = random.Random(3)
     with Nursery(tmp_path / "children", [SCORES], MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         expected = {}
-        for chains in (1, 2):
-            folder = folder_of(tmp_path / f"of-{chains}", ROWS, chains, SCORES)
-            expected[chains] = outcome(nursery.murk("run", *COMMAND, folder=folder))
+        for partitions in (1, 2):
+            folder = folder_of(tmp_path / f"of-{partitions}", ROWS, partitions, SCORES)
+            expected[partitions] = outcome(nursery.murk("run", *COMMAND, folder=folder))
         folder = folder_of(tmp_path / "apart", ROWS, 2, SCORES)
         url = new_log(broker, Task.load(folder / "task.yaml").with_simulated(True))
         people = nursery.murk("produce", *COMMAND, "--log", url, folder=folder)
@@ -50,14 +50,14 @@ def test_models_that_chains_share_are_made_once_whoever_is_killed(broker, tmp_pa
         for learner in learners:
             assert learner.stop() == 0, learner.err
         with open_log(url, create=False) as log:
-            newest = device_for(Task.from_document(log.document())).settings.epoch_start(ROWS)
+            newest = device_for(Task.from_document(log.document())).settings.round_start(ROWS)
             assert 0 < newest < ROWS
             assert json.loads(log.model(0))["version"] == newest
             assert log.model(1) is None
             assert list(log.dead_letters()) == []
     found = json.loads(learners[-1].out)
     assert found["state_digest"] == expected[2]["state_digest"]
-    # One chain of everybody comes to the same, to the bit.
+    # One partition of everybody comes to the same, to the bit.
     for key in ("coefficients", "releases"):
         assert found[key] == expected[2][key] == expected[1][key]
     # A learner's log is open, and its intervals hold at every look.

@@ -40,12 +40,12 @@ def world(broker, children):
 
 def states_as(url):
     with open_log(url, create=False) as log:
-        return [log.checkpoint(chain) for chain in range(2)]
+        return [log.checkpoint(partition) for partition in range(2)]
 
 
 def arrive(broker, url, partitions):
-    for chain, values in enumerate(partitions):
-        put(broker, url, values, chain)
+    for partition, values in enumerate(partitions):
+        put(broker, url, values, partition)
 
 
 def part(partitions, first, last):
@@ -124,7 +124,7 @@ def test_a_topic_is_recreated_while_nobody_looks(broker, world, kind):
         caught_up(url, learner)
         assert learner.stop() == 0, learner.err
         with open_log(url, create=False) as log:
-            assert all(log.model(chain) is not None for chain in range(2))
+            assert all(log.model(partition) is not None for partition in range(2))
         return
     created.wait()
     before = states_as(url)

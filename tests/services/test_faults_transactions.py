@@ -20,7 +20,7 @@ from tests.services.faults.world import as_if_undisturbed, caught_up, names, new
 
 
 def die_in_transaction():
-    """In a child: own chain 0, write to all topics of a commit, and hang before it is over."""
+    """In a child: own partition 0, write to all topics of a commit, and hang before it is over."""
     import sys
 
     from murk.stream.log.kafka.transactions import OFFSET
@@ -39,14 +39,14 @@ def die_in_transaction():
 
 @pytest.fixture
 def left_open(broker, tmp_path):
-    """A log of which a chain's owner died in a transaction."""
+    """A log of which a partition's owner died in a transaction."""
     task, released = stock(2, 1000)
     url = new_log(broker, task)
     put(broker, url, released[0][:300], 0)
     put(broker, url, released[1][:300], 1)
     with open_log(url, create=False) as log:
-        for chain in range(2):
-            with Worker(log, task, device_for(task).engine(), chain) as worker:
+        for partition in range(2):
+            with Worker(log, task, device_for(task).engine(), partition) as worker:
                 worker.step(100)
     with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
         owner = nursery.call("tests.services.test_faults_transactions:die_in_transaction", url)
@@ -91,7 +91,7 @@ def test_a_transaction_that_the_broker_refused_in_part_is_not_taken_for_committe
         owner = log.acquire(0)
         owner.commit(b"one", 2, [one])
         owner._producer._transaction_manager._sequence_numbers[TopicPartition(names(url).states, 0)] += 5
-        # Anyone who learns owns the chain again, and does not end.
+        # Anyone who learns owns the partition again, and does not end.
         with pytest.raises(UnreachableError, match="internal error"):
             owner.commit(b"two", 3, [two])
         owner.close()
@@ -131,7 +131,11 @@ def test_readers_see_what_was_committed_before(left_open):
     assert together == [(100, True)] * 3
     with open_log(url, create=False) as log:
         begun = time.monotonic()
-        seen = [log.checkpoint(chain).offset for chain in range(2)], log.model(0) is not None, list(log.dead_letters())
+        seen = (
+            [log.checkpoint(partition).offset for partition in range(2)],
+            log.model(0) is not None,
+            list(log.dead_letters()),
+        )
         # They do not wait for the transaction to run out: if one had, this would not be so.
         if time.monotonic() - begun < TRANSACTION_MS / 1000:
             assert seen == ([100, 100], True, [])
@@ -153,8 +157,8 @@ def test_a_stranger_s_transaction_does_not_hold_up_the_stream(broker, tmp_path):
         stranger.init_transactions()
         stranger.begin_transaction()
         stranger.send(names(url).releases, b"mine for ever", partition=0).get(30)
-        for chain in range(2):
-            put(broker, url, released[chain][:300], chain)
+        for partition in range(2):
+            put(broker, url, released[partition][:300], partition)
         with Nursery(tmp_path / "children", MURK_KAFKA_SESSION_TIMEOUT_MS="1000") as nursery:
             learner = nursery.learner(url)
             caught_up(url, learner)

@@ -19,7 +19,7 @@ LOG = "sqlite:///file.db"
 
 def committed(url):
     with open_log(url, create=False, model="age") as log:
-        return sum(log.checkpoint(chain).offset for chain in range(2))
+        return sum(log.checkpoint(partition).offset for partition in range(2))
 
 
 def test_killed_fits_end_with_the_bits_of_a_fit_in_a_file(broker, tmp_path):
@@ -33,7 +33,7 @@ def test_killed_fits_end_with_the_bits_of_a_fit_in_a_file(broker, tmp_path):
 
     murk("topics", "task.yaml", "--log", url, "--simulated", "--estimates", folder=folder)
     with open_log(LOG.replace("file.db", str(folder / "file.db"))) as file:
-        sent = [(chain, one.value) for chain in range(2) for one in file.read(chain, 0, 1_000)]
+        sent = [(partition, one.value) for partition in range(2) for one in file.read(partition, 0, 1_000)]
     with open_log(url, create=False) as log:
         for begin, end in ((0, 200), (200, 450)):
             with start("fit", *paths, "--log", url, "--follow", folder=folder) as child:

@@ -39,14 +39,14 @@ def test_a_worker_learns_what_was_posted(tmp_path: Path, broker: Broker, protoco
         assert client.get(base).body == of.document()
         assert client.post(*messages, name=of.name).json == {"accepted": 6, "refused": []}
         assert client.post(messages[0], name=of.name).status == 202
-        workers = [Worker(log, of, device_for(of).engine(), chain, look=0.0) for chain in range(2)]
+        workers = [Worker(log, of, device_for(of).engine(), partition, look=0.0) for partition in range(2)]
         for worker in workers:
             while worker.step().read:
                 pass
         assert sum(worker.counters.learned for worker in workers) == 6
-        chain = int(json.loads(messages[0])["chain"])
-        newest = log.model(0 if protocol == "scores" else chain)
-        eventually(lambda: client.get(f"{base}/model?chain={chain}").body == newest)
+        partition = int(json.loads(messages[0])["partition"])
+        newest = log.model(0 if protocol == "scores" else partition)
+        eventually(lambda: client.get(f"{base}/model?partition={partition}").body == newest)
         for worker in workers:
             worker.close()
         # Not a second time: the gateway remembers the bytes.

@@ -37,7 +37,7 @@ def page(chromium, monitor):
 
 
 class Page:
-    """The page in the browser, with the questions that the tests ask."""
+    """The page in the browser, with the queries that the tests ask."""
 
     def __init__(self, driver, monitor):
         self.driver = driver
@@ -148,7 +148,7 @@ def test_plots_hold_what_the_monitor_said(page):
     page.find("#all summary").click()
     rows = eventually(lambda: page.texts("#coefficients th"))
     assert rows == ["same_sex", "age", "intercept"]
-    assert page.texts("#chains tbody td")[0] == "5,000"
+    assert page.texts("#partitions tbody td")[0] == "5,000"
 
 
 def test_updates_leave_the_pointer_alone(page):
@@ -363,19 +363,19 @@ def test_every_protocol_shows_what_its_learner_knows(page):
         == "protocol: gradients (each release is one person's noisy gradient at the newest model)"
     )
     assert (page.text("#model"), page.text("#unit")) == ("logistic", "Releases")
-    assert len(page.texts("#chains tbody td")) == 5
-    assert "Refused" not in page.text("#chains-foot")
+    assert len(page.texts("#partitions tbody td")) == 5
+    assert "Refused" not in page.text("#partitions-foot")
 
     page.open(SCENARIOS["examples"](9000))
     assert shown(*parts) == [False, True, True, True, True, True]
     assert page.text("#model") == "quadratic loss over |x|^2"
-    assert page.texts("#chains tbody td:last-child") == ["7", "0"]
+    assert page.texts("#partitions tbody td:last-child") == ["7", "0"]
     assert page.text("#refused").startswith("Refused updates: 7 of 9,000 releases were left out")
 
     page.open(SCENARIOS["moments"](9000))
     assert shown(*parts) == [False] * 6
-    assert len(page.texts("#chains tbody td")) == 2 * 3
-    assert page.text("#chains-foot") == "Version: releases learned."
+    assert len(page.texts("#partitions tbody td")) == 2 * 3
+    assert page.text("#partitions-foot") == "Version: releases learned."
     # What stood below the staleness does not leave half of the page empty.
     left = page.script("return ['dead', 'lag'].map(n => document.getElementById(`${n}-heading`).offsetLeft)")
     top = page.script("return ['dead', 'lag'].map(n => document.getElementById(`${n}-heading`).offsetTop)")
@@ -554,7 +554,7 @@ def test_what_was_promised_and_what_was_refused(page):
     assert page.text("#public-sample") == status["task"]["public_sample"]["words"]
     assert page.texts("#dead-table tbody td:last-child") == ["1,204", "17", "3", "1"]
     assert page.text("#dead") == "1,225"
-    assert page.texts("#chains .nobody") == ["not recorded"]
+    assert page.texts("#partitions .nobody") == ["not recorded"]
     page.open(made_up(9000))
     assert page.text("#simulated").startswith("SIMULATED: protects nobody")
     assert not page.visible("#public-sample")

@@ -72,7 +72,7 @@ SHUFFLED = "shuffled"
 OWN = {metric.name: OF_OTHERS[metric.optional] for metric in METRICS if metric.optional in OF_OTHERS} | {
     metric.name: SHUFFLED for metric in METRICS if metric.side == "shuffler"
 }
-# Compared only where several epochs have intervals, of far more people than are here; tests/monitoring/test_drift.py
+# Compared only where several rounds have intervals, of far more people than are here; tests/monitoring/test_drift.py
 # has tasks that have.
 OF_MANY_PEOPLE = {"murk_drift_p_value", "murk_parameter_change"}
 # A rate needs two scrapes within its interval, and on a busy machine many of them come late.
@@ -174,7 +174,7 @@ def disturb(folder):
 def lag(folder):
     """How many releases nobody has learned."""
     with open_log(f"sqlite:///{folder / 'third-child.db'}", create=False) as log:
-        return sum(log.status(chain).lag for chain in range(2))
+        return sum(log.status(partition).lag for partition in range(2))
 
 
 def told_since(server, page, running):

@@ -44,13 +44,15 @@ def fields():
 def test_a_crowd_is_one_transaction_and_the_intake_is_deleted(logs, tmp_path):
     input_log, log = logs
     task, same = announced(logs, make_task(partitions=2)), fields()
-    sent = [(i % 2, message(task, i, chain=i % 2, **same)) for i in range(CROWD)]
+    sent = [(i % 2, message(task, i, partition=i % 2, **same)) for i in range(CROWD)]
     input_log.append(sent[:-1] + sent[:3] + [(0, spoilt(task, 0))])
     with shuffler(tmp_path, input_log, log, task, clock=time.time) as one:
         assert drain(one) == 0
         input_log.append(sent[-1:])
         assert drain(one) == CROWD
-        assert [input_log.begin(chain) for chain in range(2)] == [input_log.end(chain) for chain in range(2)]
+        assert [input_log.begin(partition) for partition in range(2)] == [
+            input_log.end(partition) for partition in range(2)
+        ]
         totals = one.totals
     assert (totals.duplicates, totals.refused, totals.crowds) == (3, {"malformed": 1}, 1)
     found = numbers(log)
@@ -61,7 +63,7 @@ def test_a_crowd_is_one_transaction_and_the_intake_is_deleted(logs, tmp_path):
         assert first.counters.learned + second.counters.learned == CROWD
         # The record that ends the transaction is nothing to wait for, and committed with what was learned.
         assert (first.lag, second.lag) == (0, 0)
-    assert [log.status(chain).lag for chain in range(2)] == [0, 0]
+    assert [log.status(partition).lag for partition in range(2)] == [0, 0]
     with Worker(log, task, learner_for(task)) as first, Worker(log, task, learner_for(task), 1) as second:
         assert (first.step().read, second.step().read) == (0, 0)
         assert first.counters.learned + second.counters.learned == CROWD
@@ -78,7 +80,7 @@ def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
         messages = one._store.messages
 
         def interrupted(sealed, *times):
-            [(chain, packed)] = messages(sealed, *times)
+            [(partition, packed)] = messages(sealed, *times)
             for number, each in enumerate(packed.values()):
                 if number == CROWD // 2:
                     log._crowds._producer.flush()
@@ -86,7 +88,7 @@ def test_readers_do_not_see_a_crowd_before_it_is_complete(logs, tmp_path):
                         assert numbers(reader) == []
                         with shuffler(tmp_path, input_log, reader, task, store="new", replace=True, clock=time.time):
                             pass
-                yield chain, Packed.of([each])
+                yield partition, Packed.of([each])
 
         one._store.messages = interrupted
         with pytest.raises(FencedError):
@@ -104,7 +106,7 @@ def test_killed_shufflers_release_everything_once(logs, tmp_path):
         def send(round_):
             same = fields()
             numbered = [
-                (n % 2, message(task, n, chain=n % 2, **same)) for n in range(round_ * batch, (round_ + 1) * batch)
+                (n % 2, message(task, n, partition=n % 2, **same)) for n in range(round_ * batch, (round_ + 1) * batch)
             ]
             input_log.append(numbered + numbered[::10])
 

@@ -18,7 +18,7 @@ from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import encode
 from murk.stream.wire.columns import Layout
-from murk.stream.wire.releases import IterateMessage, ScoreRelease
+from murk.stream.wire.releases import ModelMessage, ScoreRelease
 from murk.stream.worker.interface import wire_rules
 from murk.task.task import Task
 
@@ -41,12 +41,16 @@ def make_task(crowd: int = CROWD, partitions: int = 1, duplicates: int = 1_000, 
     return Task.parse(TASK.format(crowd=crowd, partitions=partitions, duplicates=duplicates, protocol=protocol))
 
 
-def message(task: Task, number: int, *, level: str = "default", version: int = 0, chain: int = 0, **more: Any) -> bytes:
+def message(
+    task: Task, number: int, *, level: str = "default", version: int = 0, partition: int = 0, **more: Any
+) -> bytes:
     """An honest release, whose payload is its number: the shuffler leaves nothing else of it."""
     identifier = hashlib.sha256(f"{number}".encode()).hexdigest()[:32]
-    asked = {"question": "above", "item": number % 16}
+    asked = {"query": "above", "item": number % 16}
     fields = {"time": NOW, "expires": NOW + 7 * DAY, "payload": [number], **asked} | more
-    return encode(ScoreRelease(id=identifier, task=task.hash, level=level, chain=chain, version=version, **fields))
+    return encode(
+        ScoreRelease(id=identifier, task=task.hash, level=level, partition=partition, version=version, **fields)
+    )
 
 
 def second(task: Task, first: int = 0) -> int:
@@ -79,7 +83,7 @@ def _problem(document: bytes) -> Any:
 def model(task: Task, version: int, origin: float = 0.0) -> bytes:
     """A model that devices take; another one for each origin, of which 0 is that of the model of version 0."""
     initial = _problem(task.document()).initial.tolist()
-    return encode(IterateMessage(task=task.hash, chain=0, version=version, iterate=[origin, *initial[1:]]))
+    return encode(ModelMessage(task=task.hash, partition=0, version=version, parameters=[origin, *initial[1:]]))
 
 
 def shuffler(folder: Path, input_log: Log, log: Log, task: Task, *, store: str = "store", **more: Any) -> Shuffler:

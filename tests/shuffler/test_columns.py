@@ -47,8 +47,8 @@ def fields(columns):
 def honest(task, count=40):
     found = []
     for i in range(count):
-        more = {"version": 3000 * (i % 3), "payload": [(-1) ** i * i * 37, i], "question": "score", "item": i}
-        found.append(message(task, i, level=("default", "open")[i % 2], chain=i % 2, **more))
+        more = {"version": 3000 * (i % 3), "payload": [(-1) ** i * i * 37, i], "query": "score", "item": i}
+        found.append(message(task, i, level=("default", "open")[i % 2], partition=i % 2, **more))
     return found
 
 
@@ -64,7 +64,9 @@ def test_columns_hold_what_decode_reads():
     chosen = [each["payload"] for each in fields(columns) if (each["level"], each["version"]) == ("open", 3000)]
     assert groups["open", 3000].tolist() == chosen
     one_shot = make_task(protocol="examples")
-    value = b'{"schema":1,"kind":"example","id":"%b","task":"%b","level":"default","chain":0,"payload":[%b],"time":0,'
+    value = (
+        b'{"schema":1,"kind":"example","id":"%b","task":"%b","level":"default","partition":0,"payload":[%b],"time":0,'
+    )
     value += b'"expires":9,"simulated":false}'
     layout = layout_of(one_shot)
     payload = [1] * layout.rules.lengths[0]
@@ -80,7 +82,7 @@ def test_columns_hold_what_decode_reads():
         (b"[-37,1]", b"[]"), (b"[-37,1]", b"[-37,1,]"), (b"[-37,1]", b"[-37,1,2,3]"), (b"[-37,1]", b"[+37,1]"),
         (b"[-37,1]", b"[-37,%d]" % 2**62), (b"[-37,1]", b"[-37,%d]" % 2**64), (b"[-37,1]", b"[-37,%d1]" % 2**64),
         (b"[-37,1]", b"[-37,1e0]"), (b'"time":', b'"time":-'), (b'"expires":', b'"expires":9999999999'),
-        (b'"open"', b'"op"'), (b'"open"', b'"open2"'), (b'"open"', b'""'), (b'"chain":1', b'"chain":2'),
+        (b'"open"', b'"op"'), (b'"open"', b'"open2"'), (b'"open"', b'""'), (b'"partition":1', b'"partition":2'),
         (b':"score","item"', b':"curve","item"'), (b'"item":1}', b'"item":1} '), (b'"item":1}', b'"item":1'),
         (b'"item":1}', b'"item":1,"x":1}'), (b'"item":1}', b'"item":%d}' % 2**31),
         (b'"item":1}', b'"item":-1}'),
@@ -122,9 +124,9 @@ def test_the_reader_finds_its_own_mistakes(monkeypatch):
     task = make_task(partitions=2)
     layout = layout_of(task)
     monkeypatch.setattr(Layout, "_is_plain", lambda self, columns: True)
-    value = honest(task)[1].replace(b'"chain":1', b'"chain":2')
+    value = honest(task)[1].replace(b'"partition":1', b'"partition":2')
     assert read(layout, value) is not None
-    with pytest.raises(RejectedError, match="chain"):
+    with pytest.raises(RejectedError, match="partition"):
         decode(value, layout.rules)
 
 
@@ -233,7 +235,7 @@ def test_batches_do_not_decide_what_is_admitted(tmp_path):
     for number in range(6):
         sent.insert(rng.randrange(len(sent)), spoilt(task, number))
     sent.insert(600, message(task, 5_000, expires=NOW - 1))
-    sent.insert(700, message(task, 5_001, chain=1))
+    sent.insert(700, message(task, 5_001, partition=1))
     sent.insert(800, message(task, 5_002, payload=[2**55, 0]))
     for name, batch in (("at once", 10_000), ("few", 37)):
         (tmp_path / name).mkdir()
@@ -246,7 +248,7 @@ def test_batches_do_not_decide_what_is_admitted(tmp_path):
             assert len(set(numbers(log))) == totals.released >= 900
     assert found[0] == found[1]
     assert found[0][3] == 1_300
-    assert set(found[0][2]) >= {"expired", "chain", "magnitude", "malformed"}
+    assert set(found[0][2]) >= {"expired", "partition", "magnitude", "malformed"}
 
 
 def test_no_order_of_arrival_is_left_beside_a_store(tmp_path):
@@ -319,7 +321,7 @@ def test_a_crowd_that_is_not_what_it_was_is_not_released(waiting_store, tmp_path
 
 @pytest.mark.parametrize("place", range(26))
 def test_damage_of_a_record_is_not_released(waiting_store, tmp_path, place):
-    """Length, id, question and payload: what is released is what a learner takes, and nothing is lost."""
+    """Length, id, query and payload: what is released is what a learner takes, and nothing is lost."""
     folder, task = opened(waiting_store, tmp_path)
     at, records = records_of(folder)
     for bit in (1, 8, 128):
@@ -339,7 +341,7 @@ def test_damage_of_a_record_is_not_released(waiting_store, tmp_path, place):
                 decode(each.value, valid)
             assert sum(log.ends()) == (0 if refused else 600)
         if not refused:
-            # Another id, question or digit, which nobody can tell.
+            # Another id, query or digit, which nobody can tell.
             assert place >= 4
             return
 

@@ -52,9 +52,9 @@ def lives(tmp_path, monkeypatch, at):
     came = False
     with logs(folder, task) as (input_log, log):
         watch = Watch(log, CROWD)
-        for chain in range(2):
-            own = [message(task, 1000 * chain + i, chain=chain) for i in range(CROWD // 2 + 2)]
-            input_log.append([(chain, each) for each in [*own, *own[:5], *(spoilt(task, i) for i in range(3))]])
+        for partition in range(2):
+            own = [message(task, 1000 * partition + i, partition=partition) for i in range(CROWD // 2 + 2)]
+            input_log.append([(partition, each) for each in [*own, *own[:5], *(spoilt(task, i) for i in range(3))]])
         try:
             with power_cut(monkeypatch, at), shuffler(folder, input_log, log, task, batch=20) as one:
                 drain(one)
@@ -118,7 +118,7 @@ def test_processes_killed_at_random_moments(tmp_path):
             nonlocal sent
             now = int(time.time())
             fields = {"time": now - now % 86_400, "expires": now - now % 86_400 + 7 * 86_400}
-            numbered = [(n % 2, message(task, n, chain=n % 2, **fields)) for n in range(sent, sent + batch)]
+            numbered = [(n % 2, message(task, n, partition=n % 2, **fields)) for n in range(sent, sent + batch)]
             # A device that does not know whether its release has arrived sends it again.
             input_log.append(numbered + numbered[::10] + [(0, spoilt(task, 3 * sent))])
             sent += batch

@@ -51,7 +51,7 @@ def test_a_crowd_is_released_once_it_is_complete(tmp_path):
 
 
 def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
-    """Other ids, one time and expiry, another chain; whatever a device wrote in a form of its own is canonical."""
+    """Other ids, one time and expiry, another partition; whatever a device wrote in a form of its own is canonical."""
     task = make_task(partitions=2)
     odd = json.dumps(json.loads(message(task, 0, time=NOW - DAY)), indent=1).encode()
     with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
@@ -62,9 +62,9 @@ def test_nothing_but_the_answer_is_left_of_a_release(tmp_path):
         assert {each["id"] for each in found}.isdisjoint(intake_ids)
         assert len({each["id"] for each in found}) == CROWD
         assert {(each["time"], each["expires"]) for each in found} == {(NOW - NOW % DAY, NOW - NOW % DAY + 7 * DAY)}
-        assert all(each["chain"] == each["partition"] for each in found)
-        # All in one chain with probability 2^-49.
-        assert {each["chain"] for each in found} == {0, 1}
+        assert all(each["partition"] == each["partition"] for each in found)
+        # All in one partition with probability 2^-49.
+        assert {each["partition"] for each in found} == {0, 1}
         raw = {each.value for partition in range(2) for each in log.read(partition, 0, 100)}
         assert not any(b" " in each for each in raw)
         # A learner takes them all.
@@ -129,7 +129,7 @@ def test_a_release_is_recognised_until_it_expires_wherever_it_comes_again(tmp_pa
         now[0] = NOW + 7 * DAY
         with shuffler(tmp_path, input_log, log, task, clock=lambda: now[0]) as one:
             put(input_log, [message(task, 0, expires=NOW + 7 * DAY)])
-            put(input_log, [message(task, 1, chain=1, expires=NOW + 7 * DAY)], 1)
+            put(input_log, [message(task, 1, partition=1, expires=NOW + 7 * DAY)], 1)
             put(input_log, [message(task, 9_000 + i, expires=NOW + 7 * DAY) for i in range(CROWD)])
             assert drain(one) == CROWD
             assert one.totals.duplicates == 2
@@ -206,7 +206,7 @@ def test_a_damaged_row_is_refused_and_no_answer_is_altered(tmp_path):
         with shuffler(tmp_path, input_log, log, task) as one:
             log.publish(0, model(task, second(task)))
             put(input_log, [message(task, i, version=second(task) * (i % 2)) for i in range(CROWD - 1)])
-            put(input_log, [message(task, 99, chain=1)], 1)
+            put(input_log, [message(task, 99, partition=1)], 1)
             drain(one)
         whole = (tmp_path / "store").read_bytes()
         for table, columns in store_module._COLUMNS.items():
@@ -509,7 +509,7 @@ def test_a_simulation_is_shuffled_in_the_same_way_again(tmp_path):
             put(input_log, [message(task, i, simulated=is_simulated) for i in range(CROWD)])
             with shuffler(tmp_path / name, input_log, log, task) as one:
                 assert drain(one) == CROWD
-            found.append([each.value for chain in range(2) for each in log.read(chain, 0, 100)])
+            found.append([each.value for partition in range(2) for each in log.read(partition, 0, 100)])
     assert found[0] == found[1]
     assert found[2] != found[3]
     assert numbers_of(found[0]) != sorted(numbers_of(found[0]))
@@ -521,9 +521,12 @@ def test_a_simulation_depends_on_no_batch_and_its_ids_are_distinct(tmp_path):
     for batch in (65_536, 16):
         (tmp_path / f"{batch}").mkdir()
         with logs(tmp_path / f"{batch}", task) as (input_log, log):
-            for chain in range(2):
-                sent = [message(task, i + 37 * chain, simulated=True, chain=chain) for i in range(43 - 3 * (1 - chain))]
-                put(input_log, [*sent[:20], b"bad", *sent[18:]], chain)
+            for partition in range(2):
+                sent = [
+                    message(task, i + 37 * partition, simulated=True, partition=partition)
+                    for i in range(43 - 3 * (1 - partition))
+                ]
+                put(input_log, [*sent[:20], b"bad", *sent[18:]], partition)
             with shuffler(tmp_path / f"{batch}", input_log, log, task, batch=batch) as one:
                 assert drain(one) == 80
                 assert (one.totals.duplicates, one.totals.refused) == (4 + 3, {"malformed": 2})
@@ -574,7 +577,7 @@ def test_an_intake_that_was_learned_from_is_refused(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (input_log, log):
         input_log.acquire(0).commit(
-            b'{"schema":2,"kind":"state","task":"","identity":"","chain":0,"offset":0,"last_id":null,'
+            b'{"schema":2,"kind":"state","task":"","identity":"","partition":0,"offset":0,"last_id":null,'
             b'"counters":{},"learner":{}}',
             0,
         )
@@ -586,7 +589,7 @@ def test_counts_say_nothing_of_order(tmp_path):
     """All that a batch says is how many: the reasons of what was refused, by partition."""
     task = make_task(partitions=2)
     with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
-        put(input_log, [message(task, i, chain=1) for i in range(4)] + [message(task, 9)], partition=1)
+        put(input_log, [message(task, i, partition=1) for i in range(4)] + [message(task, 9)], partition=1)
         drain(one)
-        assert one.totals.refused == {"chain": 1}
+        assert one.totals.refused == {"partition": 1}
         assert Counter(each.version for each in one._store.open_crowds()) == {0: 1}

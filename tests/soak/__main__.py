@@ -107,7 +107,7 @@ def main():
         tell(
             f"{done} of {options.kills} kills; life {len(lives)}, {protocol} on {log}: {result.kills.total()} kills, "
             f"{result.learned:,} of {result.released:,} releases learned, {result.duplicates:,} duplicates, "
-            f"{result.identical} of {result.chains} chains bit-identical, {result.seconds:.0f} s"
+            f"{result.identical} of {result.partitions} partitions bit-identical, {result.seconds:.0f} s"
         )
     seconds = time.monotonic() - began
     everything = total(result for *_, result in lives)
@@ -130,7 +130,7 @@ COLUMNS = {
     "resent": lambda result: result.duplicates,
     "dead": lambda result: result.dead,
     "hostile": lambda result: result.hostile,
-    "chains": lambda result: result.chains,
+    "partitions": lambda result: result.partitions,
     "identical": lambda result: result.identical,
 }
 

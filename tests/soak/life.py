@@ -56,7 +56,7 @@ class Result:
     duplicates: int = 0
     dead: int = 0
     hostile: int = 0
-    chains: int = 0
+    partitions: int = 0
     identical: int = 0
     seconds: float = 0.0
     violations: list[str] = field(default_factory=list)
@@ -140,7 +140,7 @@ class Life:
         kind = name.partition(" ")[0]
         commands = {
             "device": [*self.case.command("produce", self.url), "--patience", 2 * LIMIT],
-            # By its name a learner comes back to its chains (on Kafka).
+            # By its name a learner comes back to its partitions (on Kafka).
             "learner": ["learn", "--log", self.url, "--json", "--wait", "--name", name.replace(" ", "-")],
             "monitor": ["monitor", "task.yaml", "--log", self.url, "--port", 0, "--interval", 0.5, "--json", "--wait"],
         }
@@ -228,7 +228,7 @@ class Life:
                     return
                 junk = [value for value, reason in hostile(Task.from_document(document)) if reason in JUNK]
                 chosen = [self.rng.choice(junk) for _ in range(self.rng.randint(1, 3))]
-                # All of it is of chain 0, whatever else is wrong with it.
+                # All of it is of partition 0, whatever else is wrong with it.
                 # Well within the window for duplicates.
                 near = log.read(0, max(log.begin(0), log.end(0) - 50), 50)
                 there = [one.value for one in near if ids_of([one.value], self.reference.ids)]
@@ -321,7 +321,7 @@ class Life:
         ids = [one for values in messages_of(self.url) for one in ids_of(values, reference.ids)]
         with open_log(self.url, create=False) as log:
             task = Task.from_document(log.document())
-        result.chains = task.log.partitions
+        result.partitions = task.log.partitions
         try:
             found = as_if_undisturbed(self.url, task)
         except AssertionError as error:

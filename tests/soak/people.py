@@ -13,7 +13,7 @@ from tests.cli.harness import Done as Ended
 from tests.protocols import EXAMPLES, GRADIENTS, MOMENTS, SCORES, SKETCH, Protocol
 from tests.services.faults.world import LIMITS, states
 
-CHAINS = 2
+PARTITIONS = 2
 SEED = 7
 LOG = "third-child.db"
 LEVELS = ", levels: {strict: {gdp: {mu: 0.5}}}"
@@ -42,7 +42,7 @@ class Case:
     @property
     def task(self) -> str:
         # However long a stranger's copy is held up, it is within the window for duplicates.
-        text = self.protocol.text(LIMITS.format(CHAINS).replace("duplicates: 300\n", ""), self.privacy)
+        text = self.protocol.text(LIMITS.format(PARTITIONS).replace("duplicates: 300\n", ""), self.privacy)
         return text.replace("window: 20", "window: 20, organisation: who")
 
     def write(self, folder: Path) -> None:
@@ -92,9 +92,9 @@ class Undisturbed:
     accounts
         All that is in its ledger.
     ids
-        The releases that stand on its log, by chain in order.
+        The releases that stand on its log, by partition in order.
     learners
-        What was learned, by chain; None where that depends on how devices and learners took turns.
+        What was learned, by partition; None where that depends on how devices and learners took turns.
     """
 
     found: Mapping[str, object]

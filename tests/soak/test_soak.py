@@ -31,7 +31,7 @@ def fought(kills: int, cases: list[Case], log: str) -> None:
     assert everything.kills.total() == kills
     assert (everything.lost, everything.doubled) == (0, 0)
     assert everything.learned == everything.released > 0
-    assert everything.identical == everything.chains == 2 * len(lives)
+    assert everything.identical == everything.partitions == 2 * len(lives)
     assert {protocol for protocol, *_ in lives} == {str(case.protocol) for case in cases}
 
 

@@ -18,8 +18,8 @@ def code() -> dict[str, Any]:
 
 
 def release(
-    document: bytes, model: bytes | None, chain: int, record: Mapping[str, Any], level: str = "default"
+    document: bytes, model: bytes | None, partition: int, record: Mapping[str, Any], level: str = "default"
 ) -> bytes:
-    """The bytes of one release: the task's document and the chain's newest model as they are stored in the log in."""
-    message: bytes = code()["release"](document, model, chain, record, level)
+    """The bytes of one release: the task's document and the partition's newest model as the log stores them in."""
+    message: bytes = code()["release"](document, model, partition, record, level)
     return message

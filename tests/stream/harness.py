@@ -60,7 +60,7 @@ def make_task(
 
 
 def fault_task(protocol: Protocol, duplicates: int = 50) -> Task:
-    """The task of a protocol, on two chains; releases may be of any version that there was."""
+    """The task of a protocol, on two partitions; releases may be of any version that there was."""
     stale = "max_staleness: {releases: 100000}\n" if protocol.name == "gradients" else ""
     return Task.parse(protocol.text(f"{stale}duplicates: {duplicates}\nlog: {{partitions: 2}}\n"))
 
@@ -82,7 +82,7 @@ def message(task: Task, number: int, **changes: Any) -> bytes:
         "id": hashlib.sha256(str(number).encode()).hexdigest()[:32],
         "task": task.hash,
         "level": "default",
-        "chain": 0,
+        "partition": 0,
         "time": 1_700_006_400,
         "expires": FOREVER,
         "simulated": task.simulated,
@@ -129,7 +129,7 @@ class SumLearner:
     def admit(self, release: GradientRelease, ahead: int) -> None:
         now = self.n_releases + ahead
         if release.version > now:
-            raise RejectedError("future", f"version {release.version} of a chain that has learned {now}")
+            raise RejectedError("future", f"version {release.version} of a partition that has learned {now}")
         if now - release.version > self.patience:
             raise RejectedError("stale", f"{now - release.version} versions old")
 
@@ -186,8 +186,8 @@ def learn(log: SqliteLog, task: Task | None = None, **settings: Any) -> StateMes
     return state_of(log)
 
 
-def state_of(log: SqliteLog, chain: int = 0) -> StateMessage:
-    state = log.checkpoint(chain).state
+def state_of(log: SqliteLog, partition: int = 0) -> StateMessage:
+    state = log.checkpoint(partition).state
     assert state is not None
     return decode_state(state, "a test")
 
@@ -212,9 +212,9 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
         (altered(good, surprise=1), "schema"),
         (altered(good, task=other.hash), "wrong-task"),
         (message(task, 10**6, simulated=not task.simulated), "simulated"),
-        (message(task, 10**6, chain=2), "chain"),
+        (message(task, 10**6, partition=2), "partition"),
         (message(task, 10**6, level="strict"), "level"),
-        (message(task, 10**6 + 1, chain=1), "chain"),
+        (message(task, 10**6 + 1, partition=1), "partition"),
         (message(task, 10**6 + 2, expires=1_700_006_400), "expired"),
         (message(task, 10**6 + 4, expires=0, time=0), "expired"),
     ]
@@ -223,7 +223,7 @@ def hostile(task: Task) -> list[tuple[bytes, str]]:
     else:
         # A release has no version, whatever a stranger says.
         found.append((altered(good, version=0), "schema"))
-    found += [(altered(good, kind=kind), "schema") for kind in (*KINDS, "iterate") if kind != task.release_kind]
+    found += [(altered(good, kind=kind), "schema") for kind in (*KINDS, "model") if kind != task.release_kind]
     hostile_of = {"sketch": _hostile_sketches, "gram": _hostile_grams, "newton": _hostile_steps}.get(
         task.release_kind, _hostile_payloads
     )
@@ -342,7 +342,7 @@ def mixed(task: Task, seed: int, count: int) -> list[bytes]:
         else:
             # Models of gradients are published at every version so early, of scores only at 0.
             version = rng.randint(0, number) if task.protocol == "gradients" else 0
-            stream.append(message(task, number, version=version, chain=rng.choice([0] * 9 + [1])))
+            stream.append(message(task, number, version=version, partition=rng.choice([0] * 9 + [1])))
     return stream
 
 

@@ -98,7 +98,7 @@ def test_every_alert_links_to_its_page_on_the_monitor():
 
 def test_a_page_says_what_the_document_says():
     page = runbook_routes()["/runbook/MurkNoProgress"](Message()).body.decode()
-    text = sections((DEPLOY.parents[1] / "docs" / "recover.md").read_text())["a-chain-makes-no-progress"]
+    text = sections((DEPLOY.parents[1] / "docs" / "recover.md").read_text())["a-partition-makes-no-progress"]
     assert page.count("<li>") == text.count("\n1. ") + 3 == 4
     assert "<code>/api/status</code>" in page
     assert "murk_lag_releases) &gt; 0" in page or "(murk_lag_releases)) &gt; 0" in page

@@ -20,7 +20,7 @@ from murk.protocols.device import device_for
 from murk.protocols.gradients.device import GradientDevice
 from murk.protocols.scores.model import Model
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.wire.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_iterate
+from murk.stream.wire.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_model
 from murk.stream.wire.state import Counters, EstimateMessage, decode_state
 from murk.stream.worker.interface import payload_lengths
 from murk.stream.worker.worker import DEAD_BYTES, Worker
@@ -77,8 +77,8 @@ def accepted(kind: str, content: Any) -> bool:
             decode(data, OTHERS[kind])
         elif kind == "gradient":
             decode(data, rules(TASK, MAGNITUDE))
-        elif kind == "iterate":
-            decode_iterate(data, task_hash=TASK.hash, dimension=3, chain=0)
+        elif kind == "model":
+            decode_model(data, task_hash=TASK.hash, dimension=3, partition=0)
         elif kind == "task":
             Task.from_document(data)
         elif kind == "estimate":
@@ -128,7 +128,7 @@ def test_a_field_without_an_explanation_is_an_error(monkeypatch: pytest.MonkeyPa
         page()
 
 
-@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate", "task", "state", "estimate"])
+@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "model", "task", "state", "estimate"])
 def test_an_example_fits_its_schema_and_is_read(kind: str) -> None:
     assert SHOWN[kind] == json.loads(EXAMPLES[kind].value)
     assert valid(kind, SHOWN[kind])
@@ -147,7 +147,7 @@ def test_the_dead_letter_fits_its_schema_and_is_refused_for_its_reason() -> None
     assert example.headers == {"reason": caught.value.reason, "detail": caught.value.detail}
 
 
-@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "iterate"])
+@pytest.mark.parametrize("kind", ["gradient", *OTHERS, "model"])
 def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_code(kind: str) -> None:
     for name in SHOWN[kind]:
         spoiled = changed(SHOWN[kind], name, ...)
@@ -162,13 +162,13 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
     [
         ("gradient", "schema", 2),
         ("gradient", "schema", "1"),
-        ("gradient", "kind", "iterate"),
+        ("gradient", "kind", "model"),
         ("gradient", "id", "F" * 32),
         ("gradient", "id", "f" * 31),
         ("gradient", "task", "f" * 63),
         ("gradient", "level", "a b"),
         ("gradient", "level", "a" * 33),
-        ("gradient", "chain", -1),
+        ("gradient", "partition", -1),
         ("gradient", "version", 2**62),
         ("gradient", "version", None),
         ("gradient", "payload", [0.5, 0, 0]),
@@ -195,11 +195,11 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("newton", "model", "0.5"),
         ("newton", "records", -1),
         ("newton", "spread", 1.0),
-        ("iterate", "schema", 2),
-        ("iterate", "kind", "gradient"),
-        ("iterate", "version", -1),
-        ("iterate", "iterate", ["0.1", 0.2, 0.3]),
-        ("iterate", "iterate", None),
+        ("model", "schema", 2),
+        ("model", "kind", "gradient"),
+        ("model", "version", -1),
+        ("model", "parameters", ["0.1", 0.2, 0.3]),
+        ("model", "parameters", None),
         ("task", "schema", 2),
         ("task", "schema", ...),
         ("task", "name", ...),
@@ -212,7 +212,7 @@ def test_a_message_without_a_field_or_with_one_more_is_refused_by_schema_and_cod
         ("task", "target.kind", "ternary"),
         ("task", "log.partitions", 0),
         ("state", "schema", 3),
-        ("state", "kind", "iterate"),
+        ("state", "kind", "model"),
         ("state", "offset", ...),
         ("state", "offset", -1),
         ("state", "last_id", 7),
@@ -296,7 +296,7 @@ log: {partitions: 2}
 """
 
 
-@pytest.mark.parametrize("text", [None, LEVELS], ids=["the smallest task", "levels and chains"])
+@pytest.mark.parametrize("text", [None, LEVELS], ids=["the smallest task", "levels and partitions"])
 def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> None:
     task = TASK if text is None else Task.parse(text)
     rng = random.Random(5)
@@ -304,20 +304,20 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
         log.register_task(task.document())
         document = log.document()
         assert document is not None
-        for chain in range(task.log.partitions):
-            with Worker(log, task, device_for(task).engine(), chain) as worker:
+        for partition in range(task.log.partitions):
+            with Worker(log, task, device_for(task).engine(), partition) as worker:
                 # The first before there is a model.
                 for count, record in enumerate(RECORDS):
                     level = rng.choice(sorted(task.privacy.levels))
-                    message = release(document, log.model(chain), chain, record, level)
-                    log.append([(chain, message)])
+                    message = release(document, log.model(partition), partition, record, level)
+                    log.append([(partition, message)])
                     assert worker.step().learned == 1
                     assert json.loads(message)["version"] == count
                 assert worker.counters.dead == {}
-                state = log.checkpoint(chain).state
+                state = log.checkpoint(partition).state
                 assert state is not None
                 assert valid("state", json.loads(state))
-            assert valid("iterate", json.loads(log.model(chain) or b""))
+            assert valid("model", json.loads(log.model(partition) or b""))
         assert valid("task", json.loads(document))
 
 
@@ -392,13 +392,13 @@ def test_a_device_by_hand_refuses_a_hostile_model() -> None:
     for change in (
         {"schema": 2},
         {"task": "f" * 64},
-        {"chain": 1},
-        {"iterate": [0.0, 0.0]},
-        {"iterate": [9.0, 0.0, 0.0]},
-        {"iterate": [math.nan, 0.0, 0.0]},
+        {"partition": 1},
+        {"parameters": [0.0, 0.0]},
+        {"parameters": [9.0, 0.0, 0.0]},
+        {"parameters": [math.nan, 0.0, 0.0]},
     ):
         with pytest.raises(ValueError, match="not a model"):
-            release(document, json.dumps(SHOWN["iterate"] | change).encode(), 0, RECORDS[0])
+            release(document, json.dumps(SHOWN["model"] | change).encode(), 0, RECORDS[0])
 
 
 def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
             "schema": json.dumps(fields | {"schema": 2}).encode(),
             "wrong-task": json.dumps(fields | {"task": "f" * 64}).encode(),
             "simulated": json.dumps(fields | {"simulated": True}).encode(),
-            "chain": json.dumps(fields | {"chain": 1, "id": "1" * 32}).encode(),
+            "partition": json.dumps(fields | {"partition": 1, "id": "1" * 32}).encode(),
             "level": json.dumps(fields | {"level": "loud"}).encode(),
             "dimension": json.dumps(fields | {"payload": [1]}).encode(),
             "magnitude": json.dumps(fields | {"payload": [2**61, 0, 0, 0]}).encode(),
@@ -425,7 +425,7 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
         with Worker(log, task, device_for(task).engine(), clock=lambda: now[0]) as worker:
             drain(worker)
             assert [letter.reason for letter in log.dead_letters()] == list(spoiled)
-            # A chain so long that some versions are too old, and some were never published.
+            # A partition so long that some versions are too old, and some were never published.
             log.append(
                 [(0, json.dumps(fields | {"id": f"{i:032x}", "version": min(i, 400)}).encode()) for i in range(450)]
             )
@@ -436,18 +436,18 @@ def test_each_way_of_spoiling_a_release_gives_the_reason_that_the_page_says(tmp_
             drain(worker)
             assert (worker.counters.learned, worker.counters.duplicates) == (450, 2)
             assert worker.counters.dead == dict.fromkeys([*spoiled, "version", "stale"], 1)
-    # Only scores have several questions: at version 0 those of a survey, by number.
+    # Only scores have several queries: at version 0 those of a survey, by number.
     task = wire_examples.SCORES
     score = json.loads(EXAMPLES["score"].value) | {"version": 0}
     first = Model.of(device_for(task).initial, 3)
-    asked = {"question": "above", "item": first.items - 1, "payload": [7]}
-    offered = [asked, asked | {"item": first.items}, {"question": "score", "item": 0}]
+    asked = {"query": "above", "item": first.items - 1, "payload": [7]}
+    offered = [asked, asked | {"item": first.items}, {"query": "score", "item": 0}]
     with SqliteLog(tmp_path / "scores.db", clock=lambda: score["time"]) as log:
         log.register_task(task.document())
         log.append([(0, json.dumps(score | each | {"id": f"{i:032x}"}).encode()) for i, each in enumerate(offered)])
         with Worker(log, task, device_for(task).engine(), clock=lambda: score["time"]) as other:
             drain(other)
-            assert (other.counters.learned, other.counters.dead) == (1, {"question": 2})
+            assert (other.counters.learned, other.counters.dead) == (1, {"query": 2})
     assert {*worker.counters.dead, *other.counters.dead, "duplicate"} == set(REASONS)
 
 

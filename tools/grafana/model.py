@@ -71,7 +71,7 @@ def model() -> Json:
 
 def _now() -> list[Json]:
     return [
-        stat("Releases learned", "Releases in the estimate, all chains together: of one person's record each, or, "
+        stat("Releases learned", "Releases in the estimate, all partitions together: of one person's record each, or, "
              "with protocol: summaries, an organisation's sketch of many. It only ever rises.", LEARNED, decimals=0),
         stat("Learned per second", "How fast the count of learned releases rises. Zero while releases arrive is a "
              "fault: see the pipeline dashboard.",
@@ -106,7 +106,7 @@ def _table() -> Json:
 def _estimates() -> Json:
     return timeseries(
         "Estimates",
-        "All coefficients, chains merged, in coded units. They should settle; one that keeps drifting after its "
+        "All coefficients, partitions merged, in coded units. They should settle; one that keeps drifting after its "
         "interval has become narrow means that the people have changed, or that the model does not fit.",
         target(ESTIMATE, "{{name}}"),
     )
@@ -257,9 +257,9 @@ def _distance() -> Json:
 
 def _version() -> Json:
     return timeseries(
-        "Model version of each chain",
-        "Releases that each chain has learned. One flat line among rising ones is a chain that nobody owns.",
-        target('max by (partition) (murk_model_version{task="$task"})', "chain {{partition}}"),
+        "Model version of each partition",
+        "Releases that each partition has learned. One flat line among rising ones is a partition that nobody owns.",
+        target('max by (partition) (murk_model_version{task="$task"})', "partition {{partition}}"),
     )
 
 
@@ -268,7 +268,7 @@ def _gap() -> Json:
         "Distance of the iterate from its average",
         "The newest iterate wanders around the average, and less and less. A rise means that steps are too large "
         "for the noise, or that the truth has moved. Empty where nothing is learned in steps (moments, sketches).",
-        target('max by (partition) (murk_iterate_gap{task="$task"})', "chain {{partition}}"),
+        target('max by (partition) (murk_iterate_gap{task="$task"})', "partition {{partition}}"),
         log=True,
         empty=NO_STEPS,
     )
@@ -278,9 +278,9 @@ def _step() -> Json:
     return timeseries(
         "Step size",
         "Factor by which the next gradient is multiplied. It falls with the number of releases, as the task's "
-        "learner says, and jumps only if a chain was restarted. Empty where nothing is learned in steps (moments, "
+        "learner says, and jumps only if a partition was restarted. Empty where nothing is learned in steps (moments, "
         "sketches).",
-        target('max by (partition) (murk_step_size{task="$task"})', "chain {{partition}}"),
+        target('max by (partition) (murk_step_size{task="$task"})', "partition {{partition}}"),
         log=True,
         empty=NO_STEPS,
     )
@@ -306,7 +306,7 @@ def _refused() -> Json:
         "Refused updates",
         "Learned releases per second whose update was left out, because it was not finite or no honest release "
         "looks like that. It should be zero.",
-        target(REFUSED_RATE, "chain {{partition}}"),
+        target(REFUSED_RATE, "partition {{partition}}"),
         unit="cps",
         least=0,
         empty=NO_EXAMPLES,

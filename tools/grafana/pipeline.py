@@ -92,10 +92,10 @@ def _results() -> Json:
 
 def _lag() -> Json:
     return timeseries(
-        "Lag of each chain",
+        "Lag of each partition",
         "Offsets not committed yet. A line that rises while others are flat: its learner is gone or stuck. All "
-        "lines rising: start another learner (one for each chain at the most), or fewer devices will do.",
-        target(LAG, "chain {{partition}}"),
+        "lines rising: start another learner (one for each partition at the most), or fewer devices will do.",
+        target(LAG, "partition {{partition}}"),
         least=0,
     )
 
@@ -139,7 +139,7 @@ def _duplicates() -> Json:
 def _heatmap() -> Json:
     return heatmap(
         "Staleness",
-        "How many releases the chain had learned since the model that a gradient was taken at: rows are buckets "
+        "How many releases the partition had learned since the model that a gradient was taken at: rows are buckets "
         "(by their upper bound), colour is the number per second. Colour creeping upwards is normal, as iterates "
         "are published at every 1% of the count; it should not run ahead of the count. Empty for other protocols, "
         "whose releases never grow stale.",
@@ -163,7 +163,7 @@ def _quantiles() -> Json:
 
 def _relative() -> Json:
     return timeseries(
-        "Mean staleness as a share of the chain's count",
+        "Mean staleness as a share of the partition's count",
         "What staleness costs depends on this share: about 1% costs next to nothing, 5% is felt, 20% ruins the "
         "estimate. Early on, with few releases, the share is large and means little. Only gradients have an age.",
         target(f"({MEAN_STALENESS}) / {VERSION}", "mean staleness / count"),
@@ -177,8 +177,8 @@ def _relative() -> Json:
 
 def _owned() -> Json:
     return timeseries(
-        "Chains of each learner",
-        "How many chains fall to it. All of them add up to the task's chains; a learner without one stands by.",
+        "Partitions of each learner",
+        "How many partitions fall to it. All of them add up to the task's partitions; a learner without one stands by.",
         target('max by (instance) (murk_learner_owned_chains{task="$task"})', "{{instance}}"),
         least=0,
         empty=NO_LEARNERS,
@@ -198,9 +198,9 @@ def _read_by() -> Json:
 
 def _own_lag() -> Json:
     return timeseries(
-        "Lag of the chains that it learns",
-        "Offsets that the chain's owner has not committed yet, as it sees them itself, every 2 seconds.",
-        target('max by (partition, instance) (murk_learner_lag_releases{task="$task"})', "chain {{partition}}"),
+        "Lag of the partitions that it learns",
+        "Offsets that the partition's owner has not committed yet, as it sees them itself, every 2 seconds.",
+        target('max by (partition, instance) (murk_learner_lag_releases{task="$task"})', "partition {{partition}}"),
         least=0,
         empty=NO_LEARNERS,
     )
@@ -209,11 +209,11 @@ def _own_lag() -> Json:
 def _commit_age() -> Json:
     return timeseries(
         "Since the last commit",
-        "Seconds since the chain's owner last committed it. It grows where nothing arrives; where there is a lag, "
+        "Seconds since the partition's owner last committed it. It grows where nothing arrives; where there is a lag, "
         "the learner is stuck.",
         target(
             'time() - max by (partition) (murk_learner_last_commit_timestamp_seconds{task="$task"})',
-            "chain {{partition}}",
+            "partition {{partition}}",
         ),
         unit="s",
         least=0,

@@ -24,7 +24,7 @@ STALENESS = (
     f" / max by (task) (rate(murk_staleness_releases_count{OF}{RATE}))"
 )
 SPENT = f"sum by (task) (murk_ledger_spent_ratio_sum{OF}) / sum by (task) (murk_ledger_spent_ratio_count{OF})"
-CHAIN = "{{task}}, chain {{partition}}"
+PARTITION = "{{task}}, partition {{partition}}"
 
 
 def tasks() -> Json:
@@ -123,7 +123,7 @@ def _gap() -> Json:
         "Of tasks of gradients and examples, whose learners take steps: the newest iterate wanders around the "
         "average, less and less.",
         f"max by (task, partition) (murk_iterate_gap{OF})",
-        CHAIN,
+        PARTITION,
         log=True,
         empty="no task of gradients or examples",
     )
@@ -134,7 +134,7 @@ def _step() -> Json:
         "Step size",
         "Of tasks of gradients and examples: the factor of the next gradient, which falls with the number of releases.",
         f"max by (task, partition) (murk_step_size{OF})",
-        CHAIN,
+        PARTITION,
         log=True,
         empty="no task of gradients or examples",
     )
@@ -143,7 +143,8 @@ def _step() -> Json:
 def _staleness() -> Json:
     return _by_task(
         "Mean staleness",
-        "Of tasks of gradients: how many releases the chain had learned since the model that a gradient was taken at.",
+        "Of tasks of gradients: how many releases the partition had learned since the model that a gradient was taken "
+        "at.",
         STALENESS,
         least=0,
         empty="no task of gradients",

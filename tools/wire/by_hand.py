@@ -101,8 +101,10 @@ def noise() -> int:
                 return -size if sign else size
 
 
-def release(document: bytes, model: bytes | None, chain: int, record: dict[str, Any], level: str = "default") -> bytes:
-    """Return one person's release, given the task's document and the chain's newest model."""
+def release(
+    document: bytes, model: bytes | None, partition: int, record: dict[str, Any], level: str = "default"
+) -> bytes:
+    """Return one person's release, given the task's document and the partition's newest model."""
     task, hashed = json.loads(document), task_hash(document)
     features, target, privacy = task["features"], task["target"], task["privacy"]
     objective = task["objective"]
@@ -113,11 +115,11 @@ def release(document: bytes, model: bytes | None, chain: int, record: dict[str, 
     theta, version = [0.0] * len(coded(features, {})), 0
     if model is not None:
         newest = json.loads(model)
-        theta, version = newest["iterate"], newest["version"]
+        theta, version = newest["parameters"], newest["version"]
         # A device trusts nobody: it checks the model before it reads the record.
         radius = task["learner"]["radius"] or 3.0
-        if newest["schema"] != 1 or newest["task"] != hashed or newest["chain"] != chain:
-            raise ValueError("not a model of this chain")
+        if newest["schema"] != 1 or newest["task"] != hashed or newest["partition"] != partition:
+            raise ValueError("not a model of this partition")
         if len(theta) != len(coded(features, {})) or not math.hypot(*theta) <= radius * (1 + 1e-9):
             raise ValueError("not a model that an honest learner publishes")
     answer = record.get(target["name"])
@@ -136,7 +138,7 @@ def release(document: bytes, model: bytes | None, chain: int, record: dict[str, 
         "id": secrets.token_hex(16),
         "task": hashed,
         "level": level,
-        "chain": chain,
+        "partition": partition,
         "version": version,
         "payload": payload,
         "time": now - now % granularity,

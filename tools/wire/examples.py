@@ -15,7 +15,7 @@ from murk.stream.wire.releases import (
     ExampleRelease,
     GradientRelease,
     GramRelease,
-    IterateMessage,
+    ModelMessage,
     MomentRelease,
     NewtonRelease,
     ScoreRelease,
@@ -66,7 +66,7 @@ ESTIMATE: Final = Estimate(
     method="plug-in",
     spread=np.array([0.015625, 0.0078125, 0.0078125]),
     note="95% intervals held the truth in 95% of runs",
-    chains=1,
+    partitions=1,
     n_releases=254_654,
 )
 _LAST: Final = "98a40c9a8c0d2b84fab6746aed768c8b"
@@ -97,7 +97,7 @@ def examples(magnitude: int) -> dict[str, Example]:
             id=_LAST,
             task=TASK.hash,
             level="default",
-            chain=0,
+            partition=0,
             version=1,
             payload=[-262_757, 470_645, 117_745],
             time=20_778 * _DAY,
@@ -106,24 +106,24 @@ def examples(magnitude: int) -> dict[str, Example]:
     )
     when: Any = {"time": 20_778 * _DAY, "expires": 20_785 * _DAY}
     score = ScoreRelease(
-        id=_LAST, task=SCORES.hash, level="default", chain=0, version=3706, question="score", item=0,
+        id=_LAST, task=SCORES.hash, level="default", partition=0, version=3706, query="score", item=0,
         payload=[-1_040_221, 733_019, 288_450], **when,
     )  # fmt: skip
     example = ExampleRelease(
-        id=_LAST, task=EXAMPLES.hash, level="default", chain=0,
+        id=_LAST, task=EXAMPLES.hash, level="default", partition=0,
         payload=[
             -406_925, 1_640_110, 302_511, -877_204, 418_466, -1_190_733, 560_012, 971_880, -633_547, 1_204_391,
         ],
         **when,
     )  # fmt: skip
     moments = [518_003, -1_904_381, 76_044, 2_250_107, -419_876, 903_471, 312_268, -98_710, 1_188_254]
-    moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", chain=0, payload=moments, **when)
-    target = TargetRelease(id=_LAST, task=TARGET.hash, level="default", chain=0, payload=[0, 1, 0, 0], **when)
+    moment = MomentRelease(id=_LAST, task=MOMENTS.hash, level="default", partition=0, payload=moments, **when)
+    target = TargetRelease(id=_LAST, task=TARGET.hash, level="default", partition=0, payload=[0, 1, 0, 0], **when)
     sketch = SketchRelease(
         id=_LAST,
         task=SKETCH.hash,
         level="default",
-        chain=0,
+        partition=0,
         rows=2,
         records=250_000,
         spread=9.25,
@@ -138,7 +138,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         id=_LAST,
         task=GRAM.hash,
         level="default",
-        chain=0,
+        partition=0,
         records=250_000,
         payload=GramRelease.packed(integers),
         **when,
@@ -147,22 +147,22 @@ def examples(magnitude: int) -> dict[str, Example]:
         id=_LAST,
         task=NEWTON.hash,
         level="default",
-        chain=0,
+        partition=0,
         records=250_000,
         model=[0.4163018405914307, -0.5123305320739746, -0.0581216812133789],
         payload=NewtonRelease.packed([*integers, *(3 * number for number in integers)]),
         **when,
     )
-    iterate = IterateMessage(
+    parameters = ModelMessage(
         task=TASK.hash,
-        chain=0,
+        partition=0,
         version=2,
-        iterate=[0.4829296432279663, -0.5420546980523104, -0.04694010089377505],
+        parameters=[0.4829296432279663, -0.5420546980523104, -0.04694010089377505],
     )
     state = StateMessage(
         task=TASK.hash,
         identity="3cb56acdfc23deb615403839e6c11031",
-        chain=0,
+        partition=0,
         offset=3,
         last_id=_LAST,
         counters=Counters(learned=2, dead={"magnitude": 1}, levels={"default": 2}, staleness=[2]),
@@ -178,7 +178,7 @@ def examples(magnitude: int) -> dict[str, Example]:
         "sketch": Example(f"murk-{name}-releases", 0, None, encode(sketch)),
         "gram": Example(f"murk-{name}-releases", 0, None, encode(gram)),
         "newton": Example(f"murk-{name}-releases", 0, None, encode(newton)),
-        "iterate": Example(f"murk-{name}-models", 0, "0", encode(iterate)),
+        "model": Example(f"murk-{name}-models", 0, "0", encode(parameters)),
         "task": Example(f"murk-{name}-models", 0, "task", TASK.document()),
         "state": Example(f"murk-{name}-states", 0, "0", state.encode(), {"offset": "3", "owner": "learner-1"}),
         "estimate": Example(f"murk-{name}-estimates", 0, "estimate", encode_estimate(TASK, ESTIMATE, 254_654, 254_654)),

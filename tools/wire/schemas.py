@@ -11,7 +11,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from murk.stream.wire.codec import REASONS, json_schema
-from murk.stream.wire.releases import KINDS, IterateMessage, Release
+from murk.stream.wire.releases import KINDS, ModelMessage, Release
 from murk.stream.wire.state import EstimateMessage, StateMessage
 from murk.stream.worker.worker import DEAD_BYTES
 from murk.task.features import ADDED as ADDED_TO_FEATURES
@@ -43,12 +43,12 @@ def _object(description: str, properties: Mapping[str, Any], optional: Mapping[s
 
 
 LEARNER: Final = _object(
-    "State of a chain's learner. Arrays are base64 of little-endian float64.",
+    "State of a partition's learner. Arrays are base64 of little-endian float64.",
     {
         "schema": {"const": 1},
         "settings": {"type": "string", "description": "fingerprint of the learner's settings"},
         "dimension": {"type": "integer", "minimum": 1},
-        "n_releases": {**_COUNT, "description": "releases learned: the chain's version"},
+        "n_releases": {**_COUNT, "description": "releases learned: the partition's version"},
         "sums": {**_BASE64, "description": "sums of precisions, weights, weighted spreads and squared counts"},
         "rows": _object("d numbers each, in working coordinates", dict.fromkeys(_ROWS, _BASE64)),
         "published": _object(
@@ -80,13 +80,13 @@ def schemas() -> dict[str, Schema]:
     Examples
     --------
     >>> " ".join(schemas())
-    'gradient score example moment target sketch gram newton iterate state task estimate dead letter'
+    'gradient score example moment target sketch gram newton model state task estimate dead letter'
     """
     codec = json_schema()
     state = _written(StateMessage.model_json_schema(by_alias=True, mode="serialization"))
     state["$defs"]["Counters"] = _described(state["$defs"]["Counters"], StateMessage.model_fields["counters"])
-    state["$defs"]["Trail"] = _described(state["$defs"]["Trail"], StateMessage.model_fields["trail"])
-    state["$defs"]["Trail"]["properties"]["numbers"] |= _BASE64
+    state["$defs"]["History"] = _described(state["$defs"]["History"], StateMessage.model_fields["history"])
+    state["$defs"]["History"]["properties"]["numbers"] |= _BASE64
     state["properties"]["learner"] = LEARNER
     task = _written(Task.model_json_schema(by_alias=True, mode="serialization"), descriptions=False)
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
@@ -97,7 +97,7 @@ def schemas() -> dict[str, Schema]:
         block["required"] = [key for key in block["required"] if key != added]
     found = {
         **{kind: _described(_written(codec[kind]), model) for kind, model in KINDS.items()},
-        "iterate": _described(_written(codec["iterate"]), IterateMessage),
+        "model": _described(_written(codec["model"]), ModelMessage),
         "state": _described(state, StateMessage),
         "task": {**task, "description": "A task's resolved document; what its keys mean: task-file.md."},
         "estimate": _described(_written(EstimateMessage.model_json_schema(by_alias=True)), EstimateMessage),

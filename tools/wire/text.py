@@ -12,7 +12,7 @@ A device does three things:
 
 1. It reads the task and the newest model from `murk-NAME-models`.
 2. It [makes a release](#make-a-release), with code in plain Python.
-3. It appends the release to its chain's partition on `murk-NAME-releases`.
+3. It appends the release to its partition on `murk-NAME-releases`.
 
 Over [HTTP](guides/http.md) a gateway does steps 1 and 3 for the device.
 
@@ -25,11 +25,11 @@ the log URL gives another one.
 
 | topic | partition | key | value | headers |
 |---|---|---|---|---|
-| `murk-NAME-releases` | the release's chain | none | a release | none |
-| `murk-NAME-models` | the chain | the chain, as decimal text; 0 for shared models | the chain's newest model | none |
+| `murk-NAME-releases` | the release's partition | none | a release | none |
+| `murk-NAME-models` | the partition | its number as text; 0 for shared models | the partition's newest model | none |
 | `murk-NAME-models` | 0 | `task` | the task | none |
 | `murk-NAME-models` | 0 | `topics` | JSON: the topics' ids by name | none |
-| `murk-NAME-states` | the chain | the chain, as decimal text | its newest state | `offset`, `owner` |
+| `murk-NAME-states` | the partition | its number as text | its newest state | `offset`, `owner` |
 | `murk-NAME-dead-letters` | the message's own | `PARTITION:OFFSET` of the message | the message | `reason`, `detail` |
 | `murk-NAME-estimates` | 0, the only one | `estimate` | the newest estimate | none |
 
@@ -62,7 +62,7 @@ RELEASE: Final = {
     "id": "128 random bits from the operating system, independent of person and record",
     "task": "SHA-256 of the [task](#a-task) without `log`",
     "level": "privacy level of the release: `default`, a key of `privacy.levels`, or the number of a point of its grid",
-    "chain": "the partition, drawn uniformly and independently of person and record",
+    "partition": "the partition, drawn uniformly and independently of person and record",
     "payload": "the integers that the mechanism released; for organisations base64 of little-endian 64-bit integers",
     "time": "seconds since 1970, rounded down to a multiple of the task's `granularity`",
     "expires": "when resending ends, rounded down in the same way",
@@ -73,12 +73,12 @@ RELEASE: Final = {
 _RECORDS: Final = "number of records in the window; this number is public"
 # Further fields by kind. A release has those above too; other messages have the first three of them.
 FIELDS: Final[dict[str, dict[str, str]]] = {
-    "gradient": {"version": "version of the device's model: the number of releases that the chain had learned"},
+    "gradient": {"version": "version of the device's model: the number of releases that the partition had learned"},
     "score": {
-        "version": "version of the device's model: the number of releases at which its epoch begins",
-        "question": "`score`: p integers, for K classes (K - 1) p. `scatter`, `curvature`: the upper triangle of a "
-        "symmetric p x p matrix, row by row. `inside`, `above`: one integer",
-        "item": "with `above` the number of the question in the model's list, else 0",
+        "version": "version of the device's model: the number of releases at which its round begins",
+        "query": "`score`: p integers, for K classes (K - 1) p. `scatter`, `curvature`: the upper triangle of a "
+        "symmetric p x p matrix, row by row. `covered`, `above`: one integer",
+        "item": "with `above` the number of the query in the model's list, else 0",
     },
     "example": {},
     "moment": {},
@@ -90,19 +90,19 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
     },
     "gram": {"records": _RECORDS},
     "newton": {"records": _RECORDS, "model": "coefficients estimated from the first sum, the constant last"},
-    "iterate": {
-        "chain": "the chain, or the first of the chains that share models",
-        "version": "number of releases that the chain, or all chains that share models, had learned",
-        "iterate": "finite numbers",
+    "model": {
+        "partition": "the partition, or the first of the partitions that share models",
+        "version": "number of releases that the partition, or all partitions that share models, had learned",
+        "parameters": "finite numbers",
     },
     "state": {
         "identity": "identity of the log",
-        "chain": "the partition",
+        "partition": "the partition",
         "offset": "first offset of the partition that the learner has not read",
         "last_id": "id of the newest valid release among the last `duplicates` offsets, if there is one",
         "counters": "numbers of messages: `learned`, `duplicates`, `dead` by reason, `levels`; `staleness`: gradients "
         "by age (0, 1, 2-3, 4-7, ...)",
-        "trail": "earlier estimates",
+        "history": "earlier estimates",
         "learner": "the learner's own state; arrays are base64 of little-endian float64",
     },
     "estimate": {
@@ -122,11 +122,11 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
 MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "gradient": (
         "A gradient",
-        "`protocol: gradients`. A person's gradient at the newest model of their chain. `payload` has d integers.",
+        "`protocol: gradients`. A person's gradient at the newest model of their partition. `payload` has d integers.",
     ),
     "score": (
         "A score",
-        "`protocol: scores`. A person's answer to one question at an epoch's model ([scores](#scores)). "
+        "`protocol: scores`. A person's answer to one query at a round's model ([scores](#scores)). "
         "`protocol: moments` with `release: directions` has the same message, always at version 0.",
     ),
     "example": (
@@ -188,10 +188,10 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "0 or 1, q is the probability by `model`, w = q (1 - q) and h = min(1, e^(1 - |log odds|)). A record without a "
         "label is zero. `payload` has both upper triangles, row by row.",
     ),
-    "iterate": (
+    "model": (
         "A model",
-        "The iterate of a chain: d numbers, at which devices compute gradients. With `protocol: scores`, the model of "
-        "an [epoch](#scores). Numbers are float64 in shortest decimal form: reading them as float64 is exact.",
+        "The iterate of a partition: d numbers, at which devices compute gradients. With `protocol: scores`, the model "
+        "of a [round](#scores). Numbers are float64 in shortest decimal form: reading them as float64 is exact.",
     ),
     "task": (
         "A task",
@@ -201,14 +201,14 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "state": (
         "A state",
-        "The state of a chain's learner at `offset`. Only the chain's owner writes it; monitors read it. `trail` has "
-        "an estimate at 16 releases and then four per doubling (with organisations from the first release). It has at "
-        "most 200 estimates and 256 KiB, and none with more than some 1,500 coefficients. A replay of the log writes "
-        "the same bytes.",
+        "The state of a partition's learner at `offset`. Only the partition's owner writes it; monitors read it. "
+        "`history` has an estimate at 16 releases and then four per doubling (with organisations from the first "
+        "release). It has at most 200 estimates and 256 KiB, and none with more than some 1,500 coefficients. A replay "
+        "of the log writes the same bytes.",
     ),
     "estimate": (
         "An estimate",
-        "The estimate of all chains, for [dashboards and other programs](deploy.md#estimates-as-json).",
+        "The estimate of all partitions, for [dashboards and other programs](deploy.md#estimates-as-json).",
     ),
     "dead letter": (
         "A dead letter",
@@ -226,39 +226,41 @@ CAUSES: Final[dict[Reason, str]] = {
     "schema": "a field missing, unknown, of another type or out of range; another `schema` or `kind`",
     "wrong-task": "`task` is not the hash of the log's task",
     "simulated": "`simulated` differs from the task's",
-    "chain": "`chain` is not below the number of partitions, or not the message's partition",
+    "partition": "`partition` is not below the number of partitions, or not the message's partition",
     "level": "`level` is not a level of the task",
-    "dimension": "the length of `payload` is not the task's or the question's; `rows` is not the task's",
+    "dimension": "the length of `payload` is not the task's or the query's; `rows` is not the task's",
     "magnitude": "an entry of the payload, or its norm, exceeds the [mechanism's](#mechanisms) limit",
     "expired": "the log appended the message after `expires`, in whole seconds",
     "duplicate": "`id` is among the previous `duplicates` offsets of the partition, learned or not, or the same "
     "release came before and has not expired. The message is "
     "counted and dropped, without a dead letter",
-    "future": "`version` exceeds the number of releases learned by the chain; with shared models, the newest version",
-    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of the chain's releases); "
-    "for scores, not of the newest 8 epochs",
+    "future": "`version` exceeds the releases that the partition learned; with shared models, the newest version",
+    "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of its releases); "
+    "for scores, not of the newest 8 rounds",
     "version": "no model of this version was published",
-    "question": "the model of this version does not ask `question`, or has no question of the number `item`",
+    "query": "the model of this version does not draw `query`, or has no query of the number `item`",
 }
 
 RULES: Final = """
-**Versions of models.** A chain's version v is the number of releases that it has learned. With f =
+**Versions of models.** A partition's version v is the number of releases that it has learned. With f =
 `max_staleness.releases` // 64, published versions are the multiples of the largest power of two not above max(1, v //
 200, min(f, v // 100)). A device copies the version of the model that it read.
 
-**A device** refuses a model of another task or chain, without d finite numbers, longer than the task's `radius` (`null`
-is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d bytes. It decides
-before it reads the record. Without a model it uses version 0: zeros, and an estimated scale at `scale_start` / 4.
+**A device** refuses a model of another task or partition, without d finite numbers, longer than the task's `radius`
+(`null` is 3, for a real target 1.5; an estimated scale is checked separately), or of more than 512 + 26 d bytes. It
+decides before it reads the record. Without a model it uses version 0: zeros, and an estimated scale at `scale_start` /
+4.
 
-**A learner** that takes over a chain continues from its state and `offset`. It stops if the state is unreadable, is of
-another task, chain or log (`identity`), or has a `last_id` other than the last release's before `offset`.
+**A learner** that takes over a partition continues from its state and `offset`. It stops if the state is unreadable, is
+of another task, partition or log (`identity`), or has a `last_id` other than the last release's before `offset`.
 
 ## Scores
 
-Epochs begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With
-`"models": "shared"` in the task, all chains use the models of chain 0, versions count the releases of all chains, and
-epochs may be skipped. With p coded features (the constant included) a model has p + p^2 + 7 numbers, for K classes (K -
-1) p + p^2 + 7. The first model is that of version 0 or, where that is a survey's, the first one after the survey:
+Rounds begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With
+`"models": "shared"` in the task, all partitions use the models of partition 0, versions count the releases of all
+partitions, and rounds may be skipped. With p coded features (the constant included) a model has p + p^2 + 7 numbers,
+for K classes (K - 1) p + p^2 + 7. The first model is that of version 0 or, where that is a survey's, the first one
+after the survey:
 
 | numbers | meaning | allowed | first model |
 |---|---|---|---|
@@ -290,15 +292,15 @@ of scatter) selects a scatter, below floor(2^64 both shares) a curvature, otherw
 
 **Prediction sets.** With `predictions` in the task, a model ends with further numbers: b, as long as a (within 1e4;
 version 0: 0); the threshold t, from 0 to 2 (version 0: 0.0829107418 for a real target, else 0.196082856); and the share
-of `inside` (at least 0, at most 1 with the other shares; version 0: the task's `predictions.share`). An integer from
-floor(2^64 both shares) up to floor(2^64 all three) selects `inside`: one number, with C = 1, 1 or -1. It is 1 if |y -
+of `covered` (at least 0, at most 1 with the other shares; version 0: the task's `predictions.share`). An integer from
+floor(2^64 both shares) up to floor(2^64 all three) selects `covered`: one number, with C = 1, 1 or -1. It is 1 if |y -
 m| <= t for a real target, m being x'b cut to [-1, 1], and for labels if (1 - t) / q <= 1, q being the label's
 probability at b. Without a target it is 2 `predictions.coverage` - 1.
 
 ### Survey
 
 Without `covariates`, in a task with features, the first models are a survey's: they have the list 1, 2 or 3 and shares
-of 0. All people answer `above`: is one feature above a threshold? The questions are numbered from 0: for each column j
+of 0. All people answer `above`: is one feature above a threshold? The queries are numbered from 0: for each column j
 of W with a diagonal entry other than 0, and then for a real target if w is not 0, one for each threshold c of the list.
 
 | list | thresholds |
@@ -307,17 +309,17 @@ of W with a diagonal entry other than 0, and then for a real target if w is not 
 | 2 | -1.4, -0.7, 0, 0.7, 1.4 |
 | 3 | -2, -1, -0.3, 0.3, 1, 2 |
 
-Of n questions, the device answers the one of number floor(u n / 2^32), u being the first 32 of its 64 random bits, and
+Of n queries, the device answers the one of number floor(u n / 2^32), u being the first 32 of its 64 random bits, and
 writes the number as `item`. The answer is one number with C = 1: 1 if W_jj x_j + W_jp > c (each product and sum rounded
 to float64), for the target if (y - m) / w > c, else -1; 0 without a target.
 
 Version 0 has list 1. It asks about numbers at 1, about categories at 3 (the diagonal entries of W; other entries are 0,
 the constant's is 1, R and g are 1), and about a real target at m = 0 and w = 1 unless there are `predictions` or
-several chains with models of their own; otherwise w is 0. Let v be the noise variance of an answer at level `default`,
-and e = 20 (1 + v). The first round ends at version ceil(e times the number of columns asked), each of five more ceil(e
-times that of numbers) later, none without numbers; with `shuffle` no round is shorter than a crowd. With `people` in
-the task, e is smaller where all rounds would take more than a tenth of them. Rounds that the survey does not need have
-models without one. The epochs above begin at the end of the last round.
+several partitions with models of their own; otherwise w is 0. Let v be the noise variance of an answer at level
+`default`, and e = 20 (1 + v). The first round ends at version ceil(e times the number of columns asked), each of five
+more ceil(e times that of numbers) later, none without numbers; with `shuffle` no round is shorter than a crowd. With
+`people` in the task, e is smaller where all rounds would take more than a tenth of them. Rounds that the survey does
+not need have models without one. The other rounds begin at the end of the survey's last one.
 
 **Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.
@@ -326,7 +328,7 @@ person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.
 BY_HAND: Final = """\
 ## Make a release
 
-1. *Draw the chain* uniformly from the P partitions, and choose the level without looking at the record. Keep both.
+1. *Draw the partition* uniformly from the P partitions, and choose the level without looking at the record. Keep both.
 2. *Code the record* to x: the features in [-1, 1] and the constant 1 (see [task files](task-file.md)). With
    `covariates`, M^-1/2 x replaces x, with M the mean of x x' over their points and a symmetric root.
 3. *Compute* the [gradient](#gradients) at the model's iterate, or another protocol's vector.
@@ -394,13 +396,14 @@ gdp or zcdp:
 """
 
 SENDING: Final = """
-`document` is the value under the key `task`. `model` is the newest value under the chain's key, or
+`document` is the value under the key `task`. `model` is the newest value under the partition's key, or
 None. With kafka-python:
 
 ```py
 producer = KafkaProducer(bootstrap_servers="broker:9092", acks="all", enable_idempotence=False)
-message = release(document, model, chain, {"age": 28, "same_sex": "yes", "third_child": "no"})
-sent = producer.send(f"murk-{name}-releases", message, partition=chain, timestamp_ms=json.loads(message)["time"] * 1000)
+message = release(document, model, partition, {"age": 28, "same_sex": "yes", "third_child": "no"})
+when = 1000 * json.loads(message)["time"]
+sent = producer.send(f"murk-{name}-releases", message, partition=partition, timestamp_ms=when)
 sent.get(timeout=60)
 ```
 
@@ -412,7 +415,7 @@ VERSIONS: Final = """\
 
 `schema` is 2 for a state and 1 for everything else. Any change of content or meaning takes a new number, even a new
 key. Readers refuse unknown numbers: a release becomes a dead letter (`schema`), a device releases nothing, a learner
-stops at the state. A state of schema 1 is read with an empty `trail`. The task's `schema` is part of its hash, so
+stops at the state. A state of schema 1 is read with an empty `history`. The task's `schema` is part of its hash, so
 releases of different meanings never mix.
 
 ## Schemas for a registry

@@ -204,7 +204,7 @@ export class Device extends EventTarget {
   /** Fetch what a release needs, so that it can be stored without a connection, too. */
   async prepare(): Promise<void> {
     if (this.optOut || !this.prepared.protocol.modelSize) return;
-    // Which chain another release takes is drawn when it is made.
+    // Which partition another release takes is drawn when it is made.
     if (this.prepared.protocol.shared || this.task.log.partitions === 1) await this.newest(0).catch(() => null);
   }
 
@@ -227,7 +227,7 @@ export class Device extends EventTarget {
     try {
       if (!this.task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
       await this.begin();
-      const choice = await choose(this.prepared, level, words, (chain) => this.newest(chain));
+      const choice = await choose(this.prepared, level, words, (partition) => this.newest(partition));
       await this.check();
       const moment = this.time.moment();
       if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
@@ -349,20 +349,20 @@ export class Device extends EventTarget {
     (this.watch as { unref?: () => void }).unref?.();
   }
 
-  private async newest(chain: number): Promise<string | null> {
+  private async newest(partition: number): Promise<string | null> {
     try {
-      const response = await this.options.fetch(`${taskAddress(this.options)}/model?chain=${chain}`, plain(this.options));
+      const response = await this.options.fetch(`${taskAddress(this.options)}/model?partition=${partition}`, plain(this.options));
       if (response.status === 204 || response.ok) {
         const most = 512 + 26 * this.prepared.protocol.modelSize;
         const message = response.status === 204 ? null : await within(textOf(response, most, "model"), TIMEOUT, late);
-        this.models.set(chain, { message, read: steady() });
+        this.models.set(partition, { message, read: steady() });
         return message;
       }
     } catch (error) {
       // As if it had not answered.
       if (error instanceof Refused) throw error;
     }
-    const known = this.models.get(chain);
+    const known = this.models.get(partition);
     if (known && steady() - known.read < MODEL_AGE) return known.message;
     throw new Unreachable();
   }

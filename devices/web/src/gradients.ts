@@ -1,4 +1,4 @@
-/** Bounded gradients at the newest iterate of a chain (`protocol: gradients`). */
+/** Bounded gradients at the newest iterate of a partition (`protocol: gradients`). */
 import { ONE, tail } from "./exact.js";
 import type { Vector } from "./lattice.js";
 import { calibrate } from "./mechanisms.js";
@@ -114,7 +114,7 @@ export function gradients(task: Task, p: number): Protocol {
       const least = positive(learner.scale_floor, "scale_floor");
       if (!(scale >= least * (1 - 1e-9) && scale <= most * (1 + 1e-9))) hostile("its scale is out of bounds");
     },
-    ask: () => undefined,
+    drawQuery: () => undefined,
     vector({ x, y }, theta) {
       const z = x.slice();
       if (transform)

@@ -15,8 +15,8 @@ import { WIDTH } from "./noise.js";
 import { gridOf, type Task } from "./task.js";
 import { Refused } from "./words.js";
 
-/** What a release answers; of a survey's questions the number. */
-export type Question = "score" | "scatter" | "curvature" | `above-${number}`;
+/** What a release answers; of a survey's queries the number. */
+export type Query = "score" | "scatter" | "curvature" | `above-${number}`;
 
 /** Randomizes a vector into the integers of a release. */
 export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost">;
@@ -26,7 +26,7 @@ export interface Protocol {
   readonly kind: "score" | "gradient" | "example" | "moment" | "target";
   /** Length of a published model; 0 if releases use none. */
   readonly modelSize: number;
-  /** Whether all chains answer at the first chain's models. */
+  /** Whether all partitions answer at the first partition's models. */
   readonly shared: boolean;
   /** Whether releases name the version of a model. */
   readonly versioned: boolean;
@@ -34,23 +34,23 @@ export interface Protocol {
   readonly initial: Vector;
   /** Refuse a model that no honest learner publishes, before any record is read. */
   check(model: Vector, version: number): void;
-  /** Draw the question, before any record is read; undefined if there is only one. */
-  ask(model: Vector, words: import("./words.js").Words): Question | undefined;
+  /** Draw the query, before any record is read; undefined if there is only one. */
+  drawQuery(model: Vector, words: import("./words.js").Words): Query | undefined;
   /** The mechanism's input for a coded record. */
-  vector(coded: Pick<Coded, "x" | "y">, model: Vector, question: Question | undefined): Vector;
-  mechanism(level: string, question: Question | undefined): Randomizer;
+  vector(coded: Pick<Coded, "x" | "y">, model: Vector, query: Query | undefined): Vector;
+  mechanism(level: string, query: Query | undefined): Randomizer;
   /** Cost of a release of a level, whatever it answers; null where there is none in this currency. */
   cost(level: string, currency: Currency): Loss | null;
 }
 
-/** What protocols have whose releases use no model, and answer one question. */
+/** What protocols have whose releases use no model, and answer one query. */
 export const WITHOUT_MODEL = {
   modelSize: 0,
   shared: false,
   versioned: false,
   initial: new Float64Array(0),
   check: () => undefined,
-  ask: () => undefined,
+  drawQuery: () => undefined,
 };
 
 /** Gaussian noise on integers, a step of which is `unit`. */

@@ -2,7 +2,7 @@
 import { type Coding, codingOf, type Record_ } from "./coding.js";
 import type { Protocol } from "./protocol.js";
 import type { Task } from "./task.js";
-import { drawChain, drawIdentifier, type Model, readModel, write } from "./wire.js";
+import { drawPartition, drawIdentifier, type Model, readModel, write } from "./wire.js";
 import { Refused, SecureWords, type Words } from "./words.js";
 
 /** Makes the answers of a task, given the number of coded features. */
@@ -24,8 +24,8 @@ export function prepare(task: Task, protocols: Protocols): Prepared {
   try {
     const coding = codingOf(task);
     const protocol = make(task, coding.size);
-    for (const question of ["score", "curvature"] as const)
-      if (512 + 22 * protocol.mechanism("default", question).dimension > MOST_BYTES)
+    for (const query of ["score", "curvature"] as const)
+      if (512 + 22 * protocol.mechanism("default", query).dimension > MOST_BYTES)
         throw new Refused("task", "the task has too many features for a message");
     return { task, coding, protocol };
   } catch (error) {
@@ -36,36 +36,36 @@ export function prepare(task: Task, protocols: Protocols): Prepared {
 
 export interface Choice {
   readonly level: string;
-  readonly chain: number;
+  readonly partition: number;
   readonly model: Model;
 }
 
-/** Choose the chain and check its model, before any record is read. Raises `Refused`. */
+/** Choose the partition and check its model, before any record is read. Raises `Refused`. */
 export async function choose(
   { task, protocol }: Prepared,
   level: string,
   words: Words,
-  newest: (chain: number) => Promise<string | null>,
+  newest: (partition: number) => Promise<string | null>,
 ): Promise<Choice> {
   if (!task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
-  const chain = drawChain(task, words);
-  const message = protocol.modelSize ? await newest(protocol.shared ? 0 : chain) : null;
-  return { level, chain, model: readModel(task, protocol, chain, message) };
+  const partition = drawPartition(task, words);
+  const message = protocol.modelSize ? await newest(protocol.shared ? 0 : partition) : null;
+  return { level, partition, model: readModel(task, protocol, partition, message) };
 }
 
 /**
  * Randomize one record, once; `now` is in seconds since 1970. Scratch memory that depends on the record is wiped.
  */
 export function randomize({ task, coding, protocol }: Prepared, choice: Choice, now: number, record: Record_, words: Words): string {
-  const { level, chain, model } = choice;
-  const question = protocol.ask(model.numbers, words);
+  const { level, partition, model } = choice;
+  const query = protocol.drawQuery(model.numbers, words);
   const coded = coding.code(record);
-  const vector = protocol.vector(coded, model.numbers, question);
-  const payload = protocol.mechanism(level, question).randomize(vector, words);
+  const vector = protocol.vector(coded, model.numbers, query);
+  const payload = protocol.mechanism(level, query).randomize(vector, words);
   coded.x.fill(0);
   vector.fill(0);
   const id = drawIdentifier(words);
-  return write(task, protocol, { id, level, chain, payload, version: model.version, question, now });
+  return write(task, protocol, { id, level, partition, payload, version: model.version, query, now });
 }
 
 /** Secure words, about as many as a release of a level needs. */

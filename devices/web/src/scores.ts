@@ -1,4 +1,4 @@
-/** Scores in epochs: one question at an epoch's published model (`protocol: scores`), and directions, their version 0. */
+/** Scores in rounds: one query at a round's published model (`protocol: scores`), and directions, their version 0. */
 import type { Coded } from "./coding.js";
 import type { Vector } from "./lattice.js";
 import { calibrate, type Loss } from "./mechanisms.js";
@@ -10,7 +10,7 @@ import {
   matrixSize,
   outerOf,
   type Protocol,
-  type Question,
+  type Query,
   secondMoment,
   whitening,
 } from "./protocol.js";
@@ -32,8 +32,8 @@ const THRESHOLDS: readonly (readonly number[])[] = [
 ];
 const ROUNDS = 6;
 
-/** The version at which the current epoch began: epochs double up to `longest`, then all are that long. */
-function epochStart(version: number, longest: number): number {
+/** The version at which the current round began: rounds double up to `longest`, then all are that long. */
+function roundStart(version: number, longest: number): number {
   if (version < FIRST) return 0;
   let doubled = FIRST;
   for (let times = Math.floor(longest / FIRST); times >= 1; times = Math.floor(times / 2)) doubled *= 2;
@@ -95,7 +95,7 @@ function numbersOf(task: Task): boolean[] {
   });
 }
 
-/** The limit below which a random word selects a question with this probability. */
+/** The limit below which a random word selects a query with this probability. */
 function threshold(share: number): [number, number] {
   const exact = BigInt(Math.floor(share * 2 ** 64));
   return halves(exact < 1n << 64n ? exact : (1n << 64n) - 1n);
@@ -109,7 +109,7 @@ function answer(
   { origin, transform, exponent }: Model,
   reach: number,
   binary: boolean,
-  question: Question,
+  query: Query,
 ): Vector {
   const p = x.length;
   const out = new Float64Array(p);
@@ -138,18 +138,18 @@ function answer(
     low = -Math.min(1, Math.exp(exponent * logit));
   }
   let scale: number;
-  if (question === "score") {
+  if (query === "score") {
     scale = binary ? (y > 0.5 ? high : low) : clip(y, 1);
     scale *= length > 0 ? Math.min(1, reach / length) : 0;
   } else {
     let weight = 0.5;
-    if (question === "curvature" && binary) {
+    if (query === "curvature" && binary) {
       const probability = 1 / (1 + Math.exp(-logit));
       weight = probability * (1 - probability) * (high - low);
     }
     scale = Math.sqrt((2 * weight * Math.min(length, reach)) / reach);
   }
-  let finite = question === "scatter" || y === y;
+  let finite = query === "scatter" || y === y;
   const factor = norm > 0 ? scale / norm : 0;
   for (let j = 0; j < p; j++) {
     out[j]! *= factor;
@@ -266,10 +266,10 @@ export function scores(task: Task, p: number, once = false): Protocol {
   };
 
   let first: Vector | undefined;
-  const pick = (level: string, question: Question | undefined): ReturnType<Protocol["mechanism"]> => {
+  const pick = (level: string, query: Query | undefined): ReturnType<Protocol["mechanism"]> => {
     const { score, matrix, bit } = mechanisms.get(level)!;
-    if (question?.startsWith("above")) return bit;
-    return question === "score" || matrix === null ? score : matrix;
+    if (query?.startsWith("above")) return bit;
+    return query === "score" || matrix === null ? score : matrix;
   };
   return {
     kind: "score",
@@ -285,8 +285,8 @@ export function scores(task: Task, p: number, once = false): Protocol {
       const longest = kept ? Math.floor(kept / REMEMBERED) : 2 ** 52;
       starts ??= rounds();
       const end = starts[starts.length - 1]!;
-      const begins = version < end ? starts.includes(version) : version - end === epochStart(version - end, longest);
-      if (!begins) hostile("no epoch begins at its version");
+      const begins = version < end ? starts.includes(version) : version - end === roundStart(version - end, longest);
+      if (!begins) hostile("no round begins at its version");
       const model = modelOf(flat, p);
       const { origin, transform, reach, exponent, scatter, curvature, survey, middle, width } = model;
       if (!(survey in THRESHOLDS)) hostile("it names no list of a survey's thresholds");
@@ -299,10 +299,10 @@ export function scores(task: Task, p: number, once = false): Protocol {
       if (!(scatter >= 0 && curvature >= 0 && scatter + curvature <= 1)) hostile("its shares are not probabilities");
       if (!matrices && scatter + curvature > 0) hostile("it asks for matrices, which nobody releases");
     },
-    ask(flat, words) {
+    drawQuery(flat, words) {
       const model = modelOf(flat, p);
       const { scatter, curvature, survey } = model;
-      words.next(Purpose.QUESTION);
+      words.next(Purpose.QUERY);
       if (survey) {
         const items = surveyed(model, p).length * THRESHOLDS[survey]!.length;
         return `above-${Math.floor((words.hi * items) / 2 ** 32)}`;
@@ -310,17 +310,17 @@ export function scores(task: Task, p: number, once = false): Protocol {
       if (below(words, ...threshold(scatter))) return "scatter";
       return below(words, ...threshold(scatter + curvature)) ? "curvature" : "score";
     },
-    vector(coded, flat, question) {
+    vector(coded, flat, query) {
       const model = modelOf(flat, p);
-      if (question!.startsWith("above")) return above(coded, model, Number(question!.slice(6)));
-      if (classes && question === "score") return classScore(coded, model, basis, classes);
+      if (query!.startsWith("above")) return above(coded, model, Number(query!.slice(6)));
+      if (classes && query === "score") return classScore(coded, model, basis, classes);
       if (!binary && !classes) coded = { x: coded.x, y: (coded.y - model.middle) / model.width };
-      const reach = question === "score" ? model.reach : Math.min(model.reach, 2 * Math.sqrt(p));
-      return answer(coded, model, reach, binary, question!);
+      const reach = query === "score" ? model.reach : Math.min(model.reach, 2 * Math.sqrt(p));
+      return answer(coded, model, reach, binary, query!);
     },
     mechanism: pick,
     cost(level, currency) {
-      const costs = (["score", "curvature", "above-0"] as const).map((question) => pick(level, question).cost(currency));
+      const costs = (["score", "curvature", "above-0"] as const).map((query) => pick(level, query).cost(currency));
       return costs.reduce((dearest, cost) => (!dearest || !cost || dearest.units >= cost.units ? dearest : cost));
     },
   };

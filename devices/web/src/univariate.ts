@@ -251,7 +251,7 @@ function atThreshold(answer: Randomizer): Randomizer {
     dimension: 1 + answer.dimension,
     quantise: () => null,
     randomize(v, words) {
-      words.next(Purpose.QUESTION);
+      words.next(Purpose.QUERY);
       const threshold = words.hi >>> 26;
       const place = v[0]!;
       const category = place > 1 ? 2 : Number(place > threshold / 64);

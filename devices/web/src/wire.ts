@@ -1,6 +1,6 @@
 /** Messages of the wire: reading a published model, and the bytes of a release. */
 import type { Vector } from "./lattice.js";
-import { hostile, type Protocol, type Question } from "./protocol.js";
+import { hostile, type Protocol, type Query } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Purpose, uniform, type Words } from "./words.js";
 
@@ -9,10 +9,10 @@ export interface Model {
   readonly numbers: Vector;
 }
 
-const KEYS = "chain,iterate,kind,schema,task,version";
+const KEYS = "kind,parameters,partition,schema,task,version";
 
-/** Read a chain's published model, or without one the model of version 0. Raises `Refused`. */
-export function readModel(task: Task, protocol: Protocol, chain: number, message: string | null): Model {
+/** Read a partition's published model, or without one the model of version 0. Raises `Refused`. */
+export function readModel(task: Task, protocol: Protocol, partition: number, message: string | null): Model {
   if (message === null || protocol.modelSize === 0) return { version: 0, numbers: protocol.initial };
   if (message.length > 512 + 26 * protocol.modelSize) hostile("it is too long");
   let content: Record<string, unknown>;
@@ -25,22 +25,22 @@ export function readModel(task: Task, protocol: Protocol, chain: number, message
     hostile("it has other keys");
   // No text of it contains a colon: a repeated key would show in their number.
   if (message.split(":").length !== 7) hostile("a key is given twice");
-  const { schema, kind, version, iterate } = content;
-  if (schema !== 1 || kind !== "iterate") hostile("it is of another kind");
+  const { schema, kind, version, parameters } = content;
+  if (schema !== 1 || kind !== "model") hostile("it is of another kind");
   if (content.task !== task.hash) hostile("it is of another task");
-  if (content.chain !== (protocol.shared ? 0 : chain)) hostile("it is of another chain");
+  if (content.partition !== (protocol.shared ? 0 : partition)) hostile("it is of another partition");
   if (!(Number.isSafeInteger(version) && (version as number) >= 0)) hostile("its version is not an integer below 2^53");
-  if (!(Array.isArray(iterate) && iterate.length === protocol.modelSize)) hostile("it has another number of numbers");
-  if (!iterate.every((value) => typeof value === "number" && Math.abs(value) < Infinity)) hostile("its numbers are not finite");
-  const numbers = Float64Array.from(iterate as number[]);
+  if (!(Array.isArray(parameters) && parameters.length === protocol.modelSize)) hostile("it has another number of numbers");
+  if (!parameters.every((value) => typeof value === "number" && Math.abs(value) < Infinity)) hostile("its numbers are not finite");
+  const numbers = Float64Array.from(parameters as number[]);
   protocol.check(numbers, version as number);
   return { version: version as number, numbers };
 }
 
-/** Draw a chain, uniformly and independently of person and record. */
-export function drawChain(task: Task, words: Words): number {
+/** Draw a partition, uniformly and independently of person and record. */
+export function drawPartition(task: Task, words: Words): number {
   const { partitions } = task.log;
-  return partitions === 1 ? 0 : uniform(partitions, Purpose.CHAIN, words);
+  return partitions === 1 ? 0 : uniform(partitions, Purpose.PARTITION, words);
 }
 
 /** Draw an identifier of 128 random bits. */
@@ -56,10 +56,10 @@ export function drawIdentifier(words: Words): string {
 export interface Release {
   readonly id: string;
   readonly level: string;
-  readonly chain: number;
+  readonly partition: number;
   readonly payload: Vector;
   readonly version: number;
-  readonly question: Question | undefined;
+  readonly query: Query | undefined;
   /** Seconds since 1970. */
   readonly now: number;
 }
@@ -71,13 +71,13 @@ export const truncated = (time: number, granularity: number): number => {
 
 /** Write a release: the message's bytes as text, all of it ASCII. */
 export function write(task: Task, protocol: Protocol, release: Release): string {
-  const { id, level, chain, payload, version, question, now } = release;
+  const { id, level, partition, payload, version, query, now } = release;
   return (
-    `{"schema":1,"kind":"${protocol.kind}","id":"${id}","task":"${task.hash}","level":"${level}","chain":${chain},` +
+    `{"schema":1,"kind":"${protocol.kind}","id":"${id}","task":"${task.hash}","level":"${level}","partition":${partition},` +
     `"payload":[${payload.join(",")}],"time":${truncated(now, task.granularitySeconds)},` +
     `"expires":${truncated(now + task.expirySeconds, task.granularitySeconds)},"simulated":false` +
     (protocol.versioned ? `,"version":${version}` : "") +
-    (question === undefined ? "" : `,"question":"${question.split("-")[0]}","item":${Number(question.split("-")[1] ?? 0)}`) +
+    (query === undefined ? "" : `,"query":"${query.split("-")[0]}","item":${Number(query.split("-")[1] ?? 0)}`) +
     "}"
   );
 }

@@ -6,8 +6,8 @@ export const enum Purpose {
   SPARE = 1,
   COIN = 2,
   IDENTIFIER = 3,
-  CHAIN = 4,
-  QUESTION = 7,
+  PARTITION = 4,
+  QUERY = 7,
 }
 
 /** A source of uniform 64-bit words: `next` puts the next word of a purpose into `hi` and `lo`. */

@@ -237,9 +237,9 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.ledger.spend = spend;
       const asked = device.newest.bind(device);
       // After the first look, before the debit.
-      device.newest = async (chain) => {
+      device.newest = async (partition) => {
         out = true;
-        return asked(chain);
+        return asked(partition);
       };
       assert.deepEqual(await device.release(record), { outcome: "refused", reason: "opt-out" });
       assert.equal((await device.status()).released, 1);
@@ -519,7 +519,7 @@ for (const [kind, begin] of Object.entries(kinds)) {
       await assert.rejects(connect(new Gateway("{"), place, { task: "third-child" }), { reason: "task" });
       const gateway = new Gateway();
       const device = await connect(gateway, place, { hash });
-      gateway.model = JSON.stringify({ schema: 1, kind: "iterate", task: "0".repeat(64), chain: 0, version: 3000, iterate: [] });
+      gateway.model = JSON.stringify({ schema: 1, kind: "model", task: "0".repeat(64), partition: 0, version: 3000, parameters: [] });
       await assert.rejects(device.release(record), { reason: "model" });
       gateway.fetch = undefined;
       assert.equal(gateway.posts.length, 0);
@@ -657,14 +657,14 @@ test("bounds and parts of a guarantee that Python refuses are refused", () => {
   for (const delta of [1, 1.5, -1e-9]) assert.throws(() => murk.capOf({ approx: { epsilon: 1, delta } }), { reason: "guarantee" });
 });
 
-test("questions are drawn at every probability", async () => {
+test("queries are drawn at every probability", async () => {
   const { protocol } = murk.prepare(await murk.readTask(document()), murk.ALL);
   for (const share of [0, 5e-324, 1e-30, 1 / 3, 1]) {
     const model = protocol.initial.slice();
     // Beside the reach and the exponent: shares of scatters, curvatures and single bits.
     model.set([share, 0, 0], model.length - 5);
-    const question = protocol.ask(model, new murk.Philox(7n, 1n));
-    if (share === 0 || share === 1) assert.equal(question, share ? "scatter" : "score");
+    const query = protocol.drawQuery(model, new murk.Philox(7n, 1n));
+    if (share === 0 || share === 1) assert.equal(query, share ? "scatter" : "score");
   }
 });
 

@@ -8,7 +8,7 @@ const counts = new Array(edges.length + 1).fill(0);
 let square = 0;
 let odd = 0;
 for (let done = 0; done < count; done += out.length) {
-  if (kind === "chain") for (let i = 0; i < out.length; i++) out[i] = murk.uniform(edges.length + 1, 4, words);
+  if (kind === "partition") for (let i = 0; i < out.length; i++) out[i] = murk.uniform(edges.length + 1, 4, words);
   else murk.draw(kind, words, out);
   for (const x of out) {
     let low = 0;

@@ -51,13 +51,13 @@ function record(line) {
   const coded = coding.code(raw);
   same("coded", line, [[...coded.x], Number.isNaN(coded.y) ? null : coded.y, coded.clamped, coded.missing], [line.x, line.y, line.clamped, line.missing]);
   const words = new murk.Philox(BigInt(line.seed), BigInt(line.index));
-  const chain = murk.drawChain(task, words);
-  same("chain", line, chain, line.chain);
-  const model = murk.readModel(task, protocol, chain, line.model);
-  const question = protocol.ask(model.numbers, words);
-  same("question", line, question ?? null, line.question);
-  const mechanism = protocol.mechanism(line.level, question);
-  const vector = protocol.vector(coded, model.numbers, question);
+  const partition = murk.drawPartition(task, words);
+  same("partition", line, partition, line.partition);
+  const model = murk.readModel(task, protocol, partition, line.model);
+  const query = protocol.drawQuery(model.numbers, words);
+  same("query", line, query ?? null, line.query);
+  const mechanism = protocol.mechanism(line.level, query);
+  const vector = protocol.vector(coded, model.numbers, query);
   const integers = mechanism.quantise(vector);
   // Before the noise one step is allowed, where exp or an eigenvector enters; after it nothing is.
   const integral = integers && [...integers].map((q) => q + 0);
@@ -69,12 +69,12 @@ function record(line) {
   const payload = mechanism.randomize(vector, words);
   if (line.quantised) same("noise", line, [...payload].map((x, i) => x - integral[i]), line.payload.map((x, i) => x - line.quantised[i]));
   const id = murk.drawIdentifier(words);
-  const bytes = murk.write(task, protocol, { id, level: line.level, chain, payload: off ? Float64Array.from(line.payload) : payload, version: model.version, question, now: line.now });
+  const bytes = murk.write(task, protocol, { id, level: line.level, partition, payload: off ? Float64Array.from(line.payload) : payload, version: model.version, query, now: line.now });
   same("bytes", line, bytes, line.bytes);
   if (off === 0) {
     // The device's own way, in one go.
     const again = new murk.Philox(BigInt(line.seed), BigInt(line.index));
-    const choice = { level: line.level, chain: murk.drawChain(task, again), model };
+    const choice = { level: line.level, partition: murk.drawPartition(task, again), model };
     same("release", line, murk.randomize(prepared, choice, line.now, raw, again), line.bytes);
   }
 }
@@ -87,7 +87,7 @@ for await (const text of createInterface({ input: process.stdin, crlfDelay: Infi
     const { task, protocol } = tasks.get(line.name) ?? {};
     const act = line.document !== undefined
       ? async () => murk.prepare(await murk.readTask(line.document, line.hash), murk.ALL)
-      : async () => murk.readModel(task, protocol, line.chain, line.model);
+      : async () => murk.readModel(task, protocol, line.partition, line.model);
     same(line.why, line, await refusal(act), line.refused);
   }
 }

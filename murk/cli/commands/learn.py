@@ -27,7 +27,7 @@ _ERROR_CODE = "MURK-CLI-002"
 _SHORTEST, _LONGEST, _SHARE = 0.005, 0.2, 0.05
 """Bounds in seconds of the pause while nothing arrives, and its share of the time since something last arrived."""
 _PATIENCE = 10.0  # seconds for which --wait waits for an unreachable log at the final report, unless it was stopped
-MOST_DESCRIPTORS = 65_536  # limit of file descriptors that a learner requests; it needs about ten per chain
+MOST_DESCRIPTORS = 65_536  # limit of file descriptors that a learner requests; it needs about ten per partition
 COLLECT = (100_000, 20, 100)
 """Thresholds of Python's garbage collector, which would otherwise scan thousands of short-lived messages repeatedly."""
 
@@ -35,17 +35,17 @@ COLLECT = (100_000, 20, 100)
 @click.command("learn")
 @existing_log
 @click.option(
-    "--chain",
-    "chains",
+    "--partition",
+    "partitions",
     type=click.IntRange(0),
     multiple=True,
-    help="Learn this chain regardless of other learners; may be repeated.  [default: all assigned chains]",
+    help="Learn this partition regardless of other learners; may be repeated.  [default: all assigned partitions]",
 )
 @idle
 @click.option(
     "--name",
     metavar="NAME",
-    help="Name by which a restarted learner gets its chains again (Kafka).  [default: the host name and a number]",
+    help="Name by which a restarted learner gets its partitions again (Kafka).  [default: the host name and a number]",
 )
 @estimates
 @wait_for_task
@@ -54,7 +54,7 @@ COLLECT = (100_000, 20, 100)
 @as_json
 def command(
     log_url: str,
-    chains: tuple[int, ...],
+    partitions: tuple[int, ...],
     idle: float | None,
     name: str | None,
     estimates: float,
@@ -67,15 +67,15 @@ def command(
 ) -> None:
     """Learn from the releases on a log, until stopped.
 
-    On Kafka, learners on any number of machines share a log's chains. On a log in a file, and with --chain, a learner
-    takes over the chain from one that started earlier.
+    On Kafka, learners on any number of machines share a log's partitions. On a log in a file, and with --partition, a
+    learner takes over the partition from one that started earlier.
     """
     from murk.cli.estimates import publisher
     from murk.cli.report import brief, print_result
     from murk.planning.advice import advise
     from murk.protocols.device import device_for
     from murk.results.report import report_log
-    from murk.stream.log.interface import AllChains
+    from murk.stream.log.interface import AllPartitions
     from murk.stream.worker.pool import WorkerPool
     from murk.stream.worker.recovery import check_shuffled
 
@@ -87,10 +87,12 @@ def command(
 
         def join(log: Log, task: Task) -> Membership:
             check_shuffled(log, task)
-            for chain in chains:
-                if chain >= task.log.partitions:
-                    raise UserError(f"--chain {chain}: {task.name!r} has the chains 0 to {task.log.partitions - 1}")
-            return AllChains(chains) if chains else log.join(name)
+            for partition in partitions:
+                if partition >= task.log.partitions:
+                    raise UserError(
+                        f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}"
+                    )
+            return AllPartitions(partitions) if partitions else log.join(name)
 
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
@@ -102,9 +104,9 @@ def command(
         def now() -> str:
             if team.trouble is not None:
                 return team.trouble
-            engines = [team.learners[chain] for chain in sorted(team.learners)]
+            engines = [team.learners[partition] for partition in sorted(team.learners)]
             if not engines:
-                return "no chain is assigned to this process: other learners have them all"
+                return "no partition is assigned to this process: other learners have them all"
             return brief(task, problem.estimate(engines), engines)
 
         start = last = time.monotonic()

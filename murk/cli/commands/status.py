@@ -39,9 +39,11 @@ def command(log_url: str, looks: Validity | None, at: tuple[str, ...], as_json: 
     record = dict(_pair(each) for each in at) or None
     log, task = open_existing(log_url)
     with log:
-        chains = task.log.partitions
-        found = report_log(task, log, chains=chains, history=as_json, advise=advise, live=True, looks=looks, at=record)
-        found["removed"] = sum(max(0, log.begin(each) - log.checkpoint(each).offset) for each in range(chains))
+        partitions = task.log.partitions
+        found = report_log(
+            task, log, partitions=partitions, history=as_json, advise=advise, live=True, looks=looks, at=record
+        )
+        found["removed"] = sum(max(0, log.begin(each) - log.checkpoint(each).offset) for each in range(partitions))
     found["lag"] -= found["removed"]
     print_result(found, as_json=as_json)
     if as_json:

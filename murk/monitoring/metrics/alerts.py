@@ -1,4 +1,4 @@
-"""Alerts and recording rules for Prometheus' rule file; they concern tasks and chains, never people."""
+"""Alerts and recording rules for Prometheus' rule file; they concern tasks and partitions, never people."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -80,13 +80,13 @@ ALERTS: Final = (
     _critical(
         "MurkNoProgress",
         "5m",
-        "a-chain-makes-no-progress",
+        "a-partition-makes-no-progress",
         f"{_LAG} > 0 and on (task, partition) max by (task, partition) (changes(murk_model_version[5m])) == 0"
         # While the log cannot be read, both figures are frozen; MurkLogUnreachable covers that.
         " unless on (task) max by (task) (murk_log_reachable) == 0",
-        "Chain {{ $labels.partition }} of {{ $labels.task }} learns nothing, and {{ $value }} messages wait for it",
-        "No learner works on the chain. Check that `murk learn` runs and owns the chain (the live page names the "
-        "owner), read its log for an error (a recreated log, a damaged state), and start another learner. If "
+        "Partition {{ $labels.partition }} of {{ $labels.task }} learns nothing, and {{ $value }} messages wait for it",
+        "No learner works on the partition. Check that `murk learn` runs and owns the partition (the live page names "
+        "the owner), read its log for an error (a recreated log, a damaged state), and start another learner. If "
         "MurkNothingLearned is raised, too, a learner works but refuses all that it reads.",
     ),
     _critical(
@@ -107,8 +107,8 @@ ALERTS: Final = (
         f" and on (task) sum by (task) ({_LAG}) > on (task) {SECONDS_BEHIND} * {_READ_RATE}"
         f" and on (task) sum by (task) (max by (task, partition) (deriv(murk_lag_releases[10m]))) >= 0",
         "Learners of {{ $labels.task }} are more than a minute behind, and not catching up",
-        "{{ $value }} messages wait. Start more learners, at most one per chain, or look for a slow one. With protocol "
-        "gradients, releases become stale meanwhile, and the stalest become dead letters.",
+        "{{ $value }} messages wait. Start more learners, at most one per partition, or look for a slow one. With "
+        "protocol gradients, releases become stale meanwhile, and the stalest become dead letters.",
     ),
     _warning(
         "MurkDeadLetters",
@@ -184,7 +184,7 @@ ALERTS: Final = (
         "gradients-are-stale",
         f"{_STALENESS} > on (task) {SHARE_STALE} * {_VERSION} and on (task) {_STALENESS} > {FEW}",
         "Gradients for {{ $labels.task }} are {{ $value | humanize }} releases old on average",
-        "That is more than 2% of the releases that a chain has learned, so intervals are too narrow. Check that "
+        "That is more than 2% of the releases that a partition has learned, so intervals are too narrow. Check that "
         "learners publish models (lag, a hanging learner), and that devices fetch them and send releases promptly; a "
         "smaller `max_staleness` in the task refuses the oldest.",
     ),

@@ -36,21 +36,21 @@ EPSILON_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 MU_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SPENT_BOUNDS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 
-_CHAIN, _COEFFICIENT, _REASON, _RESULT = (("task", of) for of in ("partition", "name", "reason", "result"))
+_PARTITION, _COEFFICIENT, _REASON, _RESULT = (("task", of) for of in ("partition", "name", "reason", "result"))
 
 METRICS = (
     Metric("murk_releases_total", "Messages read from the log, by result.", _RESULT),
     Metric("murk_dead_letters_total", "Messages that could not be learned, by reason.", _REASON),
     Metric("murk_duplicates_total", "Duplicates of releases, which are not counted again."),
-    Metric("murk_lag_releases", "Messages on the log that the chain has not committed yet.", _CHAIN),
-    Metric("murk_model_version", "Number of releases that the chain has learned.", _CHAIN),
+    Metric("murk_lag_releases", "Messages on the log that the partition has not committed yet.", _PARTITION),
+    Metric("murk_model_version", "Number of releases that the partition has learned.", _PARTITION),
     Metric(
         "murk_staleness_releases",
-        "Number of releases that the chain learned between the model that a gradient used and that gradient.",
+        "Number of releases that the partition learned between the model that a gradient used and that gradient.",
         buckets=tuple(map(float, STALENESS_BOUNDS)),
         optional="with protocol gradients",
     ),
-    Metric("murk_parameter", "Estimated coefficient, all chains merged, in coded units.", _COEFFICIENT),
+    Metric("murk_parameter", "Estimated coefficient, all partitions merged, in coded units.", _COEFFICIENT),
     Metric(
         "murk_parameter_half_width",
         "Half-width of the coefficient's interval for one planned look, in coded units; not for alerts.",
@@ -129,14 +129,14 @@ METRICS = (
     ),
     Metric(
         "murk_iterate_gap",
-        "Euclidean distance between the chain's newest iterate and its average.",
-        _CHAIN,
+        "Euclidean distance between the partition's newest iterate and its average.",
+        _PARTITION,
         optional="if the learner is iterative",
     ),
     Metric(
         "murk_step_size",
-        "Step size: factor of the chain's next gradient.",
-        _CHAIN,
+        "Step size: factor of the partition's next gradient.",
+        _PARTITION,
         optional="if the learner is iterative",
     ),
     Metric(
@@ -152,7 +152,7 @@ METRICS = (
     Metric(
         "murk_refused_updates_total",
         "Learned releases whose update was not finite or not plausible and was left out.",
-        _CHAIN,
+        _PARTITION,
         optional="with protocol examples",
     ),
     Metric(
@@ -169,18 +169,18 @@ METRICS = (
     ),
     Metric("murk_last_release_timestamp_seconds", "Time when the monitor last saw the learned releases grow."),
     Metric("murk_log_reachable", "1 while the monitor can read the log, else 0."),
-    Metric("murk_learner_owned_chains", "Number of chains assigned to the process.", side="learner"),
+    Metric("murk_learner_owned_chains", "Number of partitions assigned to the process.", side="learner"),
     Metric("murk_learner_messages_total", "Messages that the process has read, by result.", _RESULT, side="learner"),
     Metric(
         "murk_learner_lag_releases",
         "Messages on the log that the process has not committed yet.",
-        _CHAIN,
+        _PARTITION,
         side="learner",
     ),
     Metric(
         "murk_learner_last_commit_timestamp_seconds",
-        "Time when the process last committed the chain.",
-        _CHAIN,
+        "Time when the process last committed the partition.",
+        _PARTITION,
         side="learner",
     ),
     Metric("murk_learner_log_reachable", "1 while the process can reach the log, else 0.", side="learner"),

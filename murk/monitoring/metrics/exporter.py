@@ -118,8 +118,8 @@ def bucketed(metric: Metric, weighted: Iterable[tuple[float, int]]) -> Histogram
     return Histogram(counts, total)
 
 
-def _chains(name: str) -> Callable[[Snapshot], Value]:
-    return lambda s: {str(chain.chain): getattr(chain, name) for chain in s.figures.chains}
+def _partitions(name: str) -> Callable[[Snapshot], Value]:
+    return lambda s: {str(partition.partition): getattr(partition, name) for partition in s.figures.partitions}
 
 
 def _promises(name: str) -> Callable[[Snapshot], Value]:
@@ -167,8 +167,8 @@ VALUES: Mapping[str, Callable[[Snapshot], Value]] = {
     # All reasons from the start: Prometheus misses the first event of a counter that appears with it.
     "murk_dead_letters_total": lambda s: dict.fromkeys(REASONS, 0) | dict(s.figures.dead),
     "murk_duplicates_total": lambda s: s.figures.duplicates,
-    "murk_lag_releases": _chains("lag"),
-    "murk_model_version": _chains("version"),
+    "murk_lag_releases": _partitions("lag"),
+    "murk_model_version": _partitions("version"),
     "murk_staleness_releases": _ages,
     "murk_parameter": lambda s: _by_name(s, s.figures.values),
     "murk_parameter_half_width": lambda s: _by_name(s, s.figures.half_widths, f"{LEVEL:g}"),
@@ -186,11 +186,11 @@ VALUES: Mapping[str, Callable[[Snapshot], Value]] = {
     "murk_drift_p_value": lambda s: s.figures.drift.p_value if s.figures.drift else None,
     "murk_parameter_change": lambda s: s.figures.drift.changes if s.figures.drift else None,
     "murk_public_covariates_alike": lambda s: s.figures.alike,
-    "murk_iterate_gap": _chains("iterate_gap"),
-    "murk_step_size": _chains("step_size"),
+    "murk_iterate_gap": _partitions("iterate_gap"),
+    "murk_step_size": _partitions("step_size"),
     "murk_unbiased_loss": lambda s: s.figures.unbiased_loss,
     "murk_unbiased_loss_error": lambda s: s.figures.unbiased_loss_error,
-    "murk_refused_updates_total": _chains("refused_updates"),
+    "murk_refused_updates_total": _partitions("refused_updates"),
     "murk_release_epsilon": _promises("epsilon"),
     "murk_release_mu": _promises("mu"),
     "murk_last_release_timestamp_seconds": lambda s: s.grown,

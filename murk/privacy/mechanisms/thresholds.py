@@ -84,7 +84,7 @@ class ThresholdMechanism(Wrapped):
         rows, indices = copied(vectors), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != 1 or indices.shape != (len(rows),):
             raise UserError(f"thresholds take an array of shape (m, 1) and as many record indices, got {rows.shape}")
-        drawn = noise.words(indices, 1, Purpose.QUESTION)[:, 0] >> np.uint64(_SHIFT)
+        drawn = noise.words(indices, 1, Purpose.QUERY)[:, 0] >> np.uint64(_SHIFT)
         thresholds = drawn.astype(np.int64)
         answers = empty((len(rows), 1))
         answers[:, 0] = keep(self.categories(rows[:, 0], thresholds))

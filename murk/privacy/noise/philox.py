@@ -26,10 +26,10 @@ class Purpose(IntEnum):
     SPARE = 1
     COIN = 2
     IDENTIFIER = 3
-    CHAIN = 4
+    PARTITION = 4
     LEVEL = 5
     SELECTION = 6
-    QUESTION = 7
+    QUERY = 7
     RECORD = 8
 
 

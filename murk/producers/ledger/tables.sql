@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS withdrawals (
 -- Releases that the log has not confirmed. `message` is sent unchanged, however often; `since` is the end of the log's
 -- partition before it was first sent; `owner` is encrypted under the ledger's key (`transaction.seal`).
 CREATE TABLE IF NOT EXISTS outbox (
-    number INTEGER PRIMARY KEY, task INTEGER NOT NULL, chain INTEGER NOT NULL, since INTEGER NOT NULL,
+    number INTEGER PRIMARY KEY, task INTEGER NOT NULL, partition INTEGER NOT NULL, since INTEGER NOT NULL,
     expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
 
 -- Accounts in the sums last reported to others, and these sums: one baseline for all exporters.

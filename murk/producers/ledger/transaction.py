@@ -163,7 +163,7 @@ class Queued(NamedTuple):
     """A release in the outbox; ``since`` is the first offset at which the log can have it."""
 
     number: int
-    chain: int
+    partition: int
     message: bytes
     since: int
     expires: int
@@ -408,7 +408,7 @@ class Spending:
 
     @property
     def messages(self) -> list[tuple[int, bytes]]:
-        """The releases as (chain, bytes) pairs, in the order in which they are sent."""
+        """The releases as (partition, bytes) pairs, in the order in which they are sent."""
         messages = self._messages or ()
         return [(self._addresses[at][0], messages[at]) for at in self._order]
 
@@ -482,7 +482,7 @@ class Spending:
     def freeze(
         self,
         messages: Sequence[bytes],
-        chains: Sequence[int],
+        partitions: Sequence[int],
         since: Sequence[int],
         expires: int,
         day: int | None = None,
@@ -494,14 +494,14 @@ class Spending:
         when to give up sending (seconds since 1970), ``day`` the recorded day. ``order`` (positions in ``granted``) is
         that of sending, not of debits, so after the log's confirmation nothing links messages to people.
         """
-        if not len(messages) == len(chains) == len(since) == len(self.granted):
-            raise ValueError("each granted release needs one message, one chain and one offset")
+        if not len(messages) == len(partitions) == len(since) == len(self.granted):
+            raise ValueError("each granted release needs one message, one partition and one offset")
         if order is None:
             order = range(len(messages))
         elif len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("`order` must list each granted release once")
         self._messages, self._order = messages, order
-        self._addresses = list(zip(chains, since, strict=True))
+        self._addresses = list(zip(partitions, since, strict=True))
         self._expires, self._day = expires, day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-r"""One chain's learner of released cells, and the estimate from the sums of several.
+r"""One partition's learner of released cells, and the estimate from the sums of several.
 
 With ``a = 1 / (p - q)`` and weights ``w = 1 / a^2`` of the releases, the share of cell c is estimated by
 
@@ -331,7 +331,7 @@ class CellEstimate(Estimate):
 
 
 class CellEngine(NeverPublished, RecordEngine):
-    """Sums of released cells on one chain; noise is secure unless ``seed`` or ``noise`` is given."""
+    """Sums of released cells on one partition; noise is secure unless ``seed`` or ``noise`` is given."""
 
     kind = "example"
     dimension = 1
@@ -519,7 +519,7 @@ def _weights(mechanism: CellMechanism) -> tuple[float, float, float]:
 
 
 def estimate(engines: Sequence[CellEngine]) -> Estimate:
-    """Return the joint estimate of one or more chains with the same settings."""
+    """Return the joint estimate of one or more partitions with the same settings."""
     first = engines[0]
     settings, fitted = first.settings, first._loss
     n, names = sum(engine.n_releases for engine in engines), settings.coefficients

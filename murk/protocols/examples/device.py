@@ -20,7 +20,7 @@ from murk.protocols.examples.settings import POLISHED, ExampleMechanism, Example
 from murk.protocols.options import InverseScalingStep
 from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
-from murk.stream.wire.state import trail_bytes
+from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget
 from murk.task.privacy import cap_refusal
 from murk.task.protocols.examples import BY_RULE
@@ -82,7 +82,7 @@ class ExampleDevice:
         return engine
 
     def estimate(self, engines: Sequence[IWPEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         from murk.protocols.examples.estimate import estimate
 
         return estimate([engine.snapshot() for engine in engines])
@@ -114,7 +114,7 @@ class CellDevice:
         return CellEngine(self.settings, self.mechanisms, table=self.table)
 
     def estimate(self, engines: Sequence[CellEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         from murk.protocols.examples.cells_engine import estimate
 
         return estimate(engines)
@@ -124,13 +124,13 @@ def check_size(settings: ExampleSettings) -> None:
     """Refuse examples with too many numbers for a message or a learner's state. Raises UserError with the sizes."""
     p = settings.features
     numbers = k.ROWS * p + (2 * triangle(p) if settings.newton else 0)
-    state = 11 * numbers + trail_bytes(len(settings.names)) + 4096
+    state = 11 * numbers + history_bytes(len(settings.names)) + 4096
     release = longest_release(ExampleDevice.kind, settings.dimension)
     if state > MAX_STATE or release > MAX_MESSAGE:
         raise UserError(
             f"an example of {p:,} coded features has {settings.dimension:,} numbers: a release would take up to "
-            f"{release:,} bytes (at most {MAX_MESSAGE:,} fit), a chain's state up to {state / 2**20:.1f} MB (at most "
-            f"{MAX_STATE / 2**20:g}). Give the task fewer features"
+            f"{release:,} bytes (at most {MAX_MESSAGE:,} fit), a partition's state up to {state / 2**20:.1f} MB (at "
+            f"most {MAX_STATE / 2**20:g}). Give the task fewer features"
             + (", or examples: {release: joint}" if settings.outer else "")
         )
 

@@ -1,4 +1,4 @@
-"""One chain's learner of released examples: memory, levels, noise, admission and state."""
+"""One partition's learner of released examples: memory, levels, noise, admission and state."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _bounds_of(mechanism: ExampleMechanism) -> list[int] | None:
 
 
 class IWPEngine(NeverPublished, IterateEngine):
-    """IWP-SGD on one chain, with ``settings`` from `settle`; noise is secure unless ``seed`` or ``noise`` is given."""
+    """IWP-SGD on one partition, with ``settings`` from `settle`; noise is secure without ``seed`` and ``noise``."""
 
     kind = "example"
     covariates: PublicCovariates | None = None

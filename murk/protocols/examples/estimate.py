@@ -49,7 +49,7 @@ _MANY = 100.0  # rarer labels in the rarest direction of the features from which
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
-    """Return the estimate of one or more chains: weighted averages, and added sums of Newton steps."""
+    """Return the estimate of one or more partitions: weighted averages, and added sums of Newton steps."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
@@ -334,7 +334,7 @@ def _row_sum(engines: Sequence[Any], row: int) -> Floats:
 
 
 def _matrix_sum(engines: Sequence[Any], triangle: int) -> Floats:
-    """Return the symmetric matrix of the chains' packed lower triangles."""
+    """Return the symmetric matrix of the partitions' packed lower triangles."""
     p = engines[0].settings.features
     matrix = np.zeros((p, p))
     matrix[np.tril_indices(p)] = np.sum([engine.triangles[triangle] for engine in engines], axis=0)

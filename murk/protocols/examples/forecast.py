@@ -53,10 +53,10 @@ def estimate(
     records: Records,
     people: int,
     levels: Mapping[str, float],
-    chains: int,
+    partitions: int,
     rng: np.random.Generator,
 ) -> Estimate:
-    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
     if isinstance(problem, CellDevice):
         return _of_cells(problem, records, people, levels, rng)
     settings = problem.settings

@@ -99,8 +99,8 @@ class Released:
 
     mean: Floats  # mean A, (p, p)
     aimed: Floats  # mean b, (p,)
-    meat: Floats  # covariance of A theta - b of these means at the chains' reference points, (p, p)
-    points: Floats  # the reference points, (chains, p)
+    meat: Floats  # covariance of A theta - b of these means at the partitions' reference points, (p, p)
+    points: Floats  # the reference points, (partitions, p)
     noise: tuple[float, float]  # largest and smallest possible noise variance of an entry of the means
     people: float  # effective number of people
 
@@ -219,8 +219,8 @@ def with_public(
 ) -> Estimate:
     """Fit with public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
 
-    ``sums`` are those of `layout` over all chains, ``bend`` and ``first`` the weighted means of ``u u'`` and ``u~``,
-    and ``second`` is ``sum q^2 u~_j^2``.
+    ``sums`` are those of `layout` over all partitions, ``bend`` and ``first`` the weighted means of ``u u'`` and
+    ``u~``, and ``second`` is ``sum q^2 u~_j^2``.
     """
     p, free = settings.features, settings.features - (not settings.intercept)
     total, squares, known = sums[k.POLISH_WEIGHT], sums[k.POLISH_SQUARES], float(np.trace(bend))

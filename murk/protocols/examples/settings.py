@@ -243,7 +243,7 @@ class ExampleSettings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
+        """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
         # Later settings enter only if they differ from their default, so that older states still load.
         added = ("intercept", "intervals", "kind", "corrected", "cells", "labels")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]

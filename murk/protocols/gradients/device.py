@@ -24,7 +24,7 @@ from murk.protocols.gradients.settings import Settings
 from murk.protocols.options import InverseScalingStep
 from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import MAX_STATE
-from murk.stream.wire.state import trail_bytes
+from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget
 from murk.task.task import Task
 
@@ -87,17 +87,17 @@ class GradientDevice:
         """Raise UserError, with the size, if a learner's state is too large for a log."""
         iterates = len(self._memory.ring)
         # Base64 of float64, and the versions of the remembered iterates as numbers.
-        size = (iterates + k.ROWS) * (11 * self.dimension + 24) + trail_bytes(self.engine().coefficients) + 4096
+        size = (iterates + k.ROWS) * (11 * self.dimension + 24) + history_bytes(self.engine().coefficients) + 4096
         if size > MAX_STATE:
             raise UserError(
-                f"a chain's state would take up to {size / 2**20:.1f} MB (at most {MAX_STATE / 2**20:g} fit): it "
+                f"a partition's state would take up to {size / 2**20:.1f} MB (at most {MAX_STATE / 2**20:g} fit): it "
                 f"remembers {iterates:,} iterates of {self.dimension:,} numbers. Give the task fewer "
                 "features, or a smaller max_staleness, as in max_staleness: {releases: 20}"
             )
 
     @property
     def shares_models(self) -> bool:
-        """False: each chain publishes its own iterates."""
+        """False: each partition publishes its own iterates."""
         return False
 
     def is_published(self, version: int) -> bool:
@@ -113,7 +113,7 @@ class GradientDevice:
         """Return how many releases to make at one iterate: 1% of those so far, so that gradients stay fresh."""
         return max(1, releases // SHARE)
 
-    def check_iterate(self, theta: Floats) -> None:
+    def check_model(self, theta: Floats) -> None:
         """Raise HostileModelError, before a record is read, for a wrong size, or beyond the radius or scale bounds."""
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)
@@ -151,7 +151,7 @@ class GradientDevice:
         return SGDEngine(self.settings, self.mechanisms, covariates=self.covariates, classes=self.classes)
 
     def estimate(self, engines: Sequence[SGDEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         from murk.protocols.gradients.estimate import estimate
 
         memories = [engine.snapshot() for engine in engines]

@@ -58,7 +58,7 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradie
 
 
 class SGDEngine(IterateEngine):
-    """LDP-SGD on one chain: ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` and its average; thread-safe.
+    """LDP-SGD on one partition: ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` and its average; thread-safe.
 
     ``mechanisms`` are by level, ``"default"`` among them. Noise of :meth:`learn_record` is simulated from ``seed``, or
     from ``noise``, by default a secure source. No record stays in memory between calls.
@@ -169,11 +169,11 @@ class SGDEngine(IterateEngine):
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
         if version > count:
-            raise RejectedError("future", f"version {version}, but the chain is at {count}")
+            raise RejectedError("future", f"version {version}, but the partition is at {count}")
         # In Python's integers: calling compiled code for each release would take as long as learning it.
         age = count - version
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
-            raise RejectedError("stale", f"version {version}, but the chain is at {count}")
+            raise RejectedError("stale", f"version {version}, but the partition is at {count}")
         if version != self._known_version:
             if not is_published(version, self._floor):
                 raise RejectedError("version", f"version {version} was never published")

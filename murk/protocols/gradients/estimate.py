@@ -180,7 +180,7 @@ def estimate(
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
-    """Return the estimate of the chains; with ``mechanisms`` by level, also a forged release's largest influence."""
+    """Return the estimate of the partitions; with ``mechanisms`` by level, also a forgery's largest influence."""
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
         return merged
@@ -311,7 +311,7 @@ def _plug_in(
 
 
 def _sum_of_steps(settings: Settings, memory: Any) -> float:
-    """Return the approximate sum of a chain's steps, apart from shorter ones for old gradients."""
+    """Return the approximate sum of a partition's steps, apart from shorter ones for old gradients."""
     real, n = memory.real, float(memory.whole[k.COUNT])
     step = settings.step
     if not isinstance(step, InverseScalingStep):

@@ -35,13 +35,13 @@ _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between 
 
 
 def estimate(
-    problem: GradientDevice, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+    problem: GradientDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
-    """Simulate the estimate from a number of people, spread over chains."""
+    """Simulate the estimate from a number of people, spread over partitions."""
     if problem.settings.intervals is None and problem.covariates is None:
         # There is no interval, and the note says why.
         return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
-    each = max(people // chains, 1)
+    each = max(people // partitions, 1)
     sizes = split(each, levels)
     factor = _factor(problem, each, sizes)
     steps = min(max(round(each / factor), 1), _most(problem))
@@ -52,7 +52,7 @@ def estimate(
         settings = replace(settings, step=InverseScalingStep(eta, step.alpha))
     mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
     engines = []
-    for _ in range(chains):
+    for _ in range(partitions):
         engine = SGDEngine(
             settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates, classes=problem.classes
         )

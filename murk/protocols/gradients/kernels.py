@@ -14,10 +14,11 @@ the inverse variance. It is unbiased, since a release's noise does not depend on
 overshoots dominates the sums. At first h is ``C0 / R``, the largest mean curvature of gradients bounded by C0 across a
 ball of radius R. Sums decay: h uses about the newest quarter of the releases, ages the newest tenth.
 
-*Publication.* Which versions (numbers of releases learned) a chain publishes follows from the version alone, so that a
-replay publishes the same ones. With ``floor = releases // 64`` the spacing at version v is the largest power of two not
-above ``max(1, v // 200, min(floor, v // 100))``: at most 1% of the count, and 0.25% to 0.5% of it once past the floor.
-It only changes at versions that both the old and the new spacing divide, so the gap after a published v is exactly it.
+*Publication.* Which versions (numbers of releases learned) a partition publishes follows from the version alone, so
+that a replay publishes the same ones. With ``floor = releases // 64`` the spacing at version v is the largest power of
+two not above ``max(1, v // 200, min(floor, v // 100))``: at most 1% of the count, and 0.25% to 0.5% of it once past the
+floor. It only changes at versions that both the old and the new spacing divide, so the gap after a published v is
+exactly it.
 """
 
 from __future__ import annotations

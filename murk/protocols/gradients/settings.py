@@ -128,7 +128,7 @@ class Settings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of all settings that affect learning: states load, and chains merge, only between equal ones."""
+        """Fingerprint of the settings that affect learning: states load, and partitions merge, only if equal."""
         excluded = ("second_moment", "transform", "intervals", "missing_share", "start", "delays")
         names = [field_.name for field_ in fields(self) if field_.name not in excluded]
         parts = [repr(getattr(self, name)) for name in names]

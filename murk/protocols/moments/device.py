@@ -20,10 +20,10 @@ from murk.protocols.moments.mechanisms import WHOLE, calibrated
 from murk.protocols.moments.model import MomentModel, Response
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.scores.device import ScoreDevice, covariates_of, level_mechanisms
-from murk.protocols.scores.model import QUESTIONS, Question
+from murk.protocols.scores.model import QUERIES, Query
 from murk.protocols.scores.settings import Settings
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
-from murk.stream.wire.state import trail_bytes
+from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget, RealTarget
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class MomentDevice:
         return MomentEngine(self.layout, self.model, self.mechanisms)
 
     def estimate(self, engines: Sequence[MomentEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         from murk.protocols.moments.engine import merged
 
         return merged(engines)
@@ -82,7 +82,7 @@ class MomentDevice:
 
 def check_size(layout: Statistics) -> None:
     """Raise UserError, with the largest number of coded features, for too many moments for a message or a state."""
-    fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - trail_bytes(layout.size) - 4096) // _STATE_NUMBER)
+    fits = min((MAX_MESSAGE - _ENVELOPE) // _NUMBER, (MAX_STATE - history_bytes(layout.size) - 4096) // _STATE_NUMBER)
     if layout.dimension <= fits:
         return
     # p (p + 1) / 2 + p numbers, one fewer if the constant's own entry is public.
@@ -121,7 +121,7 @@ def response_of(target: Target, curve: Curve, intercept: bool = True) -> Respons
 
 @dataclass(frozen=True)
 class DirectionDevice(ScoreDevice):
-    """The directions of a task: scores at coefficients of zero, in one epoch, so that nobody reads a model.
+    """The directions of a task: scores at coefficients of zero, in one round, so that nobody reads a model.
 
     A person releases their label's sign times ``z / |z|``, where z are their whitened features. The learner solves for
     the coefficients at which the expected mean over public rows equals the released mean. With at most 34 features, one
@@ -131,19 +131,19 @@ class DirectionDevice(ScoreDevice):
     interactive: ClassVar[bool] = False
 
     @property
-    def questions(self) -> tuple[Question, ...]:
-        """The questions asked."""
+    def queries(self) -> tuple[Query, ...]:
+        """The queries asked."""
         if self.settings.labels and self.settings.covariates is None:
-            return QUESTIONS
+            return QUERIES
         return ("score", "curvature") if self.settings.matrices else ("score",)
 
-    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
-        """Draw the question that each person answers, at version 0."""
-        return super().ask(noise, indices, self.initial)
+    def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
+        """Draw the query that each person answers, at version 0."""
+        return super().draw_query(noise, indices, self.initial)
 
-    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, query: Query = "score") -> Floats:
         """Return the vectors that `ScoreDevice` returns at version 0."""
-        return super().vectors(X, y, None, question)
+        return super().vectors(X, y, None, query)
 
     def in_place(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
         """Return the kernel that `ScoreDevice` returns at version 0."""

@@ -95,7 +95,7 @@ class MomentMemory(KernelMemory):
 
 
 class MomentEngine(NeverPublished, RecordEngine):
-    """Running sums of released moments on one chain, and the model fitted to them; secure noise by default."""
+    """Running sums of released moments on one partition, and the model fitted to them; secure noise by default."""
 
     kind = "moment"
     _kernels = k
@@ -310,11 +310,11 @@ def _bounds_of(mechanism: Randomizer) -> Integers | None:
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:
-    """Return the joint estimate from all chains' releases. Raises UserError if their moments differ."""
+    """Return the joint estimate from all partitions' releases. Raises UserError if their moments differ."""
     first = engines[0]
     if len(engines) == 1:
         return first.estimate()
     if any(engine.layout != first.layout for engine in engines):
         raise UserError("only learners with the same features and bounds can be merged")
     sums = MomentSums.merged([engine.sums for engine in engines])
-    return first.with_influence(fit(first.model, sums, first.layout, chains=len(engines)).estimate, sums)
+    return first.with_influence(fit(first.model, sums, first.layout, partitions=len(engines)).estimate, sums)

@@ -85,19 +85,19 @@ def normal_points(matrix: Floats, slopes: Floats, constant: bool = True) -> tupl
     return np.column_stack([points, np.ones(NODES)])[:, : len(matrix)], weights
 
 
-def fit(model: MomentModel, sums: MomentSums, layout: Statistics, chains: int = 1) -> Fit:
+def fit(model: MomentModel, sums: MomentSums, layout: Statistics, partitions: int = 1) -> Fit:
     """Fit a model to running sums."""
     own = model.own_layout(layout)
     if sums.count == 0:
-        return unfitted(model, own, chains)
-    return fit_private(model, model.private(sums, layout), own, sums.count, chains)
+        return unfitted(model, own, partitions)
+    return fit_private(model, model.private(sums, layout), own, sums.count, partitions)
 
 
-def unfitted(model: MomentModel, layout: Statistics, chains: int) -> Fit:
+def unfitted(model: MomentModel, layout: Statistics, partitions: int) -> Fit:
     """Return the fit before the first release."""
     nothing, middle = np.zeros(layout.size), np.zeros(layout.size)
     middle[-1] = model.response.middle if layout.constant else 0.0
-    none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", chains, 0)
+    none = Estimate(layout.names, nothing, DELTA, np.full(layout.size, np.inf), "no release yet", partitions, 0)
     return Fit(middle, None, nothing, lambda: none)
 
 
@@ -109,12 +109,12 @@ class _Means:
     private: Private
     layout: Statistics
     releases: int
-    chains: int
+    partitions: int
     alike: bool | None  # whether public rows resemble the people
 
     def estimate(self, kind: type[E], values: Floats, method: str, spread: Floats, note: str, **more: Any) -> E:
         """Return an estimate of a kind with these values."""
-        sizes = self.chains, self.releases
+        sizes = self.partitions, self.releases
         facts = {"alike": self.alike, "absent": self.private.missing, **more}
         return kind(self.layout.names, values, method, spread, note, *sizes, **facts)
 
@@ -123,7 +123,7 @@ class _Means:
         return NoRootError(str(error), dict(zip(self.layout.names, map(float, slopes), strict=False)))
 
 
-def fit_private(model: MomentModel, private: Private, layout: Statistics, releases: int, chains: int) -> Fit:
+def fit_private(model: MomentModel, private: Private, layout: Statistics, releases: int, partitions: int) -> Fit:
     """Fit a model to the means of a number of releases."""
     curve, response, public = model.curve, model.response, model.public
     p = layout.size
@@ -131,7 +131,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
     # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
     scored = model.solver == "score" and public is not None and curve.name != "identity"
     public = public if why is None or (scored and like is not False) else None
-    means = _Means(model, private, layout, releases, chains, like)
+    means = _Means(model, private, layout, releases, partitions, like)
     design = design_of(private, public, model.covariance, model.repair)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta

@@ -22,9 +22,9 @@ from murk.task.task import Task
 
 
 def estimate(
-    problem: MomentDevice, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+    problem: MomentDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
-    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
     layout, V = problem.layout, problem.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
@@ -54,7 +54,7 @@ def effect_variance(problem: Any, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     mechanism = problem.mechanisms[DEFAULT_LEVEL]
     if not isinstance(problem, MomentDevice):
-        # Scores in one epoch, as in their own forecast.
+        # Scores in one round, as in their own forecast.
         factor = 2.7 if task.public is None else 1.7
         return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)
     squares, cross = Level.of(mechanism, problem.layout).variances

@@ -138,7 +138,7 @@ class Statistics:
 
     @property
     def digest(self) -> str:
-        """Fingerprint of the layout: states load, and chains merge, only between equal ones, for any loss."""
+        """Fingerprint of the layout: states load, and partitions merge, only between equal ones, for any loss."""
         text = repr(self) + " observed" * self.observed
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

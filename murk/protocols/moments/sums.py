@@ -37,7 +37,7 @@ class MomentSums:
 
     @classmethod
     def merged(cls, parts: Sequence[MomentSums]) -> MomentSums:
-        """Return the sums of several chains."""
+        """Return the sums of several partitions."""
         return cls(
             np.sum([part.total for part in parts], axis=0),
             np.sum([part.sums for part in parts], axis=0),

@@ -1,1 +1,1 @@
-"""Scores in epochs: the models, the answers and the solution that scores and moments share."""
+"""Scores in rounds: the models, the answers and the solution that scores and moments share."""

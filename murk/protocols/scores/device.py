@@ -17,12 +17,12 @@ from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
-from murk.protocols.scores.model import QUESTIONS, CoverageQuery, Model, Question, above, asked, question_at, vectors
+from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, Settings
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
-from murk.stream.wire.state import trail_bytes
+from murk.stream.wire.state import history_bytes
 from murk.task.features import CategoryFeature, ClassTarget, RealTarget, stated_location
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -38,13 +38,13 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-_SURVEY_SUM = 12  # bytes of a number of answers to a survey's question, or of their sum, which are few
+_SURVEY_SUM = 12  # bytes of a number of answers to a survey's query, or of their sum, which are few
 _MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room for the default number of iterates
 
 
 @dataclass(frozen=True)
 class ScoreDevice:
-    """The questions of a task of scores, their bounds and mechanisms."""
+    """The queries of a task of scores, their bounds and mechanisms."""
 
     settings: Settings  # the public settings
     mechanisms: LevelMechanisms  # level name to the two mechanisms of that level
@@ -62,7 +62,7 @@ class ScoreDevice:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Lengths of the payloads of all questions."""
+        """Lengths of the payloads of all queries."""
         return self.settings.lengths
 
     @property
@@ -72,7 +72,7 @@ class ScoreDevice:
 
     @property
     def shares_models(self) -> bool:
-        """Whether people of all chains answer at the first chain's models."""
+        """Whether people of all partitions answer at the first partition's models."""
         return self.settings.shared
 
     @cached_property
@@ -83,25 +83,25 @@ class ScoreDevice:
         return flat
 
     @property
-    def questions(self) -> tuple[Question, ...]:
-        """The questions asked; of those of a survey, which are all alike, the first."""
-        known = QUESTIONS if self.settings.matrices else ("score",)
-        inside = ("inside",) if self.settings.wanted is not None else ()
-        return (*known, *inside, *([above(0)] if self.settings.survey is not None else []))
+    def queries(self) -> tuple[Query, ...]:
+        """The queries asked; of those of a survey, which are all alike, the first."""
+        known = QUERIES if self.settings.matrices else ("score",)
+        covered = ("covered",) if self.settings.wanted is not None else ()
+        return (*known, *covered, *([above(0)] if self.settings.survey is not None else []))
 
     def is_published(self, version: int) -> bool:
-        """Return whether an epoch begins at a version."""
-        return version == self.settings.epoch_start(version)
+        """Return whether a round begins at a version."""
+        return version == self.settings.round_start(version)
 
     def next_published(self, version: int) -> int:
-        """Return the version at which the current epoch ends."""
-        return self.settings.epoch_end(version)
+        """Return the version at which the current round ends."""
+        return self.settings.round_end(version)
 
     def block(self, releases: int) -> int:
-        """Return the largest number of releases to make at the newest model of a single chain."""
-        return self.settings.epoch_end(releases) - releases
+        """Return the largest number of releases to make at the newest model of a single partition."""
+        return self.settings.round_end(releases) - releases
 
-    def check_iterate(self, theta: Floats) -> None:
+    def check_model(self, theta: Floats) -> None:
         """Raise HostileModelError for a model that no honest learner publishes, before any record is read."""
         self.settings.checked(theta)
 
@@ -111,26 +111,26 @@ class ScoreDevice:
 
     # What a device does
 
-    def averages_answers(self, question: Question) -> bool:
+    def averages_answers(self, query: Query) -> bool:
         """Return whether answers are vectors or matrices, of which people release means, and not one of two values."""
-        return question in QUESTIONS
+        return query in QUERIES
 
-    def ask(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Question]:
-        """Draw each person's question by the model's shares, independently of any record."""
-        words = noise.words(indices, 1, Purpose.QUESTION)[:, 0]
+    def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
+        """Draw each person's query by the model's shares, independently of any record."""
+        words = noise.words(indices, 1, Purpose.QUERY)[:, 0]
         shown = self._model(model)
         if len(words) > 1 or shown.survey:
-            return [question_at(place) for place in asked(words, shown).tolist()]
-        word, (scatter, matrix, inside) = int(words[0]), shown.thresholds
+            return [query_at(place) for place in drawn_queries(words, shown).tolist()]
+        word, (scatter, matrix, covered) = int(words[0]), shown.thresholds
         if word < matrix:
             return ["scatter" if word < scatter else "curvature"]
-        return ["inside" if word < inside else "score"]
+        return ["covered" if word < covered else "score"]
 
-    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, question: Question = "score") -> Floats:
+    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, query: Query = "score") -> Floats:
         """Return the mechanism's inputs for coded records, (m, p); see `murk.protocols.scores.model.vectors`."""
         model = self._model(self.initial if theta is None else theta)
         # An overflow caused by a hostile model gives zeros for any record.
-        return vectors(X, y, model, self.settings.response, question, self.settings.coverage)
+        return vectors(X, y, model, self.settings.response, query, self.settings.coverage)
 
     def _model(self, flat: Floats) -> Model:
         """Return the model with the numbers ``flat``, kept for the next call if these are read-only."""
@@ -152,9 +152,9 @@ class ScoreDevice:
             return None
         return AnswerKernel(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
 
-    def mechanism(self, level: str, question: Question) -> Randomizer:
-        """Return the mechanism that randomizes answers to a question, at a privacy level."""
-        return self.mechanisms[level].mechanism(question)
+    def mechanism(self, level: str, query: Query) -> Randomizer:
+        """Return the mechanism that randomizes answers to a query, at a privacy level."""
+        return self.mechanisms[level].mechanism(query)
 
     # What a learner does
 
@@ -167,13 +167,13 @@ class ScoreDevice:
         return kind(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[ScoreEngine]) -> ScoreEstimate:
-        """Return the joint estimate of all chains' learners."""
+        """Return the joint estimate of all partitions' learners."""
         from murk.protocols.scores.engine import merged
 
         return merged(engines)
 
     def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
-        """Return whether the coefficients have changed between epochs."""
+        """Return whether the coefficients have changed between rounds."""
         from murk.protocols.scores.engine import drift_of
 
         return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
@@ -186,14 +186,14 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
     release = longest_release(ScoreDevice.kind, max(lengths))
     model = 512 + _MODEL_NUMBER * size if interactive else 0
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
-    trail = trail_bytes(len(settings.reported))
-    # Rounds of a survey are epochs, too: of those remembered, so many fewer hold other sums.
-    rounds = 0 if settings.survey is None else len(settings.survey.starts) - 1
-    others = max(1 if settings.once else REMEMBERED, rounds) - rounds
+    history = history_bytes(len(settings.reported))
+    # A survey's rounds are remembered as the others are: so many fewer hold other sums.
+    survey_rounds = 0 if settings.survey is None else len(settings.survey.starts) - 1
+    others = max(1 if settings.once else REMEMBERED, survey_rounds) - survey_rounds
     surveyed = _SURVEY_SUM * 2 * levels * (p + 1) * max(map(len, THRESHOLDS))
     sums *= _STATE_SUM
-    epochs = _STATE_NUMBER * size * (rounds + others) + rounds * max(surveyed, sums) + others * sums
-    state = epochs + trail + 4096
+    rounds = _STATE_NUMBER * size * (survey_rounds + others) + survey_rounds * max(surveyed, sums) + others * sums
+    state = rounds + history + 4096
     if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
         instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
         if instead and not settings.labels:
@@ -244,7 +244,7 @@ def device_for(task: Task) -> ScoreDevice:
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
     shared = block.models == "shared"
-    # The task's number is for each partition, but shared epochs count the releases of all partitions.
+    # The task's number is for each partition, but shared rounds count the releases of all partitions.
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
     asked = task.predictions
@@ -265,7 +265,7 @@ def _survey(task: Task, classes: int) -> Survey | None:
     privacy, coding = task.privacy, task.coding
     guarantee = privacy.levels[DEFAULT_LEVEL]
     separate = task.log.partitions if task.block.models == "per-partition" else 1
-    # Chains with targets in different units could not be joined; nor is there a unit for prediction sets.
+    # Partitions with targets in different units could not be joined; nor is there a unit for prediction sets.
     own = task.target if isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None else None
     numbers = (*coding.numbers, *([] if own is None else [True]))
     stated: list[tuple[float, float] | None] = [None] * len(numbers)

@@ -1,4 +1,4 @@
-"""Engines of scores on one chain: exact sums by epoch, and a new model at each epoch's end. Does not import River."""
+"""Engines of scores on one partition: exact sums by round, and a new model at each round's end. Without River."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from murk.privacy.mechanisms.payload_limits import FORGED, Reach
 from murk.protocols.device import HostileModelError, plausible
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
-from murk.protocols.scores.model import ABOVE, Model, Question, above
+from murk.protocols.scores.model import ABOVE, Model, Query, above
 from murk.protocols.scores.next_model import following
 from murk.protocols.scores.next_model import sets as sets_of
 from murk.protocols.scores.settings import NEVER, REMEMBERED, Settings
 from murk.protocols.scores.solutions import solution as solution_from
-from murk.protocols.scores.sums import Epoch, Summary, Tally, summaries
+from murk.protocols.scores.sums import Round, Summary, Tally, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
@@ -36,27 +36,27 @@ from murk.stream.wire.state import count_of, pack, unpack
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-Answered = tuple[int, str, Question]  # an answer's version, level and question
-_ANSWERED = "version", "level", "question", "item"
+Answered = tuple[int, str, Query]  # an answer's version, level and query
+_ANSWERED = "version", "level", "query", "item"
 
 BLOCK = 4096  # largest number of releases learned at once, so that the sum of their payloads fits into 64 bits
 
 
 @dataclass(frozen=True)
-class Chain:
-    """The state of a chain; immutable, so that readers see a consistent one."""
+class PartitionState:
+    """The state of a partition; immutable, so that readers see a consistent one."""
 
     count: int  # number of releases
-    epochs: tuple[Epoch, ...]  # the remembered epochs, oldest first
+    rounds: tuple[Round, ...]  # the remembered rounds, oldest first
     coordinates: Coordinates | None = None  # what the survey found; None before its end, or without one
-    shown: Chain | None = None  # the earlier state that predictions use, if any
+    shown: PartitionState | None = None  # the earlier state that predictions use, if any
 
 
-Learned = tuple[Chain, LevelMechanisms]  # a chain and its levels' mechanisms
+Learned = tuple[PartitionState, LevelMechanisms]  # a partition and its levels' mechanisms
 
 
 class ScoreEngine:
-    """Sums of released scores and matrices on one chain, and their estimate. Threads take turns."""
+    """Sums of released scores and matrices on one partition, and their estimate. Threads take turns."""
 
     kind = "score"
 
@@ -66,7 +66,7 @@ class ScoreEngine:
         self.lengths = settings.lengths
         self.mechanisms = mechanisms
         self._turns = ForkSafeLock()
-        self.now = Chain(0, (Epoch(0, settings.first_model(mechanisms)),))
+        self.now = PartitionState(0, (Round(0, settings.first_model(mechanisms)),))
         self._reach = map_levels(reaches, mechanisms)
 
     # What was learned
@@ -83,8 +83,8 @@ class ScoreEngine:
 
     @property
     def model(self) -> Model:
-        """The newest epoch's model."""
-        return self.now.epochs[-1].model
+        """The newest round's model."""
+        return self.now.rounds[-1].model
 
     def estimate(self) -> ScoreEstimate:
         """Return the estimate in coded units, with intervals."""
@@ -97,21 +97,21 @@ class ScoreEngine:
     # Releases
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a forged release, or one of an epoch that is not known ``ahead`` releases later."""
+        """Raise RejectedError for a forged release, or one of a round that is not known ``ahead`` releases later."""
         self._check_version(release.version, self.now.count + ahead)
         model = self._models_known().get(release.version)
-        if model is not None and not _asks(model, release.question, release.item):
-            raise RejectedError("question", f"the model of version {release.version} does not ask this question")
+        if model is not None and not _asks(model, release.query, release.item):
+            raise RejectedError("query", f"the model of version {release.version} does not ask this query")
         self.check_payload(release)
 
     def check_payload(self, release: ScoreRelease) -> None:
         """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
-        place = _PLACES[release.question]
+        place = _PLACES[release.query]
         if place >= len(self.lengths):
             what = "a matrix" if place == 1 else "an answer of one number"
             raise RejectedError("dimension", f"{what}, but this task asks nobody for one")
         if len(release.payload) != self.lengths[place]:
-            raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.question}")
+            raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
         if not self._reach[release.level][place].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
@@ -120,7 +120,7 @@ class ScoreEngine:
         if not self._knows({release.version for release in releases}, len(releases)):
             return False
         models = self._models_known()
-        asked = {(release.version, release.question, release.item) for release in releases}
+        asked = {(release.version, release.query, release.item) for release in releases}
         known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
         return known and self.payloads_fit(releases)
 
@@ -133,7 +133,7 @@ class ScoreEngine:
         try:
             answers = block_of(releases).split(*_ANSWERED)
         except MurkError:
-            # Answers to one question have different lengths.
+            # Answers to one query have different lengths.
             return False
         lengths = {*enumerate(self.lengths)}
         return all(
@@ -142,24 +142,24 @@ class ScoreEngine:
         )
 
     def _check_version(self, version: int, count: int) -> None:
-        """Refuse a release's version if a chain of ``count`` releases does not know its model."""
+        """Refuse a release's version if a partition of ``count`` releases does not know its model."""
         if version > count:
-            raise RejectedError("future", f"version {version}, but the chain has {count} releases")
-        if version != self.settings.epoch_start(version):
-            raise RejectedError("version", f"no epoch begins at version {version}")
+            raise RejectedError("future", f"version {version}, but the partition has {count} releases")
+        if version != self.settings.round_start(version):
+            raise RejectedError("version", f"no round begins at version {version}")
         if version < self.settings.remembered(count)[0]:
-            raise RejectedError("stale", f"the epoch of version {version} is forgotten after {count} releases")
+            raise RejectedError("stale", f"the round of version {version} is forgotten after {count} releases")
 
     def _knows(self, versions: Set[int], releases: int) -> bool:
         """Return True only if `_check_version` is certain to pass this many releases of these versions."""
-        count, start = self.now.count, self.settings.epoch_start
-        # The oldest epoch may be forgotten before the last of the releases.
+        count, start = self.now.count, self.settings.round_start
+        # The oldest round may be forgotten before the last of the releases.
         oldest = self.settings.remembered(count + releases - 1)[0]
         return all(oldest <= version <= count and version == start(version) for version in versions)
 
     @in_turn
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
-        """Learn from admitted releases; raise MurkError if a release's epoch is not remembered."""
+        """Learn from admitted releases; raise MurkError if a release's round is not remembered."""
         done = 0
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
@@ -171,73 +171,73 @@ class ScoreEngine:
             done = stop
 
     @in_turn
-    def learn_payloads(self, answers: Mapping[tuple[str, Question], Integers]) -> None:
-        """Learn payloads (m, d) made at the newest model, by level and question; raise MurkError if too many."""
+    def learn_payloads(self, answers: Mapping[tuple[str, Query], Integers]) -> None:
+        """Learn payloads (m, d) made at the newest model, by level and query; raise MurkError if too many."""
         self._check_room(sum(map(len, answers.values())))
         start = self._newest
-        self._add({(start, level, question): payloads for (level, question), payloads in answers.items()})
+        self._add({(start, level, query): payloads for (level, query), payloads in answers.items()})
 
     @in_turn
-    def learn_sums(self, sums: Mapping[tuple[str, Question], Tally]) -> None:
-        """Learn sums of answers made at the newest model, by level and question; raise MurkError if too many."""
+    def learn_sums(self, sums: Mapping[tuple[str, Query], Tally]) -> None:
+        """Learn sums of answers made at the newest model, by level and query; raise MurkError if too many."""
         now, start = self.now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
-        known = {epoch.start: epoch for epoch in now.epochs}
+        known = {round_.start: round_ for round_ in now.rounds}
         newest = known.get(start) or self._unseen(start)
-        for (level, question), tally in sums.items():
-            newest = newest.joined(level, question, tally)
+        for (level, query), tally in sums.items():
+            newest = newest.joined(level, query, tally)
         self.now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
 
     def _check_room(self, answers: int) -> int:
         left = self._left()
         if answers > left:
-            raise MurkError(f"{answers} answers, but the epoch takes only {left} more")
+            raise MurkError(f"{answers} answers, but the round takes only {left} more")
         return answers
 
     @property
     def _newest(self) -> int:
-        return self.now.epochs[-1].start
+        return self.now.rounds[-1].start
 
     def _left(self) -> int:
         count = self.now.count
-        return self.settings.epoch_end(count) - count
+        return self.settings.round_end(count) - count
 
     def _until_next_model(self) -> int:
         """Return the largest number of releases to learn before the next model or block."""
         return min(BLOCK, self._left())
 
     def _add(self, answers: Mapping[Answered, Integers]) -> None:
-        """Add payloads of at most the rest of the epoch: all of them or, on an interrupt, none."""
+        """Add payloads of at most the rest of the round: all of them or, on an interrupt, none."""
         now = self.now
-        known, learned = {epoch.start: epoch for epoch in now.epochs}, 0
-        for (version, level, question), payloads in answers.items():
+        known, learned = {round_.start: round_ for round_ in now.rounds}, 0
+        for (version, level, query), payloads in answers.items():
             if version not in known:
                 known[version] = self._unseen(version)
             for start in range(0, len(payloads), BLOCK):
                 part = payloads[start : start + BLOCK]
-                known[version] = known[version].plus(level, question, self.mechanisms[level], part)
+                known[version] = known[version].plus(level, query, self.mechanisms[level], part)
             learned += len(payloads)
         self.now = self._advanced(now, now.count + learned, tuple(known.values()))
 
-    def _unseen(self, version: int) -> Epoch:
-        """Return an epoch of this version without answers."""
-        raise MurkError(f"the epoch of version {version} is not remembered")
+    def _unseen(self, version: int) -> Round:
+        """Return a round of this version without answers."""
+        raise MurkError(f"the round of version {version} is not remembered")
 
-    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
-        """Return the chain, with a new epoch if the last one has ended."""
+    def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
+        """Return the partition, with a new round if the last one has ended."""
         coordinates = before.coordinates
-        if count == self.settings.epoch_end(epochs[-1].start):
-            model, coordinates = following(self.settings, epochs, count, coordinates, self.mechanisms)
-            epochs = (*epochs, Epoch(count, model))[-REMEMBERED:]
-        return Chain(count, epochs, coordinates)
+        if count == self.settings.round_end(rounds[-1].start):
+            model, coordinates = following(self.settings, rounds, count, coordinates, self.mechanisms)
+            rounds = (*rounds, Round(count, model))[-REMEMBERED:]
+        return PartitionState(count, rounds, coordinates)
 
     # What devices and logs need
 
     def published(self) -> tuple[int, list[float]] | None:
-        """Return the newest epoch's first version and its model, or None where nobody reads models."""
+        """Return the newest round's first version and its model, or None where nobody reads models."""
         if self.settings.once:
             return None
-        newest = self.now.epochs[-1]
+        newest = self.now.rounds[-1]
         return newest.start, newest.model.flat.tolist()
 
     @property
@@ -245,14 +245,14 @@ class ScoreEngine:
         """Largest number of releases to learn before a new model must be published."""
         if self.settings.once:
             return NEVER
-        count, epochs = self.now.count, self.now.epochs
+        count, rounds = self.now.count, self.now.rounds
         # A survey's rounds may be shorter, also the one before the newest model.
-        before = epochs[-1].start - epochs[-2].start if len(epochs) > 1 else NEVER
-        return min(256, self.settings.epoch_end(count) - count, before)
+        before = rounds[-1].start - rounds[-2].start if len(rounds) > 1 else NEVER
+        return min(256, self.settings.round_end(count) - count, before)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain JSON data."""
-        return {"schema": 1, "settings": self.settings.digest, **chain_state(self.now)}
+        return {"schema": 1, "settings": self.settings.digest, **partition_state(self.now)}
 
     @in_turn
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -261,18 +261,20 @@ class ScoreEngine:
             raise MurkError("the state is of a learner with other settings: use those that it was learned with")
         self.now = self._read(state)
 
-    def _read(self, state: Mapping[str, Any]) -> Chain:
-        """Read the chain that `chain_state` wrote."""
+    def _read(self, state: Mapping[str, Any]) -> PartitionState:
+        """Read the partition that `partition_state` wrote."""
         count = count_of(state.get("n_releases"), "n_releases")
-        states = state.get("epochs")
+        states = state.get("rounds")
         if not isinstance(states, list) or not states:
-            raise MurkError("the state holds no epochs")
+            raise MurkError("the state holds no rounds")
         sizes, sets = (self.settings.features, self.settings.contrasts), self.settings.wanted is not None
-        epochs = tuple(Epoch.of_state(of_epoch, *sizes, self.mechanisms, sets=sets) for of_epoch in states)
-        starts = tuple(epoch.start for epoch in epochs)
+        rounds = tuple(Round.of_state(of_round, *sizes, self.mechanisms, sets=sets) for of_round in states)
+        starts = tuple(round_.start for round_ in rounds)
         if not self._may_begin(starts, count):
-            raise MurkError(f"the state's epochs begin at {list(starts)}, unlike those of a chain of {count} releases")
-        return Chain(count, epochs, self._read_coordinates(state.get("coordinates")))
+            raise MurkError(
+                f"the state's rounds begin at {list(starts)}, unlike those of a partition of {count} releases"
+            )
+        return PartitionState(count, rounds, self._read_coordinates(state.get("coordinates")))
 
     def _read_coordinates(self, state: Any) -> Coordinates | None:
         if state is None:
@@ -288,14 +290,17 @@ class ScoreEngine:
         return Coordinates(centre, spread, errors[0], errors[1], (middle, width))
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
-        """Return whether a chain of ``count`` releases may remember epochs with these starts."""
+        """Return whether a partition of ``count`` releases may remember rounds with these starts."""
         return starts == self.settings.remembered(count)
 
 
-def chain_state(chain: Chain) -> dict[str, Any]:
-    """Return a chain as plain JSON data."""
-    state: dict[str, Any] = {"n_releases": chain.count, "epochs": [epoch.to_state() for epoch in chain.epochs]}
-    found = chain.coordinates
+def partition_state(partition: PartitionState) -> dict[str, Any]:
+    """Return a partition as plain JSON data."""
+    state: dict[str, Any] = {
+        "n_releases": partition.count,
+        "rounds": [round_.to_state() for round_ in partition.rounds],
+    }
+    found = partition.coordinates
     if found is not None:
         numbers = {name: pack(getattr(found, name)) for name in _COORDINATES}
         state["coordinates"] = {**numbers, "target": pack(np.array(found.target))}
@@ -303,86 +308,91 @@ def chain_state(chain: Chain) -> dict[str, Any]:
 
 
 _COORDINATES: Final = "centre", "spread", "centre_error", "log_spread_error"
-_PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "inside": 2, ABOVE: 2}
+_PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "covered": 2, ABOVE: 2}
 
 
 def reaches(pair: ScoreMechanisms) -> tuple[Reach, ...]:
     """Return the largest norms of a level's honest payloads, in the order of `Settings.lengths`."""
-    return tuple(pair.mechanism(question).reach for question in ("score", "curvature", "inside"))
+    return tuple(pair.mechanism(query).reach for query in ("score", "curvature", "covered"))
 
 
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
-    """Return the estimate of several chains, solving all their epochs' equations together."""
+    """Return the estimate of several partitions, solving all their rounds' equations together."""
     return merged_of(engines[0].settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
 def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
-    """Return the estimate of several chains, given with their levels' mechanisms."""
-    chains = equations(settings, known)
-    settings = settings.at(pooled([chain.coordinates for chain, _ in chains]))
-    found = _answers(settings, chains)
+    """Return the estimate of several partitions, given with their levels' mechanisms."""
+    partitions = equations(settings, known)
+    settings = settings.at(pooled([partition.coordinates for partition, _ in partitions]))
+    found = _answers(settings, partitions)
     solution, outlook, forgery = None, None, None
     if found:
         solution = solution_from(settings, found)
-        mechanisms = chains[0][1]
-        if any(levels is not mechanisms for _, levels in chains):
-            mechanisms = {level: pair for _, levels in chains for level, pair in levels.items()}
-        forgery = Forgery.of([epoch for chain, _ in chains for epoch in chain.epochs], mechanisms)
-        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(chains))
-    count = sum(chain.count for chain, _ in chains)
-    # Chains with models of their own have surveys of their own.
-    surveying = count > 0 and all(chain.coordinates is None for chain, _ in chains)
-    survey = len(chains) * settings.survey.end if settings.survey is not None and surveying else 0
+        mechanisms = partitions[0][1]
+        if any(levels is not mechanisms for _, levels in partitions):
+            mechanisms = {level: pair for _, levels in partitions for level, pair in levels.items()}
+        forgery = Forgery.of([round_ for partition, _ in partitions for round_ in partition.rounds], mechanisms)
+        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(partitions))
+    count = sum(partition.count for partition, _ in partitions)
+    # Partitions with models of their own have surveys of their own.
+    surveying = count > 0 and all(partition.coordinates is None for partition, _ in partitions)
+    survey = len(partitions) * settings.survey.end if settings.survey is not None and surveying else 0
     estimate = estimate_of(settings.reported, outlook, len(known), count, survey)
-    kept = None if settings.forget is None else sum(_level_counts(chains).values())
+    kept = None if settings.forget is None else sum(_level_counts(partitions).values())
     influence = None if forgery is None else forgery.influence
     sets = None
     # Learners with models of their own have sets of their own.
-    if settings.wanted is not None and len(chains) == 1:
-        epochs = chains[0][0].epochs
-        tallies = [tally for epoch in epochs for (_, question), tally in epoch.tallies.items() if question == "inside"]
-        sets = sets_of(settings, solution, found, epochs[-1].model, sum(tally.count for tally in tallies))
+    if settings.wanted is not None and len(partitions) == 1:
+        rounds = partitions[0][0].rounds
+        tallies = [tally for round_ in rounds for (_, query), tally in round_.tallies.items() if query == "covered"]
+        sets = sets_of(settings, solution, found, rounds[-1].model, sum(tally.count for tally in tallies))
     middle, width = (0.0, 1.0) if settings.coordinates is None else settings.coordinates.target
     estimate = replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
     return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
 
 
-def equations(settings: Settings, chains: Sequence[Learned]) -> Sequence[Learned]:
-    """Return the chains whose sums are separate equations: a single joined one where chains share models."""
-    if not settings.shared or not chains:
-        return chains
-    return [(joined([chain for chain, _ in chains]), chains[0][1])]
+def equations(settings: Settings, partitions: Sequence[Learned]) -> Sequence[Learned]:
+    """Return the partitions whose sums are separate equations: a single joined one where partitions share models."""
+    if not settings.shared or not partitions:
+        return partitions
+    return [(joined([partition for partition, _ in partitions]), partitions[0][1])]
 
 
-def joined(chains: Sequence[Chain]) -> Chain:
-    """Add up the sums of chains that share models, in the epochs of the first chain, which makes the models."""
-    first, *others = chains
-    known = {epoch.start: epoch for epoch in first.epochs}
-    for epoch in (epoch for chain in others for epoch in chain.epochs if epoch.start in known):
-        for (level, question), tally in epoch.tallies.items():
-            known[epoch.start] = known[epoch.start].joined(level, question, tally)
-    return Chain(sum(chain.count for chain in chains), tuple(known.values()), first.coordinates)
+def joined(partitions: Sequence[PartitionState]) -> PartitionState:
+    """Add up the sums of partitions that share models, in the rounds of the first partition, which makes the models."""
+    first, *others = partitions
+    known = {round_.start: round_ for round_ in first.rounds}
+    for round_ in (round_ for partition in others for round_ in partition.rounds if round_.start in known):
+        for (level, query), tally in round_.tallies.items():
+            known[round_.start] = known[round_.start].joined(level, query, tally)
+    return PartitionState(sum(partition.count for partition in partitions), tuple(known.values()), first.coordinates)
 
 
-def _answers(settings: Settings, chains: Sequence[Learned]) -> list[Summary]:
-    return [each for chain, mechanisms in chains for each in summaries(chain.epochs, mechanisms, settings.features)]
+def _answers(settings: Settings, partitions: Sequence[Learned]) -> list[Summary]:
+    return [
+        each
+        for partition, mechanisms in partitions
+        for each in summaries(partition.rounds, mechanisms, settings.features)
+    ]
 
 
-def _level_counts(chains: Sequence[Learned]) -> dict[str, int]:
+def _level_counts(partitions: Sequence[Learned]) -> dict[str, int]:
     """Return the number of remembered releases by level."""
     counts: Counter[str] = Counter()
-    for chain, _ in chains:
-        for epoch in chain.epochs:
-            for (level, _), tally in epoch.tallies.items():
+    for partition, _ in partitions:
+        for round_ in partition.rounds:
+            for (level, _), tally in round_.tallies.items():
                 counts[level] += tally.count
     return dict(sorted(counts.items()))
 
 
 class SharedScoreEngine(ScoreEngine):
-    """A chain of scores whose people answer at models that all chains share.
+    """A partition of scores whose people answer at models that all partitions share.
 
-    The first chain's learner makes a model from all chains' sums when they reach an epoch's start together, and writes
-    it in one piece with its state before anybody can read it, so that a crash never makes two. The others receive it.
+    The first partition's learner makes a model from all partitions' sums when they reach a round's start together, and
+    writes it in one piece with its state before anybody can read it, so that a crash never makes two. The others
+    receive it.
     """
 
     def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
@@ -402,8 +412,8 @@ class SharedScoreEngine(ScoreEngine):
 
     @property
     def next_model_at(self) -> int:
-        """Number of releases of all chains at which the next model is due."""
-        return self.settings.epoch_end(max(self._models))
+        """Number of releases of all partitions at which the next model is due."""
+        return self.settings.round_end(max(self._models))
 
     @property
     def publish_every(self) -> int:
@@ -417,20 +427,20 @@ class SharedScoreEngine(ScoreEngine):
     # Models
 
     @in_turn
-    def begin_epoch(self, others: Sequence[ScoreEngine]) -> Self | None:
-        """Make the next model, if due, from what this (the first) chain and all others have learned.
+    def begin_round(self, others: Sequence[ScoreEngine]) -> Self | None:
+        """Make the next model, if due, from what this (the first) partition and all others have learned.
 
-        Returns a learner of the joined chains, or None if no model was due; raises MurkError if sums give no model.
+        Returns a learner of the joined partitions, or None if no model was due; raises MurkError if sums give no model.
         """
         whole = joined([self.now, *(other.now for other in others)])
-        start = self.settings.epoch_start(whole.count)
+        start = self.settings.round_start(whole.count)
         # If nobody answered at the remembered models, there are no sums to make the next one from.
-        if start <= max(self._models) or not any(epoch.tallies for epoch in whole.epochs):
+        if start <= max(self._models) or not any(round_.tallies for round_ in whole.rounds):
             return None
         with plausible():
-            model, coordinates = following(self.settings, whole.epochs, start, whole.coordinates, self.mechanisms)
+            model, coordinates = following(self.settings, whole.rounds, start, whole.coordinates, self.mechanisms)
         now = replace(self.now, coordinates=coordinates)
-        self.now = self._advanced(now, now.count, (*now.epochs, Epoch(start, model)))
+        self.now = self._advanced(now, now.count, (*now.rounds, Round(start, model)))
         self._models = _models(self.now)
         learner = self.another()
         learner.now = whole
@@ -438,7 +448,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def hear(self, first: ScoreEngine) -> None:
-        """Add the models that the first chain has committed."""
+        """Add the models that the first partition has committed."""
         self._models = {**self._models, **_models(first.now)}
 
     @in_turn
@@ -449,15 +459,15 @@ class SharedScoreEngine(ScoreEngine):
 
     @in_turn
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Continue with a published model that the first chain's restored state lacks, like `hear_newest`."""
+        """Continue with a published model that the first partition's restored state lacks, like `hear_newest`."""
         if version > max(self._models):
             now = self.now
-            epochs = (*now.epochs, Epoch(version, self._checked(version, flat)))
-            self.now = self._advanced(now, now.count, epochs)
+            rounds = (*now.rounds, Round(version, self._checked(version, flat)))
+            self.now = self._advanced(now, now.count, rounds)
             self._models = _models(self.now)
 
     def _checked(self, version: int, flat: Sequence[float]) -> Model:
-        if version != self.settings.epoch_start(version):
+        if version != self.settings.round_start(version):
             raise HostileModelError(f"the model has version {version}, at which no model is published: refused")
         return self.settings.checked(np.array(flat))
 
@@ -469,9 +479,9 @@ class SharedScoreEngine(ScoreEngine):
             return
         if version > known[-1]:
             raise RejectedError("future", f"version {version}, but the newest model has version {known[-1]}")
-        if version > known[0] or version != self.settings.epoch_start(version):
+        if version > known[0] or version != self.settings.round_start(version):
             raise RejectedError("version", f"there was no model of version {version}")
-        raise RejectedError("stale", f"the epoch of version {version} is forgotten")
+        raise RejectedError("stale", f"the round of version {version} is forgotten")
 
     def _knows(self, versions: Set[int], releases: int) -> bool:
         return versions <= set(self._remembered())
@@ -492,58 +502,61 @@ class SharedScoreEngine(ScoreEngine):
     def _until_next_model(self) -> int:
         return NEVER
 
-    def _unseen(self, version: int) -> Epoch:
+    def _unseen(self, version: int) -> Round:
         if version not in self._models:
             raise MurkError(f"the model of version {version} is not known")
-        return Epoch(version, self._models[version])
+        return Round(version, self._models[version])
 
-    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
+    def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
         # Twice as many: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
-        return Chain(count, tuple(sorted(epochs, key=attrgetter("start")))[-REMEMBERED:], before.coordinates)
+        return PartitionState(count, tuple(sorted(rounds, key=attrgetter("start")))[-REMEMBERED:], before.coordinates)
 
-    def _read(self, state: Mapping[str, Any]) -> Chain:
-        chain = super()._read(state)
-        self._models = _models(chain)
-        return chain
+    def _read(self, state: Mapping[str, Any]) -> PartitionState:
+        partition = super()._read(state)
+        self._models = _models(partition)
+        return partition
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
-        grid = all(start == self.settings.epoch_start(start) for start in starts)
+        grid = all(start == self.settings.round_start(start) for start in starts)
         return grid and starts == tuple(sorted(set(starts))) and len(starts) <= REMEMBERED
 
 
-def _asks(model: Model, question: str, item: int) -> bool:
-    """Return whether a model asks a question."""
+def _asks(model: Model, query: str, item: int) -> bool:
+    """Return whether a model asks a query."""
     if model.survey:
-        return question == ABOVE and item < model.items
-    return question != ABOVE and item == 0
+        return query == ABOVE and item < model.items
+    return query != ABOVE and item == 0
 
 
-def _models(chain: Chain) -> dict[int, Model]:
-    return {epoch.start: epoch.model for epoch in chain.epochs}
+def _models(partition: PartitionState) -> dict[int, Model]:
+    return {round_.start: round_.model for round_ in partition.rounds}
 
 
-def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
-    """Return whether later epochs contradict earlier ones (see `murk.inference.drift`).
+def drift_of(settings: Settings, partitions: Sequence[Learned]) -> Drift:
+    """Return whether later rounds contradict earlier ones (see `murk.inference.drift`).
 
-    The epochs before each boundary are solved as all epochs are: without public rows if people are unlike them, and
+    The rounds before each boundary are solved as all rounds are: without public rows if people are unlike them, and
     then with centred scores alone, so that a change of the features alone is no drift, except for lines of several
-    classes. As old epochs are forgotten, a boundary is tested with up to 7 sets of epochs, for which the test corrects.
+    classes. As old rounds are forgotten, a boundary is tested with up to 7 sets of rounds, for which the test corrects.
     """
-    chains = equations(settings, chains)
-    settings = settings.at(pooled([chain.coordinates for chain, _ in chains]))
-    releases = sum(chain.count for chain, _ in chains)
-    starts = sorted({epoch.start for chain, _ in chains for epoch in chain.epochs})
-    answers = _answers(settings, chains)
+    partitions = equations(settings, partitions)
+    settings = settings.at(pooled([partition.coordinates for partition, _ in partitions]))
+    releases = sum(partition.count for partition, _ in partitions)
+    starts = sorted({round_.start for partition, _ in partitions for round_ in partition.rounds})
+    answers = _answers(settings, partitions)
     if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
     whole = solution_from(settings, answers)
-    known = sum(_level_counts(chains).values())
+    known = sum(_level_counts(partitions).values())
     comparisons: list[Comparison] = []
     for last, start in pairwise(starts):
         early = [
-            (replace(chain, epochs=tuple(epoch for epoch in chain.epochs if epoch.start <= last)), mechanisms)
-            for chain, mechanisms in chains
+            (
+                replace(partition, rounds=tuple(round_ for round_ in partition.rounds if round_.start <= last)),
+                mechanisms,
+            )
+            for partition, mechanisms in partitions
         ]
         before = sum(_level_counts(early).values())
         share, answered = 1.0 - before / known, _answers(settings, early)
@@ -553,9 +566,9 @@ def drift_of(settings: Settings, chains: Sequence[Learned]) -> Drift:
         try:
             older = whole.refit(answered)
         except (MurkError, np.linalg.LinAlgError):
-            # So few epochs may have no solution.
+            # So few rounds may have no solution.
             continue
-        change, number, since = whole.values - older.values, settings.epoch_number(start), releases - known + before
+        change, number, since = whole.values - older.values, settings.round_number(start), releases - known + before
         comparison = compare(change, older.covariance, whole.covariance, number, since, releases, share)
         comparisons += [] if comparison is None else [comparison]
     drift = concluded(settings.reported, releases, comparisons, REMEMBERED - 1)

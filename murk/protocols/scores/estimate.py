@@ -1,4 +1,4 @@
-"""The estimate from epochs' sums, its intervals, signs of forged answers, and forecasts of what it takes to learn more.
+"""The estimate from rounds' sums, its intervals, signs of forged answers, and forecasts of what it takes to learn more.
 
 In a forecast more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
 equations are solved again. Their number is quadrupled until the interval is bounded, then doubled as a margin. With
@@ -30,7 +30,7 @@ from murk.inference.stream import StreamChange
 from murk.privacy.guarantees import Guarantee
 from murk.protocols.linear_algebra import contrasts, flattened
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
-from murk.protocols.scores.model import Expected, Model, Question, Response, Rows, mean_matrix
+from murk.protocols.scores.model import Expected, Model, Query, Response, Rows, mean_matrix
 from murk.protocols.scores.next_model import next_model
 from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.solutions import AnySolution, disagreement
@@ -42,7 +42,7 @@ from murk.protocols.scores.solve.line import ProbabilityLine
 from murk.protocols.scores.solve.moments import UNEVEN, extent_of, pooled
 from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
 from murk.protocols.scores.stream import FeatureChange, feature_change, impossible
-from murk.protocols.scores.sums import Epoch, Key, Summaries, Tally, most_answers, share_of, step_of, summaries
+from murk.protocols.scores.sums import Key, Round, Summaries, Tally, most_answers, share_of, step_of, summaries
 from murk.task.privacy import MOST_LEVELS
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -147,7 +147,7 @@ class Outlook:
 
     settings: Settings
     solution: AnySolution
-    found: Summaries  # the epochs' mean answers that it solves
+    found: Summaries  # the rounds' mean answers that it solves
     mechanisms: LevelMechanisms  # level to mechanisms
     counts: Mapping[str, int]  # level to its number of releases
 
@@ -218,7 +218,7 @@ class Outlook:
     def _learned(self, model: Model, quantile: float, limits: Floats, factor: int) -> NDArray[np.bool_]:
         """Return whether each coefficient is learned from ``factor`` times the people."""
         people = (factor - 1) * self.people
-        # Half of them are centred, as in every second epoch.
+        # Half of them are centred, as in every second round.
         centred = 0 if model.exponent == 1.0 else people // 2
         further = [*self._epoch(replace(model, exponent=1.0), centred), *self._epoch(model, people - centred)]
         try:
@@ -228,31 +228,31 @@ class Outlook:
         return np.asarray(halves <= limits)
 
     def _epoch(self, model: Model, people: int) -> Summaries:
-        """Return the mean answers of an epoch in which all answer as expected, with the present shares of levels."""
+        """Return the mean answers of a round in which all answer as expected, with the present shares of levels."""
         tallies: dict[Key, Tally] = {}
-        for question, share in model.shares.items():
-            if question == "inside":
+        for query, share in model.shares.items():
+            if query == "covered":
                 continue
-            mean = self._answer(model, question)
+            mean = self._answer(model, query)
             for level, known in self.counts.items():
                 count = round(people * known / self.people * share)
                 if count:
-                    step = step_of(self.mechanisms[level].mechanism(question))
-                    tallies[level, question] = Tally(count, [round(count * value / step) for value in mean.tolist()])
-        return summaries([Epoch(0, model, tallies)], self.mechanisms, self.settings.features)
+                    step = step_of(self.mechanisms[level].mechanism(query))
+                    tallies[level, query] = Tally(count, [round(count * value / step) for value in mean.tolist()])
+        return summaries([Round(0, model, tallies)], self.mechanisms, self.settings.features)
 
-    def _answer(self, model: Model, question: Question) -> Floats:
+    def _answer(self, model: Model, query: Query) -> Floats:
         """Return one person's expected answer, in units of the release."""
         solution, response, rows = self.solution, self.settings.response, self.solution.rows
-        if question == "score":
+        if query == "score":
             if response.classes:
                 basis = contrasts(response.classes)
                 at = classes.probabilities(rows.points, solution.origin, basis)
                 return self._target_share * classes.ClassScores.of(model, rows, basis).score(at)
             return self._target_share * Expected.of(model, rows, response).score(rows.points @ solution.origin)
-        flat = question == "scatter" or bool(response.classes)
+        flat = query == "scatter" or bool(response.classes)
         matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
-        share = 1.0 if question == "scatter" else self._target_share
+        share = 1.0 if query == "scatter" else self._target_share
         return share * flattened(matrix) / (model.matrix_reach / 2.0)
 
     @property
@@ -337,16 +337,16 @@ class Outlook:
         return fewest
 
 
-QUESTIONS_THAT_MOVE: tuple[Question, ...] = ("score", "curvature")
+QUERIES_THAT_MOVE: tuple[Query, ...] = ("score", "curvature")
 """Scatters only choose coordinates and rows, which curvatures correct: they move an estimate less than scores do."""
 
 
 @dataclass(frozen=True)
 class Excess:
-    """More answers to a question than its share allows."""
+    """More answers to a query than its share allows."""
 
-    question: Question  # the question
-    # answers, expected: actual and expected answers, over all epochs and levels with too many
+    query: Query  # the query
+    # answers, expected: actual and expected answers, over all rounds and levels with too many
     answers: int
     expected: float
 
@@ -354,34 +354,34 @@ class Excess:
     def words(self) -> str:
         """A sentence that describes the excess."""
         return (
-            f"{self.answers:,} answers are to the question {self.question!r}, but about {self.expected:,.0f} are "
+            f"{self.answers:,} answers are to the query {self.query!r}, but about {self.expected:,.0f} are "
             "expected by its public share: some of them are forged"
         )
 
 
-def excesses(epochs: Iterable[Epoch]) -> tuple[Excess, ...]:
-    """Return the questions with more answers than their shares allow."""
-    totals: dict[Question, tuple[int, float]] = {}
-    for epoch in epochs:
+def excesses(rounds: Iterable[Round]) -> tuple[Excess, ...]:
+    """Return the queries with more answers than their shares allow."""
+    totals: dict[Query, tuple[int, float]] = {}
+    for round_ in rounds:
         releases: dict[str, int] = {}
-        for (level, _), tally in epoch.tallies.items():
+        for (level, _), tally in round_.tallies.items():
             releases[level] = releases.get(level, 0) + tally.count
-        for (level, question), tally in epoch.tallies.items():
-            share = share_of(epoch.model, question)
+        for (level, query), tally in round_.tallies.items():
+            share = share_of(round_.model, query)
             if tally.count > most_answers(releases[level], share):
-                answers, expected = totals.get(question, (0, 0.0))
-                totals[question] = answers + tally.count, expected + releases[level] * share
-    return tuple(Excess(question, *both) for question, both in sorted(totals.items()))
+                answers, expected = totals.get(query, (0, 0.0))
+                totals[query] = answers + tally.count, expected + releases[level] * share
+    return tuple(Excess(query, *both) for query, both in sorted(totals.items()))
 
 
-def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> float:
-    """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the question."""
+def influence_of(query: Query, rounds: Sequence[Round], mechanisms: LevelMechanisms) -> float:
+    """Return how many standard errors one forged answer moves a coefficient; 0 where nobody answered the query."""
     farthest, noise = 0.0, 0.0
     for level, pair in mechanisms.items():
-        mechanism = pair.mechanism(question)
+        mechanism = pair.mechanism(query)
         spread = noise_of_number(mechanism)
         weight = 1.0 / (spread**2 + 1.0 / mechanism.dimension)
-        count = sum(epoch.tallies[level, question].count for epoch in epochs if (level, question) in epoch.tallies)
+        count = sum(round_.tallies[level, query].count for round_ in rounds if (level, query) in round_.tallies)
         farthest = max(farthest, weight * longest(mechanism))
         noise += count * (weight * spread) ** 2
     return farthest / math.sqrt(noise) if noise > 0.0 else 0.0
@@ -391,26 +391,26 @@ def influence_of(question: Question, epochs: Sequence[Epoch], mechanisms: LevelM
 class Forgery:
     """The possible influence of forged answers, and the signs of them.
 
-    Of N answers of one level at one model, a question of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3``
+    Of N answers of one level at one model, a query of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3``
     with probability at most e^-t (Bernstein), with t = 32 as for refusing an honest payload. Beyond that number its
     mean is weighted as that many answers, and intervals are widened by the possible effect of the excess over the
     expected number. Single forged answers cannot be identified in sums: nothing is refused, and honest answers are
     solved bit for bit.
     """
 
-    influence: Influence  # influence of one forged answer, whichever question it answers
-    excesses: tuple[Excess, ...] = ()  # questions with more answers than their shares allow
+    influence: Influence  # influence of one forged answer, whichever query it answers
+    excesses: tuple[Excess, ...] = ()  # queries with more answers than their shares allow
     widened: float = 0.0  # standard errors by which intervals are widened for these
 
     @classmethod
-    def of(cls, epochs: Sequence[Epoch], mechanisms: LevelMechanisms) -> Forgery:
-        """Return the influence and the signs of forged answers in epochs."""
-        influences = [influence_of(question, epochs, mechanisms) for question in QUESTIONS_THAT_MOVE]
-        exceeded = excesses(epochs)
+    def of(cls, rounds: Sequence[Round], mechanisms: LevelMechanisms) -> Forgery:
+        """Return the influence and the signs of forged answers in rounds."""
+        influences = [influence_of(query, rounds, mechanisms) for query in QUERIES_THAT_MOVE]
+        exceeded = excesses(rounds)
         widened = sum(
-            SLACK * (excess.answers - excess.expected) * influence_of(excess.question, epochs, mechanisms)
+            SLACK * (excess.answers - excess.expected) * influence_of(excess.query, rounds, mechanisms)
             for excess in exceeded
-            if excess.question != "inside"
+            if excess.query != "covered"
         )
         return cls(Influence(max(influences)), exceeded, widened)
 
@@ -484,11 +484,11 @@ class ScoreEstimate(Estimate):
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
         signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
-        questions = () if self.outlook is None else impossible(self.outlook.found)
+        queries = () if self.outlook is None else impossible(self.outlook.found)
         return signs + [
-            f"the mean answer to the question {question!r} is one that no people's records give, beyond noise: some "
+            f"the mean answer to the query {query!r} is one that no people's records give, beyond noise: some "
             "answers are forged"
-            for question in questions
+            for query in queries
         ]
 
     def stream_change(self) -> StreamChange | None:
@@ -591,7 +591,7 @@ class ScoreEstimate(Estimate):
 
 
 def estimate_of(
-    names: tuple[str, ...], outlook: Outlook | None, chains: int, releases: int, survey: int = 0
+    names: tuple[str, ...], outlook: Outlook | None, partitions: int, releases: int, survey: int = 0
 ) -> ScoreEstimate:
     """Return a solution's estimate, in coded units; while people answer a survey, of at most ``survey`` people."""
     if outlook is None:
@@ -602,7 +602,7 @@ def estimate_of(
                 "after them"
             )
         zero = np.zeros(len(names))
-        return ScoreEstimate(names, zero, METHOD, unknown, note, chains, releases, survey=survey)
+        return ScoreEstimate(names, zero, METHOD, unknown, note, partitions, releases, survey=survey)
     solution = outlook.solution
     rows, covariance = solution.rows, solution.covariance
     people = People(rows.points, rows.shares, sampled=solution.public, doubt=solution.doubt)
@@ -611,7 +611,7 @@ def estimate_of(
     unchecked = isinstance(solution, PublicSolution) and not solution.checked
     alike = solution.alike if not unchecked and (solution.public or not solution.alike) else None
     errors = np.sqrt(np.diag(covariance))
-    counts = chains, releases
+    counts = partitions, releases
     return ScoreEstimate(
         names, solution.values, METHOD, errors, note, *counts, covariance, people, alike, outlook=outlook
     )

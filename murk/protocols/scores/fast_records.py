@@ -1,4 +1,4 @@
-"""Answers in place: a kernel draws a record's question, randomizes its answer and adds it to sums, in one memory block.
+"""Answers in place: a kernel draws a record's query, randomizes its answer and adds it to sums, in one memory block.
 
 Sums equal those of `local` for a block. If memory or randomness is short, nothing is learned and the reason returned.
 """
@@ -33,12 +33,12 @@ from murk.protocols.one_record import (
     trials_for,
     words_for,
 )
-from murk.protocols.scores.engine import Chain
+from murk.protocols.scores.engine import PartitionState
 from murk.protocols.scores.kernels import SCORE, class_scores, outer, vectors
 from murk.protocols.scores.mechanisms import OuterGaussian, ScoreMechanisms
-from murk.protocols.scores.model import QUESTIONS, Model, Question
+from murk.protocols.scores.model import QUERIES, Model, Query
 from murk.protocols.scores.settings import Settings
-from murk.protocols.scores.sums import Epoch, Tally
+from murk.protocols.scores.sums import Round, Tally
 
 # Indices into ``whole``; the sums from COUNT on are read at once.
 (
@@ -65,7 +65,7 @@ REACH, MATRIX_REACH, EXPONENT, SPACING, UNIT, TARGET, MIDDLE, WIDTH, REAL_HEADER
 
 Array = NDArray[Any]
 
-_QUESTION, _FIRST = np.uint64(Purpose.QUESTION), np.uint64(0)
+_QUERY, _FIRST = np.uint64(Purpose.QUERY), np.uint64(0)
 
 
 @within
@@ -86,7 +86,7 @@ def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, 
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at an address, and wipe them.
 
-    With ``trials`` (those of a score's noise), question and secure noise are drawn here from random words in that
+    With ``trials`` (those of a score's noise), query and secure noise are drawn here from random words in that
     memory; with 0 both are there already. Returns `LEARNED`, or why nothing was learned: `TOO_FEW` words (they remain
     for the draw to continue), `NO_WORDS`, or `NOT_NOW` if the memory is full.
     """
@@ -101,23 +101,23 @@ def learn_record(address: int, y: float, trials: int) -> int:
     noise, payload = whole[words_place - 2 * wide : words_place - wide], whole[words_place - wide : words_place]
     real = numbers_at(address + 8 * size, reals)
 
-    question = whole[ASKED]
+    query = whole[ASKED]
     if whole[SIMULATED] == 1:
         seed, record = np.uint64(whole[SEED]), whole[START] + whole[COUNT]
-        question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
-        wanted = d if question == SCORE else m
+        query = _asked(whole, block(seed, np.uint64(record), _QUERY, _FIRST)[0])
+        wanted = d if query == SCORE else m
         fast_gaussian(seed, np.int64(record), words[: room_for(wanted)], noise[:wanted])
     elif trials > 0:
-        # The last word is for the question.
+        # The last word is for the query.
         last = 2 * trials + SPARE
         if not fresh_words(words_start, last + 1):
             return NO_WORDS
-        question = whole[ASKED] = _asked(whole, words[last])
-        if question != SCORE:
+        query = whole[ASKED] = _asked(whole, words[last])
+        if query != SCORE:
             trials = trials_for(m)
             if not fresh_words(words_start, 2 * trials + SPARE):
                 return NO_WORDS
-        if draw_from(words_start, trials, noise[: d if question == SCORE else m]) != LEARNED:
+        if draw_from(words_start, trials, noise[: d if query == SCORE else m]) != LEARNED:
             return TOO_FEW
 
     x = reals - m - d - p
@@ -125,7 +125,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
         if real[j] - real[j] != 0.0:
             real[j] = 0.0
     real[TARGET] = _target(real, y)
-    answer(address + 8 * size, whole, real, noise, payload, question)
+    answer(address + 8 * size, whole, real, noise, payload, query)
     forget(whole, real, noise, payload, words)
     return LEARNED
 
@@ -147,15 +147,15 @@ def learn_rows(address: int, X: Array, y: Array) -> None:
             real[x + j] = value if value - value == 0.0 else 0.0
         real[TARGET] = _target(real, y[i])
         record = whole[START] + whole[COUNT]
-        question = _asked(whole, block(seed, np.uint64(record), _QUESTION, _FIRST)[0])
-        wanted = d if question == SCORE else m
+        query = _asked(whole, block(seed, np.uint64(record), _QUERY, _FIRST)[0])
+        wanted = d if query == SCORE else m
         fast_gaussian(seed, np.int64(record), words[: room_for(wanted)], noise[:wanted])
-        answer(address + 8 * size, whole, real, noise, payload, question)
+        answer(address + 8 * size, whole, real, noise, payload, query)
     forget(whole, real, noise, payload, words)
 
 
 @jit
-def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, question: int) -> None:
+def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, query: int) -> None:
     """Add the noisy answer of the record in the memory, whose ``real`` starts at an address, to the sums."""
     p, d, m, classes = whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES]
     reals, transform = real.shape[0], REAL_HEADER + d
@@ -163,26 +163,26 @@ def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, 
     rows, target = rows_at(start + 8 * x, 1, p), real[TARGET : TARGET + 1]
     origin, turned = real[REAL_HEADER:transform], rows_at(start + 8 * transform, p, p)
     vector_at, sums, size = start + 8 * (x + p), WHOLE_HEADER, d
-    if question == SCORE and classes > 0:
+    if query == SCORE and classes > 0:
         basis = rows_at(start + 8 * (transform + p * p), classes, classes - 1)
         class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], basis, rows_at(vector_at, 1, d))
     else:
-        reach = real[REACH] if question == SCORE else real[MATRIX_REACH]
+        reach = real[REACH] if query == SCORE else real[MATRIX_REACH]
         binary, vector = whole[BINARY] == 1, rows_at(vector_at, 1, p)
-        vectors(rows, target, origin[:p], turned, reach, real[EXPONENT], binary, question, vector)
-    if question == SCORE:
+        vectors(rows, target, origin[:p], turned, reach, real[EXPONENT], binary, query, vector)
+    if query == SCORE:
         quantise_l2(numbers_at(vector_at, d), real[SPACING], whole[STEPS], payload[:d])
     else:
         outer(rows_at(vector_at, 1, p), rows_at(start + 8 * (reals - m), 1, m))
         matrix, unit = real[reals - m :], real[UNIT]
         for j in range(m):
             payload[j] = np.int64(np.rint(matrix[j] / unit))
-        sums, size = sums + d + (question - 1) * m, m
+        sums, size = sums + d + (query - 1) * m, m
     total = whole[sums : sums + size]
     for j in range(size):
         total[j] += payload[j] + noise[j]
     whole[COUNT] += 1
-    whole[SCORES + question] += 1
+    whole[SCORES + query] += 1
 
 
 @jit
@@ -209,35 +209,41 @@ def _target(real: Array, y: float) -> Any:
 
 @within
 def _asked(whole: Array, word: np.uint64) -> int:
-    """Return the question that a random word selects, like `murk.protocols.scores.model.asked`."""
+    """Return the query that a random word selects, like `murk.protocols.scores.model.asked`."""
     if word < np.uint64(whole[SCATTER_BELOW]):
         return 1
     return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0
 
 
 class Answers(KernelMemory, Held):
-    """A chain, and memory in which a kernel adds up at most ``room`` answers of one level to the newest epoch.
+    """A partition, and memory in which a kernel adds up at most ``room`` answers of one level to the newest round.
 
     The kernel holds the interpreter's lock and sums are read in one step, so nobody reads half of an answer. ``seed``
     simulates the noise, which is secure if it is None.
     """
 
     def __init__(
-        self, chain: Chain, level: str, pair: ScoreMechanisms, settings: Settings, room: int, seed: int | None
+        self,
+        partition: PartitionState,
+        level: str,
+        pair: ScoreMechanisms,
+        settings: Settings,
+        room: int,
+        seed: int | None,
     ) -> None:
-        super().__init__(chain)
-        self._level, self._known = level, (0, chain)
+        super().__init__(partition)
+        self._level, self._known = level, (0, partition)
         p, d, classes = settings.features, settings.dimension, settings.answers
         m = 0 if pair.matrix is None else pair.matrix.dimension
         wholes, _, reals = sizes(d, m, p, classes)
         self._allocate(wholes, reals)
-        model = chain.epochs[-1].model
+        model = partition.rounds[-1].model
         score: Any = pair.score
         matrix: Any = pair.matrix
         whole, real, unsigned = self.whole, self.real, self.whole.view(np.uint64)
         whole[FEATURES], whole[NUMBERS], whole[MATRIX], whole[CLASSES] = p, d, m, classes
         whole[BINARY], whole[STEPS] = settings.binary, score.steps
-        whole[START], whole[ROOM] = chain.count, room
+        whole[START], whole[ROOM] = partition.count, room
         unsigned[SCATTER_BELOW], unsigned[MATRIX_BELOW] = model.thresholds[:2]
         if seed is not None:
             whole[SIMULATED], unsigned[SEED] = 1, seed
@@ -254,7 +260,7 @@ class Answers(KernelMemory, Held):
         p, d, m, classes = (int(self.whole[place]) for place in (FEATURES, NUMBERS, MATRIX, CLASSES))
         _, words, reals = sizes(d, m, p, classes)
         self._open(reals - m - d - p, p)
-        self._sizes = {question: m if place else d for place, question in enumerate(QUESTIONS)}
+        self._sizes = {query: m if place else d for place, query in enumerate(QUERIES)}
         wide = max(d, m)
         self.noise = self.whole[words - 2 * wide : words - wide]
         self.words = self.whole[words:].view(np.uint64)
@@ -267,33 +273,33 @@ class Answers(KernelMemory, Held):
 
     @property
     def count(self) -> int:  # type: ignore[override]
-        """Number of answers that are not yet in the chain."""
+        """Number of answers that are not yet in the partition."""
         return int(self._found[0])
 
-    def joined(self, advance: Callable[[Chain, int, tuple[Epoch, ...]], Chain]) -> Chain:
-        """Return the chain with all answers, made by ``advance`` from the old chain, the new count and the epochs."""
+    def joined(self, advance: Callable[[PartitionState, int, tuple[Round, ...]], PartitionState]) -> PartitionState:
+        """Return the state with all answers, made by ``advance`` from the old state, the new count and the rounds."""
         found = self._found.tolist()
         count, known = found[0], self._known
         if count == known[0]:
             return known[1]
-        chain = self.learned
-        newest = chain.epochs[-1]
-        for question, tally in self._tallies(found):
-            newest = newest.joined(self._level, question, tally)
-        chain = advance(chain, chain.count + count, (*chain.epochs[:-1], newest))
-        self._known = count, chain
-        return chain
+        partition = self.learned
+        newest = partition.rounds[-1]
+        for query, tally in self._tallies(found):
+            newest = newest.joined(self._level, query, tally)
+        partition = advance(partition, partition.count + count, (*partition.rounds[:-1], newest))
+        self._known = count, partition
+        return partition
 
-    def _tallies(self, found: list[int]) -> Iterator[tuple[Question, Tally]]:
+    def _tallies(self, found: list[int]) -> Iterator[tuple[Query, Tally]]:
         start = WHOLE_HEADER - COUNT
-        for index, (question, size) in enumerate(self._sizes.items()):
+        for index, (query, size) in enumerate(self._sizes.items()):
             if found[1 + index]:
-                yield question, Tally(found[1 + index], found[start : start + size])
+                yield query, Tally(found[1 + index], found[start : start + size])
             start += size
 
     def asked(self) -> tuple[Words, int, Integers]:
         """Return the random words that did not suffice for an answer's noise, their trials, and the noise array."""
-        size = self._sizes[QUESTIONS[int(self.whole[ASKED])]]
+        size = self._sizes[QUERIES[int(self.whole[ASKED])]]
         trials = trials_for(size)
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
 
@@ -302,11 +308,11 @@ class AnswerKernel(Answers):
     """One device's answers: the kernel adds a single answer to empty sums, which are then the release."""
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
-        super().__init__(Chain(0, (Epoch(0, model),)), "", pair, settings, 1, seed)
+        super().__init__(PartitionState(0, (Round(0, model),)), "", pair, settings, 1, seed)
         self._trials = 0 if seed is not None else trials_for(settings.dimension)
 
-    def give(self, x: Floats, y: float, index: int) -> tuple[list[int], Question] | None:
-        """Return a coded record's payload and question; None without randomness. ``index`` selects simulated draws."""
+    def give(self, x: Floats, y: float, index: int) -> tuple[list[int], Query] | None:
+        """Return a coded record's payload and query; None without randomness. ``index`` selects simulated draws."""
         # Removes the sums of an earlier, interrupted answer.
         self._found[:] = 0
         self.whole[START] = index
@@ -322,8 +328,8 @@ class AnswerKernel(Answers):
         if missing:
             self.wipe()
             return None
-        question, tally = next(self._tallies(self._found.tolist()))
-        return tally.total, question
+        query, tally = next(self._tallies(self._found.tolist()))
+        return tally.total, query
 
 
 def in_place(pair: ScoreMechanisms, model: Model) -> bool:

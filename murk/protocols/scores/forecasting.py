@@ -13,11 +13,11 @@ from murk.protocols.linear_algebra import flattened
 from murk.protocols.population import Records, released_sum, split
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import ScoreEngine, SharedScoreEngine
-from murk.protocols.scores.model import Question, directions, vectors
+from murk.protocols.scores.model import Query, directions, vectors
 from murk.protocols.scores.settings import NEVER
 from murk.protocols.scores.sums import Tally, step_of
 
-_FORGOTTEN = 2  # multiple of the kept releases after which a forgetting chain has settled
+_FORGOTTEN = 2  # multiple of the kept releases after which a forgetting partition has settled
 
 
 def estimates(
@@ -25,17 +25,17 @@ def estimates(
     records: Records,
     counts: Sequence[int],
     levels: Mapping[str, float],
-    chains: int,
+    partitions: int,
     rng: np.random.Generator,
 ) -> Iterator[Callable[[], Estimate]]:
-    """Yield functions that return the estimate after each number of people, in order, spread over chains."""
-    # Chains at the same models are simulated as one.
-    chains = chains if problem.interactive and not problem.settings.shared else 1
-    engines = [problem.engine() for _ in range(chains)]
+    """Yield functions that return the estimate after each number of people, in order, spread over partitions."""
+    # Partitions at the same models are simulated as one.
+    partitions = partitions if problem.interactive and not problem.settings.shared else 1
+    engines = [problem.engine() for _ in range(partitions)]
     kept = problem.settings.forget
 
     def after(people: int) -> Estimate:
-        each = max(people // chains, 1)
+        each = max(people // partitions, 1)
         if kept is not None:
             each = min(each, _FORGOTTEN * kept)
         for engine in engines:
@@ -52,40 +52,40 @@ def _learn(
     """Learn until ``people`` have answered in all."""
     while engine.now.count < people:
         done = engine.now.count
-        end = engine.settings.epoch_end(done)
+        end = engine.settings.round_end(done)
         size = (people if end == NEVER else min(people, end)) - done
         model = engine.model
         shares = model.shares
-        asked = {question: _answers(engine, records, question) for question, share in shares.items() if share}
+        asked = {query: _answers(engine, records, query) for query, share in shares.items() if share}
         sums = {}
         for level, answering in split(size, levels).items():
-            counts = split(answering, {question: shares[question] for question in asked})
-            for question, V in asked.items():
-                if question not in counts:
+            counts = split(answering, {query: shares[query] for query in asked})
+            for query, V in asked.items():
+                if query not in counts:
                     continue
-                mechanism = engine.mechanisms[level].mechanism(question)
-                total = released_sum(mechanism, V, records.drawn(counts[question], rng), rng)
+                mechanism = engine.mechanisms[level].mechanism(query)
+                total = released_sum(mechanism, V, records.drawn(counts[query], rng), rng)
                 integers = [round(value) for value in (total / step_of(mechanism)).tolist()]
-                sums[level, question] = Tally(counts[question], integers)
+                sums[level, query] = Tally(counts[query], integers)
         engine.learn_sums(sums)
         if isinstance(engine, SharedScoreEngine):
-            engine.begin_epoch([])
+            engine.begin_round([])
 
 
-def _answers(engine: ScoreEngine, records: Records, question: Question) -> Floats:
+def _answers(engine: ScoreEngine, records: Records, query: Query) -> Floats:
     """Return each record's answer without noise, as `murk.protocols.scores.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
     known = np.isfinite(y)[:, None]
-    if question == "inside" or model.survey or (question == "score" and response.classes):
-        return vectors(X, y, model, response, question, engine.settings.coverage)
+    if query == "covered" or model.survey or (query == "score" and response.classes):
+        return vectors(X, y, model, response, query, engine.settings.coverage)
     logit = X @ model.origin[: X.shape[1]]
-    if question == "score":
+    if query == "score":
         high, low = response.answers(logit, model.exponent)
         coded = np.clip((y - model.middle) / model.width, -1.0, 1.0)
         scores = directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else coded)[:, None]
         return np.where(known, scores, 0.0)
     Z, reach = X @ model.transform.T, model.matrix_reach
-    weight = response.weights(logit, model.exponent) if question == "curvature" else np.full(len(X), 0.5)
+    weight = response.weights(logit, model.exponent) if query == "curvature" else np.full(len(X), 0.5)
     reached = directions(X, model, reach) * (2.0 * weight / reach)[:, None]
     answers = flattened(reached[:, :, None] * Z[:, None, :])
-    return np.where(known, answers, 0.0) if question == "curvature" else answers
+    return np.where(known, answers, 0.0) if query == "curvature" else answers

@@ -1,4 +1,4 @@
-"""Learning scores from raw records in one process, which draws questions and randomizes. Does not import River."""
+"""Learning scores from raw records in one process, which draws queries and randomizes. Does not import River."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.protocols.one_record import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
 from murk.protocols.scores import fast_records as k
-from murk.protocols.scores.engine import Answered, Chain, ScoreEngine, chain_state, merged_of, reaches
+from murk.protocols.scores.engine import Answered, PartitionState, ScoreEngine, merged_of, partition_state, reaches
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.protocols.scores.fast_records import Answers, in_place
 from murk.protocols.scores.mechanisms import ScoreMechanisms
-from murk.protocols.scores.model import Question, asked, question_at, vectors, with_constant
+from murk.protocols.scores.model import Query, drawn_queries, query_at, vectors, with_constant
 from murk.protocols.scores.settings import Settings
-from murk.protocols.scores.sums import Epoch
+from murk.protocols.scores.sums import Round
 from murk.task.values import number
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -37,7 +37,7 @@ MOST_GUARANTEES: Final = 64
 
 
 class InProcessScores(RecordEngine, ScoreEngine):
-    """A chain that draws each record's question, randomizes the answer and learns it, once.
+    """A partition that draws each record's query, randomizes the answer and learns it, once.
 
     Sums are kept by level; a person's own guarantee becomes a level named by it. Predictions use the solution at
     the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
@@ -61,7 +61,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         super().__init__(settings, {level: make(guarantee) for level, guarantee in guarantees.items()})
         # The learner's own guarantee is "default", even if another level has the same guarantee.
         self._names = {guarantee: level for level, guarantee in guarantees.items()} | {guarantees["default"]: "default"}
-        self._solved: tuple[tuple[Chain, ScoreEstimate], ...] = ()
+        self._solved: tuple[tuple[PartitionState, ScoreEstimate], ...] = ()
 
     # Levels
 
@@ -106,15 +106,15 @@ class InProcessScores(RecordEngine, ScoreEngine):
         return int(held.learned.count + held.count)
 
     @property
-    def now(self) -> Chain:
-        """The chain so far."""
+    def now(self) -> PartitionState:
+        """The partition so far."""
         held = self.memory
-        chain: Chain = held.joined(self._advanced) if held.count else held.learned
-        return chain
+        partition: PartitionState = held.joined(self._advanced) if held.count else held.learned
+        return partition
 
     @now.setter
-    def now(self, chain: Chain) -> None:
-        self._hold(Held(chain), None)
+    def now(self, partition: PartitionState) -> None:
+        self._hold(Held(partition), None)
 
     def use(self, level: str) -> None:
         """Select the privacy level for the next records, using the kernel of one record where possible."""
@@ -168,7 +168,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
             done = part.stop
 
     def _learn_rows(self, X: Floats, y: Floats, level: str) -> None:
-        """Learn from rows of one level, at most the rest of the epoch, in one kernel call."""
+        """Learn from rows of one level, at most the rest of the round, in one kernel call."""
         now = self.now
         # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
         held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
@@ -180,26 +180,26 @@ class InProcessScores(RecordEngine, ScoreEngine):
         self.now = held.joined(self._advanced)
 
     def _answers(self, X: Floats, y: Floats, levels: Sequence[str]) -> dict[Answered, Integers]:
-        count, epoch = self.now.count, self.now.epochs[-1]
+        count, round_ = self.now.count, self.now.rounds[-1]
         people = np.arange(count, count + len(X), dtype=np.int64)
-        questions = asked(self._noise.words(people, 1, Purpose.QUESTION)[:, 0], epoch.model)
+        queries = drawn_queries(self._noise.words(people, 1, Purpose.QUERY)[:, 0], round_.model)
         answers: dict[Answered, Integers] = {}
-        for own, level, question in _groups(levels, questions):
+        for own, level, query in _groups(levels, queries):
             rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
-            given = vectors(rows, targets, epoch.model, self.settings.response, question, self.settings.coverage)
-            mechanism = self.mechanisms[level].mechanism(question)
-            answers[epoch.start, level, question] = mechanism.randomize(given, self._noise, people[own])
+            given = vectors(rows, targets, round_.model, self.settings.response, query, self.settings.coverage)
+            mechanism = self.mechanisms[level].mechanism(query)
+            answers[round_.start, level, query] = mechanism.randomize(given, self._noise, people[own])
         return answers
 
     # Predictions
 
     def _left(self) -> int:
-        """Return the number of records until the epoch ends or predictions change."""
+        """Return the number of records until the round ends or predictions change."""
         count = self.now.count
-        return min(self.settings.epoch_end(count), self.settings.shown_next(count)) - count
+        return min(self.settings.round_end(count), self.settings.shown_next(count)) - count
 
-    def _advanced(self, before: Chain, count: int, epochs: tuple[Epoch, ...]) -> Chain:
-        now = super()._advanced(before, count, epochs)
+    def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
+        now = super()._advanced(before, count, rounds)
         if count == self.settings.shown_next(before.count):
             return now
         return replace(now, shown=before.shown or before)
@@ -223,16 +223,16 @@ class InProcessScores(RecordEngine, ScoreEngine):
         now = self.now
         return self._estimate(now.shown or now).sets
 
-    def _estimate(self, chain: Chain) -> ScoreEstimate:
+    def _estimate(self, partition: PartitionState) -> ScoreEstimate:
         solved = self._solved
         for known, estimate in solved:
-            if known is chain:
+            if known is partition:
                 return estimate
-        solved_estimate = merged_of(self.settings, [(chain, self.mechanisms)])
+        solved_estimate = merged_of(self.settings, [(partition, self.mechanisms)])
         now = self.now
         # At most two: the newest, and the one for predictions.
         kept = [one for one in solved if one[0] is now or one[0] is now.shown]
-        self._solved = (*kept, (chain, solved_estimate))[-2:]
+        self._solved = (*kept, (partition, solved_estimate))[-2:]
         return solved_estimate
 
     def __getstate__(self) -> dict[str, Any]:
@@ -246,10 +246,10 @@ class InProcessScores(RecordEngine, ScoreEngine):
             level: {"guarantee": guarantee.to_dict(), "mechanism": self.mechanisms[level].kind}
             for level, guarantee in {**self._declared, **self._own}.items()
         }
-        shown = None if now.shown is None else chain_state(now.shown)
-        return {**super().state_dict(), "levels": levels, **chain_state(now), "shown": shown}
+        shown = None if now.shown is None else partition_state(now.shown)
+        return {**super().state_dict(), "levels": levels, **partition_state(now), "shown": shown}
 
-    def _read(self, state: Mapping[str, Any]) -> Chain:
+    def _read(self, state: Mapping[str, Any]) -> PartitionState:
         try:
             levels = {
                 level: (guarantee_from_dict(one["guarantee"]), one["mechanism"])
@@ -275,15 +275,15 @@ class InProcessScores(RecordEngine, ScoreEngine):
         return replace(now, shown=earlier)
 
 
-def _groups(levels: Sequence[str], questions: Integers) -> Iterator[tuple[slice | Integers, str, Question]]:
-    """Yield the records of each level and question."""
-    if len(questions) == 1:
-        yield slice(None), levels[0], question_at(int(questions[0]))
+def _groups(levels: Sequence[str], queries: Integers) -> Iterator[tuple[slice | Integers, str, Query]]:
+    """Yield the records of each level and query."""
+    if len(queries) == 1:
+        yield slice(None), levels[0], query_at(int(queries[0]))
         return
     names = sorted(set(levels))
     level_indices = np.array([names.index(level) for level in levels], dtype=np.int64)
     for level_index, level in enumerate(names):
-        for question in np.unique(questions).tolist():
-            records = np.flatnonzero((questions == question) & (level_indices == level_index))
+        for query in np.unique(queries).tolist():
+            records = np.flatnonzero((queries == query) & (level_indices == level_index))
             if len(records):
-                yield records, level, question_at(question)
+                yield records, level, query_at(query)

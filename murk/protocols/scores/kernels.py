@@ -17,24 +17,24 @@ Array = NDArray[Any]
 
 LARGEST_LOGIT = 50.0  # logits are clipped to it: probabilities hardly change beyond, and nothing overflows
 _LARGEST_EXPONENT = 700.0  # its exponential does not overflow
-SCORE, SCATTER = 0, 1  # indices of the questions in `murk.protocols.scores.model.QUESTIONS`
+SCORE, SCATTER = 0, 1  # indices of the queries in `murk.protocols.scores.model.QUESTIONS`
 
 
 def _length(
-    logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, question: int
+    logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, query: int
 ) -> float:
     """Return the length of a record's vector, from its logit and its transformed features' length."""
     logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
     high, low = 1.0, -1.0
     if binary:
         high, low = min(1.0, math.exp(-exponent * logit)), -min(1.0, math.exp(exponent * logit))
-    if question == SCORE:
+    if query == SCORE:
         scale = min(max(target, -1.0), 1.0)
         if binary:
             scale = high if target > 0.5 else low
         return scale * (min(1.0, reach / length) if length > 0.0 else 0.0)
     weight = 0.5
-    if question != SCATTER and binary:
+    if query != SCATTER and binary:
         probability = 1.0 / (1.0 + math.exp(-logit))
         weight = probability * (1.0 - probability) * (high - low)
     return math.sqrt(2.0 * weight * min(length, reach) / reach)
@@ -51,7 +51,7 @@ def _vectors_early(
     reach: float,
     exponent: float,
     binary: bool,
-    question: int,
+    query: int,
     out: Array,
 ) -> None:
     # The compiled loop on Python's own numbers, which are faster than an array's.
@@ -70,10 +70,10 @@ def _vectors_early(
             for z in v:
                 square += z * z
         norm = math.sqrt(square)
-        scale = _length(logit, largest * norm, target, reach, exponent, binary, question)
+        scale = _length(logit, largest * norm, target, reach, exponent, binary, query)
         factor = scale / norm if norm > 0.0 else 0.0
         v = [z * factor for z in v]
-        finite = (question == SCATTER or target == target) and all(z - z == 0.0 for z in v)
+        finite = (query == SCATTER or target == target) and all(z - z == 0.0 for z in v)
         out[i] = v if finite else 0.0
 
 
@@ -86,7 +86,7 @@ def vectors(
     reach: float,
     exponent: float,
     binary: bool,
-    question: int,
+    query: int,
     out: Array,
 ) -> None:
     """Write scores of coded records, or the v of their matrices ``v v'``, into ``out`` (m, p): no longer than 1.
@@ -109,8 +109,8 @@ def vectors(
                 out[i, j] /= largest
                 square += out[i, j] * out[i, j]
         norm = math.sqrt(square)
-        scale = _compiled_length(logit, largest * norm, y[i], reach, exponent, binary, question)
-        finite = question == SCATTER or y[i] == y[i]
+        scale = _compiled_length(logit, largest * norm, y[i], reach, exponent, binary, query)
+        finite = query == SCATTER or y[i] == y[i]
         for j in range(p):
             out[i, j] *= scale / norm if norm > 0.0 else 0.0
             finite &= out[i, j] - out[i, j] == 0.0
@@ -165,7 +165,7 @@ def class_scores(
 
 
 @deferred
-def inside(
+def covered(
     X: Array, y: Array, origin: Array, threshold: float, basis: Array, classes: int, missing: float, out: Array
 ) -> None:
     """Write whether targets are in their prediction sets (1 or -1; ``missing`` without a target) into ``out`` (m, 1).

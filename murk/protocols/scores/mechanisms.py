@@ -171,17 +171,17 @@ def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The mechanisms of a privacy level for all questions. Every release is charged at the higher cost."""
+    """The mechanisms of a privacy level for all queries. Every release is charged at the higher cost."""
 
     score: Randomizer  # for scores, (p,)
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
     bit: Randomizer | None = None  # for one number in [-1, 1]; None without prediction sets and surveys
 
-    def mechanism(self, question: str) -> Randomizer:
-        """Return the mechanism that randomizes answers to a question."""
-        if question == "inside" or question.startswith("above"):
+    def mechanism(self, query: str) -> Randomizer:
+        """Return the mechanism that randomizes answers to a query."""
+        if query == "covered" or query.startswith("above"):
             return self.bit or self.score
-        return self.score if question == "score" or self.matrix is None else self.matrix
+        return self.score if query == "score" or self.matrix is None else self.matrix
 
     @property
     def _all(self) -> dict[str, Randomizer]:
@@ -203,7 +203,7 @@ class ScoreMechanisms:
 
     @property
     def guarantee(self) -> Guarantee:
-        """Guarantee of one release, whichever question it answers."""
+        """Guarantee of one release, whichever query it answers."""
         return self._dearer.guarantee
 
     @property

@@ -1,4 +1,4 @@
-"""The model that a learner publishes for an epoch, the answers that devices compute at it, and their expectations.
+"""The model that a learner publishes for a round, the answers that devices compute at it, and their expectations.
 
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 
@@ -8,7 +8,7 @@ With coded features x (the constant last), the published origin a and transform 
 - *above-i*, at a model of a survey: 1 if ``z_j > c``, else -1, for the i-th pair of a column j that the transform does
   not set to zero and a threshold c of the model's list. The constant's column stands for a real target, ``(y - m) / w``
   instead of z_j, if w is not 0; a missing target is 0.
-- *inside*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
+- *covered*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
   published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
 - *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
   score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
@@ -38,12 +38,12 @@ from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
-Question = str  # a name in ALL_QUESTIONS, or "above-i" for the i-th question of a survey
+Query = str  # a name in ALL_QUESTIONS, or "above-i" for the i-th query of a survey
 # Shares of people asked for a scatter and for a curvature, of several classes, until the moments are known.
 FIRST_SHARES: Final = (0.375, 0.125)
-QUESTIONS: Final[tuple[Question, ...]] = ("score", "scatter", "curvature")
-ALL_QUESTIONS: Final[tuple[Question, ...]] = (*QUESTIONS, "inside")
-ABOVE: Final = "above"  # begins the name of a survey's question
+QUERIES: Final[tuple[Query, ...]] = ("score", "scatter", "curvature")
+ALL_QUERIES: Final[tuple[Query, ...]] = (*QUERIES, "covered")
+ABOVE: Final = "above"  # begins the name of a survey's query
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
@@ -76,7 +76,7 @@ class CoverageQuery:
 
 @dataclass(frozen=True)
 class Model:
-    """One epoch's published model."""
+    """One round's published model."""
 
     origin: Floats  # a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,)
     transform: Floats  # W, (p, p)
@@ -97,14 +97,14 @@ class Model:
         self.__dict__.update({name: value for name, value in state.items() if name in Model.__dataclass_fields__})
 
     @property
-    def shares(self) -> dict[Question, float]:
-        """Share of people asked each question."""
+    def shares(self) -> dict[Query, float]:
+        """Share of people asked each query."""
         if self.survey:
             return {above(item): 1.0 / self.items for item in range(self.items)}
-        shares: dict[Question, float] = {"scatter": self.scatter, "curvature": self.curvature}
+        shares: dict[Query, float] = {"scatter": self.scatter, "curvature": self.curvature}
         if self.sets is not None:
-            shares["inside"] = self.sets.share
-        return {"score": 1.0 - self.scatter - self.curvature - shares.get("inside", 0.0), **shares}
+            shares["covered"] = self.sets.share
+        return {"score": 1.0 - self.scatter - self.curvature - shares.get("covered", 0.0), **shares}
 
     @property
     def flat(self) -> Floats:
@@ -140,11 +140,11 @@ class Model:
 
     @property
     def items(self) -> int:
-        """Number of a survey's questions."""
+        """Number of a survey's queries."""
         return len(self.surveyed) * len(THRESHOLDS[self.survey])
 
     def item(self, place: int) -> tuple[int, float]:
-        """Return column and threshold of a survey's question."""
+        """Return column and threshold of a survey's query."""
         column, threshold = divmod(place, len(THRESHOLDS[self.survey]))
         return self.surveyed[column], THRESHOLDS[self.survey][threshold]
 
@@ -180,30 +180,30 @@ def model_size(features: int, contrasts: int = 1, *, sets: bool = False) -> int:
     return origin + features * features + _NUMBERS + sets * (origin + 2)
 
 
-def question_at(place: int) -> Question:
-    """Return the question at an index: those of `ALL_QUESTIONS`, then a survey's."""
-    return ALL_QUESTIONS[place] if place < len(ALL_QUESTIONS) else above(place - len(ALL_QUESTIONS))
+def query_at(place: int) -> Query:
+    """Return the query at an index: those of `ALL_QUESTIONS`, then a survey's."""
+    return ALL_QUERIES[place] if place < len(ALL_QUERIES) else above(place - len(ALL_QUERIES))
 
 
-def above(item: int) -> Question:
-    """Return the name of a survey's question."""
+def above(item: int) -> Query:
+    """Return the name of a survey's query."""
     return f"{ABOVE}-{item}"
 
 
-def item_of(question: Question) -> int | None:
-    """Return the number of a survey's question; None for any other."""
-    name, _, item = question.partition("-")
+def item_of(query: Query) -> int | None:
+    """Return the number of a survey's query; None for any other."""
+    name, _, item = query.partition("-")
     return int(item) if name == ABOVE else None
 
 
-def asked(words: Words, model: Model) -> Integers:
-    """Return each person's question, as an index for `question_at`, from a uniform word each and the shares."""
+def drawn_queries(words: Words, model: Model) -> Integers:
+    """Return each person's query, as an index for `question_at`, from a uniform word each and the shares."""
     if model.survey:
         # The product of two 32-bit numbers fits 64 bits.
         items = (words >> np.uint64(32)) * np.uint64(model.items) >> np.uint64(32)
-        return np.asarray(len(ALL_QUESTIONS) + items.astype(np.int64))
-    scatter, matrix, inside = model.thresholds
-    return np.where(words < scatter, 1, np.where(words < matrix, 2, np.where(words < inside, 3, 0)))
+        return np.asarray(len(ALL_QUERIES) + items.astype(np.int64))
+    scatter, matrix, covered = model.thresholds
+    return np.where(words < scatter, 1, np.where(words < matrix, 2, np.where(words < covered, 3, 0)))
 
 
 def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bool = True, sets: bool = False) -> Model:
@@ -236,9 +236,9 @@ def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bo
         raise HostileModelError(
             f"the model's threshold {model.sets.threshold:g} is not between 0 and {_LARGEST_THRESHOLD:g}: refused"
         )
-    inside = 0.0 if model.sets is None else model.sets.share
-    if not (min(model.scatter, model.curvature, inside) >= 0 and model.scatter + model.curvature + inside <= 1):
-        raise HostileModelError("the model's shares of questions are negative or exceed 1: refused")
+    covered = 0.0 if model.sets is None else model.sets.share
+    if not (min(model.scatter, model.curvature, covered) >= 0 and model.scatter + model.curvature + covered <= 1):
+        raise HostileModelError("the model's shares of queries are negative or exceed 1: refused")
     if model.thresholds[1] and not matrices:
         raise HostileModelError("the model asks for matrices, which nobody releases in this task: refused")
     return model
@@ -305,32 +305,32 @@ def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
     return np.asarray(Z * factor[:, None])
 
 
-def vectors(X: Floats, y: Floats, model: Model, response: Response, question: Question, coverage: float = 0) -> Floats:
+def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query, coverage: float = 0) -> Floats:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
     Inside or not is 1 or -1, (m, 1); for a missing target 2 ``coverage`` - 1, which leaves the threshold unbiased.
     """
     X, y = copied(X), copied(y)
-    item = item_of(question)
+    item = item_of(query)
     if item is not None:
         return _above(X, y, model, item)
     if not (response.binary or response.classes):
         y -= model.middle
         y /= model.width
-    if question == "inside":
+    if query == "covered":
         sets, out = model.sets, empty((len(X), 1))
         assert sets is not None
         classes = len(response.basis) if response.binary or response.classes else 0
-        kernels.inside(X, y, sets.origin, sets.threshold, response.basis, classes, 2.0 * coverage - 1.0, out)
+        kernels.covered(X, y, sets.origin, sets.threshold, response.basis, classes, 2.0 * coverage - 1.0, out)
         return out
     p = len(model.transform)
-    if response.classes and question == "score":
+    if response.classes and query == "score":
         out, origin = empty((len(X), len(model.origin))), model.origin
         kernels.class_scores(X, y, origin, model.transform, model.reach, model.exponent, response.basis, out)
         return out
     out = empty((len(X), p))
-    reach, place = model.reach if question == "score" else model.matrix_reach, QUESTIONS.index(question)
+    reach, place = model.reach if query == "score" else model.matrix_reach, QUERIES.index(query)
     kernels.vectors(X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary, place, out)
     return out
 
@@ -475,7 +475,7 @@ def inverse(matrix: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Expected:
-    """The mean score of an epoch as a function of the coefficients theta.
+    """The mean score of a round as a function of the coefficients theta.
 
     ``G(theta) = mean m(x, theta) c(z) z``, with ``m = q r(1) + (1 - q) r(0)`` for a binary target of probability q at
     ``x'theta``, and ``m = x'theta``, or its link's mean, for a real one.
@@ -489,7 +489,7 @@ class Expected:
 
     @classmethod
     def of(cls, model: Model, rows: Rows, response: Response) -> Expected:
-        """Return the expectation at one epoch's model."""
+        """Return the expectation at one round's model."""
         high, low = response.answers(rows.points @ model.origin, model.exponent)
         return cls(rows, directions(rows.points, model), high, low, response)
 

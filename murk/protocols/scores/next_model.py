@@ -18,34 +18,34 @@ from murk.protocols.scores.solutions import AnySolution, solution
 from murk.protocols.scores.solve import line
 from murk.protocols.scores.solve.classes import ClassLines
 from murk.protocols.scores.solve.curve import Solution
-from murk.protocols.scores.sums import Epoch, Summaries, replies_of, summaries
+from murk.protocols.scores.sums import Round, Summaries, replies_of, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates
-from murk.protocols.scores.survey.rounds import Round
+from murk.protocols.scores.survey.rounds import SurveyRound
 
 _SURELY: Final = 2.0  # standard errors that are subtracted from the share of targets present
 
 
 def following(
     settings: Settings,
-    epochs: Sequence[Epoch],
+    rounds: Sequence[Round],
     count: int,
     coordinates: Coordinates | None,
     mechanisms: LevelMechanisms,
 ) -> tuple[Model, Coordinates | None]:
-    """Return the model of the epoch that begins at ``count``, and the coordinates by then."""
+    """Return the model of the round that begins at ``count``, and the coordinates by then."""
     if settings.survey is not None and coordinates is None:
-        surveyed = [epoch for epoch in epochs if epoch.model.survey and epoch.tallies]
+        surveyed = [round_ for round_ in rounds if round_.model.survey and round_.tallies]
         concluded = settings.survey.concluded(
             replies_of(surveyed, mechanisms, settings.features)[: len(settings.survey.numbers)], len(surveyed)
         )
-        if isinstance(concluded, Round):
+        if isinstance(concluded, SurveyRound):
             return settings.survey_model(concluded), None
         coordinates = concluded
-    settings, found = settings.at(coordinates), summaries(epochs, mechanisms, settings.features)
-    # Epochs as short as a survey's rounds say too little for a model of their own.
-    if not found or count <= settings.rounds[-1]:
+    settings, found = settings.at(coordinates), summaries(rounds, mechanisms, settings.features)
+    # Rounds as short as a survey's rounds say too little for a model of their own.
+    if not found or count <= settings.survey_rounds[-1]:
         model = settings.first_model(mechanisms)
-        if model.sets is not None and count < settings.rounds[-1]:
+        if model.sets is not None and count < settings.survey_rounds[-1]:
             # Nor do they say where a prediction set ends.
             model = replace(model, sets=replace(model.sets, share=0.0))
         return model, coordinates
@@ -53,7 +53,7 @@ def following(
 
 
 def next_model(settings: Settings, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:
-    """Return the model of the epoch that begins at ``count``."""
+    """Return the model of the round that begins at ``count``."""
     solved = solution(settings, found)
     chosen = _chosen(settings, solved, found, count, mechanisms)
     root = None if settings.wanted is None else root_of(settings, solved, found, chosen, solved.origin)
@@ -75,7 +75,7 @@ def _chosen(
     model = solution.next_model(settings.reach(solution.public, mechanisms), exponent, shares)
     if not (settings.line and settings.binary and isinstance(solution, Solution)):
         return model
-    people = min(settings.epoch_end(count), settings.forget or NEVER) - count
+    people = min(settings.round_end(count), settings.forget or NEVER) - count
     return line.next_model(solution, found, model, max(people, 1), (pair.score.variance, pair.matrix.variance))
 
 
@@ -94,7 +94,7 @@ def root_of(settings: Settings, solution: AnySolution | None, found: Summaries, 
     scale = LABELS if settings.binary or settings.labels else REAL
     replies = []
     for each in found:
-        asked, answer = each.model.sets, each.inside
+        asked, answer = each.model.sets, each.covered
         if asked is None or answer is None:
             continue
         # The root mean square of how far the prediction has moved: people's second moment is the identity in z.
@@ -115,17 +115,17 @@ def _exponent(
 ) -> float:
     """Return g by rule: 0 where the public rows' sampling error is small compared with the noise, else 1/2.
 
-    This takes at least ``n / (p s^2)`` rows, n being the epoch's end and s^2 the noise's variance. g is 1 without
-    rows, with people unlike them, with missing targets, and in at least every other epoch: centred scores hold for
+    This takes at least ``n / (p s^2)`` rows, n being the round's end and s^2 the noise's variance. g is 1 without
+    rows, with people unlike them, with missing targets, and in at least every other round: centred scores hold for
     any distribution of the covariates, and check the other scores.
     """
     if settings.exponent is not None:
         return settings.exponent
     if settings.covariates is None or not settings.binary or not solution.public or solution.missing:
         return 1.0
-    # If late models skipped epochs, the one before may have had an odd number, too.
-    if settings.epoch_number(count) % 2 == 0 or before.exponent != 1.0:
+    # If late models skipped rounds, the one before may have had an odd number, too.
+    if settings.round_number(count) % 2 == 0 or before.exponent != 1.0:
         return 1.0
     mechanism: Any = mechanisms["default"].score
-    needed = min(settings.epoch_end(count), settings.forget or NEVER) / (settings.features * mechanism.variance)
+    needed = min(settings.round_end(count), settings.forget or NEVER) / (settings.features * mechanism.variance)
     return 0.0 if float(settings.covariates.counts.sum()) >= needed else 0.5

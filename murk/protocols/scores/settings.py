@@ -1,6 +1,6 @@
-"""The public settings of a task of scores, the grid of its epochs, and its first model.
+"""The public settings of a task of scores, the grid of its rounds, and its first model.
 
-An epoch's start and end are counted in releases of a chain.
+A round's start and end are counted in releases of a partition.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from murk.protocols.scores.model import (
     model_size,
 )
 from murk.protocols.scores.survey.coordinates import Coordinates
-from murk.protocols.scores.survey.rounds import Round, Survey
+from murk.protocols.scores.survey.rounds import Survey, SurveyRound
 
 if TYPE_CHECKING:
     from murk.inference.prediction_sets import Root
 
-FIRST: Final = 3000  # releases of the first epoch; each later one has as many as all before it, up to the longest
-REMEMBERED: Final = 8  # epochs that a learner keeps: while they double, older ones have under 1% of the releases
-FEWEST_KEPT: Final = FIRST * REMEMBERED  # least releases to keep: no epoch is shorter than the first
-NEVER: Final = 2**62  # end of an endless epoch
+FIRST: Final = 3000  # releases of the first round; each later one has as many as all before it, up to the longest
+REMEMBERED: Final = 8  # rounds that a learner keeps: while they double, older ones have under 1% of the releases
+FEWEST_KEPT: Final = FIRST * REMEMBERED  # least releases to keep: no round is shorter than the first
+NEVER: Final = 2**62  # end of an endless round
 
 
-def epoch_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the start of the current epoch: epochs double from ``first`` up to ``longest``, then stay that long."""
+def round_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
+    """Return the start of the current round: rounds double from ``first`` up to ``longest``, then stay that long."""
     if version < first:
         return 0
     doubled = _doubled(longest, first)
@@ -52,37 +52,37 @@ def epoch_start(version: int, longest: int = NEVER, first: int = FIRST) -> int:
     return first << ((version // first).bit_length() - 1)
 
 
-def epoch_end(version: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the version at which the current epoch ends."""
+def round_end(version: int, longest: int = NEVER, first: int = FIRST) -> int:
+    """Return the version at which the current round ends."""
     if version < first:
         return first
-    start = epoch_start(version, longest, first)
+    start = round_start(version, longest, first)
     return start + min(start, longest)
 
 
 @lru_cache(maxsize=64)
 def remembered(start: int, longest: int = NEVER, first: int = FIRST) -> tuple[int, ...]:
-    """Return the starts of the remembered epochs, oldest first, the newest of which begins at ``start``.
+    """Return the starts of the remembered rounds, oldest first, the newest of which begins at ``start``.
 
     >>> remembered(6_000), remembered(768_000)[:2], remembered(998_000, 25_000)[::7]
     ((0, 3000, 6000), (6000, 12000), (823000, 998000))
     """
     starts = [start]
     while starts[-1] > 0 and len(starts) < REMEMBERED:
-        starts.append(epoch_start(starts[-1] - 1, longest, first))
+        starts.append(round_start(starts[-1] - 1, longest, first))
     return tuple(reversed(starts))
 
 
 def _doubled(longest: int, first: int) -> int:
-    """Return the start of the first epoch of the longest length."""
+    """Return the start of the first round of the longest length."""
     return first << (longest // first).bit_length()
 
 
 def shown_next(count: int, longest: int = NEVER, first: int = FIRST) -> int:
-    """Return the next number of releases at which predictions are updated, four times an epoch."""
-    start = epoch_start(count, longest, first) or 1 << max(count.bit_length() - 1, 0)
+    """Return the next number of releases at which predictions are updated, four times a round."""
+    start = round_start(count, longest, first) or 1 << max(count.bit_length() - 1, 0)
     step = max(min(start, longest) // 4, 1)
-    return min(count - (count - start) % step + step, epoch_end(count, longest, first)) if count else 1
+    return min(count - (count - start) % step + step, round_end(count, longest, first)) if count else 1
 
 
 REACH: Final = 1.3  # R in units of the typical length sqrt p: the few people beyond it count for less
@@ -91,7 +91,7 @@ MOST_REACH: Final = 2.0  # largest R without public rows, in units of sqrt p, fo
 
 _NOISE = 32.0  # between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this
 
-MOST_NUMBERS: Final = 600  # largest size of a matrix asked for in a single endless epoch: larger ones are too noisy
+MOST_NUMBERS: Final = 600  # largest size of a matrix asked for in a single endless round: larger ones are too noisy
 
 CHECK = 0.1  # share of people asked for a curvature with public rows, to check that people are like these
 
@@ -105,69 +105,73 @@ class Settings:
     covariates: PublicCovariates | None = None  # public covariates, if any
     exponent: float | None = None  # g; None to choose it by rule
     labels: tuple[str, ...] = ()  # the classes of a target with several
-    once: bool = False  # whether all answer at the public model of version 0, in a single endless epoch
+    once: bool = False  # whether all answer at the public model of version 0, in a single endless round
     curve: CodedCurve | None = None  # another mean function; not in the digest, as any may be fitted to the releases
-    forget: int | None = None  # number of newest releases used, of each chain or of all that share models; None for all
-    shared: bool = False  # whether all chains share models: epochs then count over all chains, and their sums add up
+    forget: int | None = (
+        None  # number of newest releases used, of each partition or of all that share models; None for all
+    )
+    shared: bool = (
+        False  # whether all partitions share models: rounds then count over all partitions, and their sums add up
+    )
     # whether people are asked for the line (see `line`) while noise would hide the curvature of log odds; not in the
     # digest, as answers at any model count either way
     line: bool = False
     wanted: CoverageQuery | None = None  # prediction sets, if people are asked about them
-    first: int = FIRST  # releases of the first epoch; those of a shuffled task are no fewer than a crowd
+    first: int = FIRST  # releases of the first round; those of a shuffled task are no fewer than a crowd
     survey: Survey | None = None  # the survey that precedes scores, if any
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
 
     @cached_property
     def longest(self) -> int:
-        """Largest number of releases in an epoch; the learner forgets whole epochs."""
+        """Largest number of releases in a round; the learner forgets whole rounds."""
         return NEVER if self.forget is None else self.forget // REMEMBERED
 
-    def epoch_start(self, version: int) -> int:
-        """Return the start of the epoch that a chain of ``version`` releases is in."""
+    def round_start(self, version: int) -> int:
+        """Return the start of the round that a partition of ``version`` releases is in."""
         if self.once:
             return 0
-        rounds = self.rounds
-        if version < rounds[-1]:
-            return rounds[bisect_right(rounds, version) - 1]
-        return rounds[-1] + epoch_start(version - rounds[-1], self.longest, self.first)
+        survey_rounds = self.survey_rounds
+        if version < survey_rounds[-1]:
+            return survey_rounds[bisect_right(survey_rounds, version) - 1]
+        return survey_rounds[-1] + round_start(version - survey_rounds[-1], self.longest, self.first)
 
-    def epoch_end(self, version: int) -> int:
-        """Return the end of the epoch that a chain of ``version`` releases is in."""
+    def round_end(self, version: int) -> int:
+        """Return the end of the round that a partition of ``version`` releases is in."""
         if self.once:
             return NEVER
-        rounds = self.rounds
-        if version < rounds[-1]:
-            return rounds[bisect_right(rounds, version)]
-        return rounds[-1] + epoch_end(version - rounds[-1], self.longest, self.first)
+        survey_rounds = self.survey_rounds
+        if version < survey_rounds[-1]:
+            return survey_rounds[bisect_right(survey_rounds, version)]
+        return survey_rounds[-1] + round_end(version - survey_rounds[-1], self.longest, self.first)
 
-    def epoch_number(self, version: int) -> int:
-        """Return the number of epochs before the one that a chain of ``version`` releases is in."""
+    def round_number(self, version: int) -> int:
+        """Return the number of rounds before the one that a partition of ``version`` releases is in."""
         if self.once:
             return 0
-        rounds = self.rounds
-        if version < rounds[-1]:
-            return bisect_right(rounds, version) - 1
-        scored, doubled = version - rounds[-1], _doubled(self.longest, self.first)
+        survey_rounds = self.survey_rounds
+        if version < survey_rounds[-1]:
+            return bisect_right(survey_rounds, version) - 1
+        scored, doubled = version - survey_rounds[-1], _doubled(self.longest, self.first)
         before = (min(scored, doubled) // self.first).bit_length() + max(scored - doubled, 0) // self.longest
-        return len(rounds) - 1 + before
+        return len(survey_rounds) - 1 + before
 
     def remembered(self, count: int) -> tuple[int, ...]:
-        """Return the starts of the epochs that a chain of ``count`` releases remembers, oldest first."""
+        """Return the starts of the rounds that a partition of ``count`` releases remembers, oldest first."""
         if self.once:
             return (0,)
-        rounds = self.rounds
-        if count < rounds[-1]:
-            return rounds[: bisect_right(rounds, count)][-REMEMBERED:]
-        scored = remembered(epoch_start(count - rounds[-1], self.longest, self.first), self.longest, self.first)
-        return (*rounds[:-1], *(rounds[-1] + start for start in scored))[-REMEMBERED:]
+        survey_rounds = self.survey_rounds
+        if count < survey_rounds[-1]:
+            return survey_rounds[: bisect_right(survey_rounds, count)][-REMEMBERED:]
+        scored = remembered(round_start(count - survey_rounds[-1], self.longest, self.first), self.longest, self.first)
+        return (*survey_rounds[:-1], *(survey_rounds[-1] + start for start in scored))[-REMEMBERED:]
 
     def shown_next(self, count: int) -> int:
         """Return the next number of releases at which predictions are updated."""
-        end = self.rounds[-1]
-        return self.epoch_end(count) if count < end else end + shown_next(count - end, self.longest, self.first)
+        end = self.survey_rounds[-1]
+        return self.round_end(count) if count < end else end + shown_next(count - end, self.longest, self.first)
 
     @property
-    def rounds(self) -> tuple[int, ...]:
+    def survey_rounds(self) -> tuple[int, ...]:
         """Versions at which rounds of the survey may begin, and its end."""
         return (0,) if self.survey is None else self.survey.starts
 
@@ -178,7 +182,7 @@ class Settings:
 
     @property
     def matrices(self) -> bool:
-        """Whether anybody is asked for a matrix: nobody is in a single epoch with many features."""
+        """Whether anybody is asked for a matrix: nobody is in a single round with many features."""
         return not self.once or matrix_size(self.features) <= MOST_NUMBERS
 
     @property
@@ -236,7 +240,7 @@ class Settings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
+        """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
         # Settings that came later count where they are not the default.
         parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
@@ -270,8 +274,8 @@ class Settings:
         """Return the settings with coordinates that a survey found, if any."""
         return self if coordinates is None else replace(self, coordinates=coordinates)
 
-    def survey_model(self, asked: Round) -> Model:
-        """Return the model that asks the questions of a round."""
+    def survey_model(self, asked: SurveyRound) -> Model:
+        """Return the model that draws the queries of a round."""
         with np.errstate(divide="ignore"):
             factors = np.where(asked.scale > 0.0, 1.0 / asked.scale, 0.0)
         size = self.features - 1
@@ -302,7 +306,7 @@ class Settings:
 
             present = Present(1.0, min(at_least_present(self.coverage, []), 1.0))
             root = Root(LABELS if self.binary or self.labels else REAL, self.coverage, [], present)
-        return replace(model, sets=Sets(origin, root.next_question(), self.wanted.share)).rounded()
+        return replace(model, sets=Sets(origin, root.next_query(), self.wanted.share)).rounded()
 
     @property
     def model_size(self) -> int:

@@ -1,4 +1,4 @@
-"""Which equations the answers of epochs give, and how far epochs disagree."""
+"""Which equations the answers of rounds give, and how far rounds disagree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnySolution = Solution | PublicSolution | ClassSolution | ClassLines
 
 
 def solution(settings: Settings, found: Summaries) -> AnySolution:
-    """Return the solution of epochs' mean answers."""
+    """Return the solution of rounds' mean answers."""
     return solution_of(found, settings.response, settings.rows, settings.coordinates)
 
 
@@ -52,7 +52,7 @@ def largest_square(freedom: float) -> float:
 
 
 def disagreement(solution: AnySolution) -> float:
-    """Return the factor by which disagreeing epochs widen intervals (Birge's ratio); 1 where chance explains them.
+    """Return the factor by which disagreeing rounds widen intervals (Birge's ratio); 1 where chance explains them.
 
     Squared residuals, in units of their variances, are chi-square. Over public rows the factor is 1.
     """

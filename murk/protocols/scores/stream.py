@@ -1,8 +1,8 @@
-"""What epochs' released answers say of the people who answered: whether they changed, and whether people can answer so.
+"""What rounds' released answers say of the people who answered: whether they changed, and whether people can answer so.
 
-*Changed.* Second moments are released in each epoch, as ``S_k = s_k W_k M W_k' + noise`` for features of second moment
-M, with W_k the epoch's transform and s_k the mean weight of a matrix, that of the estimate's normal rows. If M is the
-same in all epochs, least squares for M leaves residuals that are chi-square. Features are not normal, so weights differ
+*Changed.* Second moments are released in each round, as ``S_k = s_k W_k M W_k' + noise`` for features of second moment
+M, with W_k the round's transform and s_k the mean weight of a matrix, that of the estimate's normal rows. If M is the
+same in all rounds, least squares for M leaves residuals that are chi-square. Features are not normal, so weights differ
 a little between transforms: a share `_TOLERATED` of the mean eigenvalue counts as noise.
 
 *Possible.* Whatever people's records are, their mean score is no longer than 1, and their mean matrix is positive
@@ -21,7 +21,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.inference.misfit import MOST_NUMBERS, excess
 from murk.protocols.linear_algebra import flattened, matrix_size, symmetric
-from murk.protocols.scores.model import Model, Question, Response, Rows, inverse, mean_matrix
+from murk.protocols.scores.model import Model, Query, Response, Rows, inverse, mean_matrix
 from murk.protocols.scores.solutions import largest_square
 from murk.protocols.scores.solve.moments import UNLIKELY, own_variance
 from murk.protocols.scores.sums import Answer, Summaries
@@ -41,7 +41,7 @@ class FeatureChange:
 def feature_change(
     found: Summaries, response: Response, rows: Rows, contradicted: Sequence[int] = ()
 ) -> FeatureChange | None:
-    """Return how people's features changed over the epochs; None if they did not, or nothing shows it.
+    """Return how people's features changed over the rounds; None if they did not, or nothing shows it.
 
     ``contradicted`` are features whose spread later answers contradict: they changed after the survey.
     """
@@ -58,7 +58,7 @@ def feature_change(
     basis[np.arange(size), upper[0], upper[1]] += 0.5
     basis[np.arange(size), upper[1], upper[0]] += 0.5
     information, weighed, squares = np.zeros((size, size)), np.zeros(size), 0.0
-    residuals: list[tuple[Floats, Floats]] = []  # each epoch's differences, and their slopes in the common ones
+    residuals: list[tuple[Floats, Floats]] = []  # each round's differences, and their slopes in the common ones
     predictions = [mean_matrix(model, rows, plain, flat=True) for model, _ in released]
     for (model, answer), predicted in zip(released, predictions, strict=True):
         into = model.transform @ back
@@ -86,7 +86,7 @@ def _released(found: Summaries, response: Response) -> list[tuple[Model, Answer]
 
 
 def _changed(released: Sequence[tuple[Model, Answer]], predictions: Sequence[Floats]) -> tuple[int, ...]:
-    """Return the features whose weighted means differ between epochs, the clearest first."""
+    """Return the features whose weighted means differ between rounds, the clearest first."""
     p = len(predictions[0])
     means, variances = np.zeros((len(released), p - 1)), np.zeros((len(released), p - 1))
     for place, ((model, answer), predicted) in enumerate(zip(released, predictions, strict=True)):
@@ -106,7 +106,7 @@ def _changed(released: Sequence[tuple[Model, Answer]], predictions: Sequence[Flo
 def _spread_otherwise(
     released: Sequence[tuple[Model, Answer]], residuals: Sequence[tuple[Floats, Floats]], common: Floats
 ) -> tuple[int, ...]:
-    """Return the features along whose coordinates second moments differ between epochs by more than noise."""
+    """Return the features along whose coordinates second moments differ between rounds by more than noise."""
     p = len(released[0][0].transform)
     squares = np.zeros(p - 1)
     for (model, answer), (off, slopes) in zip(released, residuals, strict=True):
@@ -119,22 +119,22 @@ def _spread_otherwise(
     return tuple(index for index in sorted(range(p - 1), key=lambda index: -far[index]) if far[index] > least)
 
 
-def impossible(found: Summaries) -> tuple[Question, ...]:
-    """Return the questions to which an epoch's mean answer is further from what people can answer than noise is."""
-    questions: dict[Question, None] = {}
+def impossible(found: Summaries) -> tuple[Query, ...]:
+    """Return the queries to which a round's mean answer is further from what people can answer than noise is."""
+    queries: dict[Query, None] = {}
     for each in found:
         if each.score is not None and _beyond(float(np.linalg.norm(each.score.mean)) - 1.0, each.score):
-            questions["score"] = None
-        matrices: dict[Question, Answer | None] = {"scatter": each.scatter, "curvature": each.curvature}
-        for question, answer in matrices.items():
+            queries["score"] = None
+        matrices: dict[Query, Answer | None] = {"scatter": each.scatter, "curvature": each.curvature}
+        for query, answer in matrices.items():
             if answer is None:
                 continue
             values = np.linalg.eigvalsh(answer.mean)
             negative = float(np.linalg.norm(np.minimum(values, 0.0)))
             larger = float(np.linalg.norm(values)) - each.model.matrix_reach / 2.0
             if _beyond(max(negative, larger), answer):
-                questions[question] = None
-    return tuple(questions)
+                queries[query] = None
+    return tuple(queries)
 
 
 def _beyond(distance: float, answer: Answer) -> bool:

@@ -85,7 +85,7 @@ class WindowProblem:
         return self.learner(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         estimate: Estimate = engines[0].estimate(*engines[1:])
         return estimate
 

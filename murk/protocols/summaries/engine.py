@@ -67,12 +67,12 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
         return self.settings.dimension
 
     def estimate(self, *others: Self) -> Estimate:
-        """Return coefficients in coded units with their intervals, from the windows of this and other chains."""
+        """Return coefficients in coded units with their intervals, from the windows of this and other partitions."""
         return self._fit([engine.sums for engine in (self, *others)])
 
     @abstractmethod
     def _fit(self, sums: Sequence[T]) -> Estimate:
-        """Return the joint estimate from the sums of several chains."""
+        """Return the joint estimate from the sums of several partitions."""
 
     @property
     def n_releases(self) -> int:

@@ -40,7 +40,7 @@ _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of m
 
 
 def estimate(
-    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from releases of ``people`` records, in the task's windows."""
     settings, engine = problem.settings, problem.engine()

@@ -52,7 +52,7 @@ class PartProblem:
         return GramPartEngine(self) if isinstance(self.whole, GramDevice) else SketchPartEngine(self)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         estimate: Estimate = engines[0].estimate(*engines[1:])
         return estimate
 

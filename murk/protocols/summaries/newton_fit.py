@@ -67,7 +67,7 @@ def estimate_newton(
 ) -> MomentEstimate:
     """Return coefficients in coded units from Newton steps of one or more learners, merged by addition."""
     merged = sums[0].merged(*sums[1:])
-    first = replace(estimate_grams(settings, target_weights[0], [merged.first]), chains=len(sums))
+    first = replace(estimate_grams(settings, target_weights[0], [merged.first]), partitions=len(sums))
     if not merged.stepped:
         return replace(first, note=_NO_STEP + first.note) if merged.people else first
     start = _start(first, settings)

@@ -13,7 +13,7 @@ from murk._internal.lazy import bounding
 from murk.errors import UserError
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
-from murk.stream.wire.state import trail_bytes
+from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget, RealTarget, quantile_name
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class TargetProblem:
     def check_state(self) -> None:
         """Raise UserError if releases or states are too large for a log."""
         sums = max(self.settings.categories, _CELLS) * len(self.mechanisms)
-        state = _STATE_SUM * sums + trail_bytes(len(self.settings.names)) + 4096
+        state = _STATE_SUM * sums + history_bytes(len(self.settings.names)) + 4096
         if _ENVELOPE + _NUMBER * self.dimension > MAX_MESSAGE or state > MAX_STATE:
             raise UserError(
                 f"{self.settings.classes:,} classes at {len(self.mechanisms)} levels make a learner's state of up to "
@@ -63,7 +63,7 @@ class TargetProblem:
         return TargetEngine(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[TargetEngine]) -> Estimate:
-        """Return the joint estimate of several chains."""
+        """Return the joint estimate of several partitions."""
         from murk.protocols.univariate.engine import merged
 
         return merged(engines)

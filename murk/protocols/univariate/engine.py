@@ -34,7 +34,7 @@ MOST_GUARANTEES: Final = 64
 
 
 class TargetEngine(NeverPublished):
-    """Sums of the released targets of one chain."""
+    """Sums of the released targets of one partition."""
 
     kind = "target"
 
@@ -173,7 +173,7 @@ class TargetEngine(NeverPublished):
 
 
 def merged(engines: Sequence[TargetEngine]) -> Estimate:
-    """Return the joint estimate of several chains; raise UserError if their targets differ."""
+    """Return the joint estimate of several partitions; raise UserError if their targets differ."""
     first = engines[0]
     if any(engine.settings != first.settings for engine in engines):
         raise UserError("only learners with the same target can be merged")
@@ -187,7 +187,7 @@ def merged(engines: Sequence[TargetEngine]) -> Estimate:
     return estimated(first.settings, totals, statistics, len(engines))
 
 
-def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], chains: int) -> Estimate:
-    """Return shares, a mean or quantiles from the sums of all chains."""
+def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
+    """Return shares, a mean or quantiles from the sums of all partitions."""
     function = quantiles_of if settings.quantiles else estimate_of
-    return function(settings, totals, statistics, chains)
+    return function(settings, totals, statistics, partitions)

@@ -1,4 +1,4 @@
-"""Shares and means with their standard errors, from all levels and chains."""
+"""Shares and means with their standard errors, from all levels and partitions."""
 
 from __future__ import annotations
 
@@ -39,12 +39,14 @@ def combined(totals: Totals, statistics: Mapping[str, Statistics]) -> Summary | 
     return Summary(np.asarray(values), np.asarray(spread))
 
 
-def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], chains: int) -> Estimate:
+def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
     """Return shares as 2 s - 1, or a mean in [-1, 1], of people with a target, with standard errors."""
     names, count = settings.names, sum(number for number, _ in totals.values())
     found = combined(totals, statistics)
     if found is None:
-        return Estimate(names, np.zeros(len(names)), METHOD, np.full(len(names), math.inf), "no release yet", chains, 0)
+        return Estimate(
+            names, np.zeros(len(names)), METHOD, np.full(len(names), math.inf), "no release yet", partitions, 0
+        )
     absent, error = 0.0, 0.0
     if settings.missing:
         absent, error = float(found.values[-1]), math.sqrt(max(float(found.covariance[-1, -1]), 0.0))
@@ -59,7 +61,16 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
         note += f"; {missing_words(missing)}, and the estimate is of people who have one"
     influence = _influence(totals, statistics)
     return Estimate(
-        names, values, METHOD, spread, note, chains, count, covariance=covariance, absent=missing, influence=influence
+        names,
+        values,
+        METHOD,
+        spread,
+        note,
+        partitions,
+        count,
+        covariance=covariance,
+        absent=missing,
+        influence=influence,
     )
 
 

@@ -35,9 +35,9 @@ from murk.task.task import Task
 
 
 def estimate(
-    problem: TargetProblem, records: Records, people: int, levels: Mapping[str, float], chains: int, rng: Generator
+    problem: TargetProblem, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
-    """Simulate the estimate from a number of people. The number of chains makes no difference, as their sums add up."""
+    """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
     places = problem.settings.positions(records.y)[:, 0]
     totals: dict[str, tuple[int, list[int]]] = {}
     known: dict[str, Statistics] = {}
@@ -45,7 +45,7 @@ def estimate(
         known[level] = statistics_of(problem.settings, problem.mechanisms[level])
         drawn = records.drawn(size, rng)
         totals[level] = size, np.rint(_sums(known[level], places, drawn, rng)).astype(np.int64).tolist()
-    return estimated(problem.settings, totals, known, chains)
+    return estimated(problem.settings, totals, known, partitions)
 
 
 def _likely(problem: TargetProblem, records: Records, *more: Any) -> Estimate:

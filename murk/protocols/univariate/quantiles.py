@@ -84,7 +84,7 @@ class QuantileEstimate(Estimate):
 
 
 def quantiles_of(
-    settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], chains: int
+    settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int
 ) -> QuantileEstimate:
     """Return quantiles of people with a target in [-1, 1]."""
     names, count = settings.names, sum(number for number, _ in totals.values())
@@ -93,7 +93,15 @@ def quantiles_of(
     if whole is None:
         none = np.zeros((len(names), THRESHOLDS + 1))
         return QuantileEstimate(
-            names, np.zeros(len(names)), METHOD, unknown, "no release yet", chains, 0, from_below=none, from_above=none
+            names,
+            np.zeros(len(names)),
+            METHOD,
+            unknown,
+            "no release yet",
+            partitions,
+            0,
+            from_below=none,
+            from_above=none,
         )
     counts: dict[str, Floats] = {}
     below, above, weights = np.zeros(THRESHOLDS), np.zeros(THRESHOLDS), np.zeros(THRESHOLDS)
@@ -125,7 +133,7 @@ def quantiles_of(
         METHOD,
         unknown,
         note,
-        chains,
+        partitions,
         count,
         absent=missing,
         from_below=from_below,

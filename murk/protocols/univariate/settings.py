@@ -46,7 +46,7 @@ class Settings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and chains merge, only between equal ones."""
+        """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
         return hashlib.sha256(repr((self.names, self.classes, self.missing, *self.quantiles)).encode()).hexdigest()[:16]
 
     def positions(self, y: Floats) -> Floats:

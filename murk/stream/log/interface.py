@@ -1,7 +1,7 @@
-"""The interface of logs: an ordered, partitioned, replayable stream of one task, and the chains' states.
+"""The interface of logs: an ordered, partitioned, replayable stream of one task, and the partitions' states.
 
-A log holds releases in partitions, the newest model of each chain (chain ``c`` reads partition ``c``), each chain's
-state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
+A log holds releases in partitions, the newest model of each partition (partition ``c`` reads partition ``c``), each
+partition's state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ERROR_CODE = "MURK-LOG-001"
 
 _PAGE = 4096  # messages read at once by `Log.messages`
 NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
-FIRST_CHAIN = 0  # chain under which models are stored that all chains share
+FIRST_PARTITION = 0  # partition under which models are stored that all partitions share
 
 
 def truncate_time(time: float, granularity: int) -> int:
@@ -63,14 +63,14 @@ Dead = Sequence[DeadLetter]
 
 
 class Checkpoint(NamedTuple):
-    """State of a chain, None at first, and the first offset that is not in it."""
+    """State of a partition, None at first, and the first offset that is not in it."""
 
     state: bytes | None
     offset: int
 
 
-class ChainStatus(NamedTuple):
-    """A chain's checkpoint, and the end of its partition just after that was read."""
+class PartitionStatus(NamedTuple):
+    """A partition's checkpoint, and the end of its partition just after that was read."""
 
     checkpoint: Checkpoint
     end: int
@@ -89,7 +89,7 @@ class CrowdMark(NamedTuple):
 
 
 class FencedError(MurkError):
-    """Another worker owns the chain now; nothing of the refused write was applied."""
+    """Another worker owns the partition now; nothing of the refused write was applied."""
 
     kind = "MURK-LOG-005"
 
@@ -101,15 +101,15 @@ class UnreachableError(MurkError):
 
 
 class Membership(ABC):
-    """A process's share of the chains, among all processes that learn from a log."""
+    """A process's share of the partitions, among all processes that learn from a log."""
 
-    shared = False  # whether chains move between processes; otherwise losing one is an error
+    shared = False  # whether partitions move between processes; otherwise losing one is an error
 
     @abstractmethod
-    def chains(self) -> frozenset[int]:
-        """Return the chains assigned to this process; call it often, since it also reports that the process is alive.
+    def partitions(self) -> frozenset[int]:
+        """Return the partitions assigned to this process; call it often, as it also reports that the process lives.
 
-        Two processes may briefly be assigned the same chain: `Log.acquire` decides between them. Raises
+        Two processes may briefly be assigned the same partition: `Log.acquire` decides between them. Raises
         ``UnreachableError`` if the log cannot be reached.
         """
 
@@ -118,27 +118,27 @@ class Membership(ABC):
         """Leave, so that others take over now; with ``for_good=False`` only if this process does not restart soon."""
 
 
-class AllChains(Membership):
-    """Membership of a process that learns every chain alone."""
+class AllPartitions(Membership):
+    """Membership of a process that learns every partition alone."""
 
-    def __init__(self, chains: Iterable[int]) -> None:
-        self._chains = frozenset(chains)
+    def __init__(self, partitions: Iterable[int]) -> None:
+        self._partitions = frozenset(partitions)
 
-    def chains(self) -> frozenset[int]:
-        """Return all chains."""
-        return self._chains
+    def partitions(self) -> frozenset[int]:
+        """Return all partitions."""
+        return self._partitions
 
     def close(self, *, for_good: bool = True) -> None:
         """Do nothing."""
 
 
 class Ownership(ABC):
-    """The exclusive right to write one chain's state, until another process takes the chain over and fences this one.
+    """The exclusive right to write one partition's state, until another process takes it over and fences this one.
 
     Comparing offsets would not stop a worker that was suspended from overwriting a newer state.
     """
 
-    chain: int
+    partition: int
 
     @abstractmethod
     def load(self) -> Checkpoint:
@@ -150,9 +150,9 @@ class Ownership(ABC):
     ) -> None:
         """Write state, offset, dead letters, newest model and newest estimate in one atomic, durable write.
 
-        A commit whose outcome is unknown may be repeated, unless the log raises and the chain must be acquired again.
-        Raises ``FencedError``, and writes nothing, if another process owns the chain; `MurkError` if the log could not
-        write: either everything was written or nothing.
+        A commit whose outcome is unknown may be repeated, unless the log raises and the partition must be acquired
+        again. Raises ``FencedError``, and writes nothing, if another process owns the partition; `MurkError` if the log
+        could not write: either everything was written or nothing.
         """
 
     def publish_uncommitted(self, model: bytes) -> None:  # noqa: B027 - optional
@@ -205,7 +205,7 @@ class Log(ABC):
 
     @property
     def partitions(self) -> int:
-        """Number of partitions, which is the number of chains."""
+        """Number of partitions, which is the number of partitions."""
         return self.registered_task().log.partitions
 
     @property
@@ -321,19 +321,19 @@ class Log(ABC):
         return [self.end(partition) for partition in partitions]
 
     @abstractmethod
-    def publish(self, chain: int, message: bytes) -> None:
-        """Replace a chain's newest model."""
+    def publish(self, partition: int, message: bytes) -> None:
+        """Replace a partition's newest model."""
 
     @abstractmethod
-    def model(self, chain: int) -> bytes | None:
-        """Return a chain's newest model, or None."""
+    def model(self, partition: int) -> bytes | None:
+        """Return a partition's newest model, or None."""
 
-    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition, for devices, even while a log is unreachable.
+    def cached_model(self, partition: int) -> tuple[bytes | None, int]:
+        """Return a partition's newest model and its end, for devices, even while a log is unreachable.
 
         They may be a moment old. The model is never newer than the end.
         """
-        return self.model(chain), self.end(chain)
+        return self.model(partition), self.end(partition)
 
     def time_bounds(self) -> tuple[float, float]:
         """Return the earliest and the latest time that the log's own clock may show now, in seconds since 1970.
@@ -352,29 +352,29 @@ class Log(ABC):
         return None
 
     def owners(self) -> Mapping[int, str]:
-        """Return which process ("host:process") committed each chain last; empty where unknown."""
+        """Return which process ("host:process") committed each partition last; empty where unknown."""
         return {}
 
     def join(self, name: str | None = None) -> Membership:
-        """Share the chains with all processes that join; a learner that joins again under its ``name`` keeps its own.
+        """Share the partitions with all processes that join; one that joins again under its ``name`` keeps its own.
 
-        On a log in a file, the newest process learns all chains.
+        On a log in a file, the newest process learns all partitions.
         """
-        return AllChains(range(self.partitions))
+        return AllPartitions(range(self.partitions))
 
     @abstractmethod
-    def checkpoint(self, chain: int) -> Checkpoint:
-        """Read a chain's committed state and offset without owning it."""
+    def checkpoint(self, partition: int) -> Checkpoint:
+        """Read a partition's committed state and offset without owning it."""
 
-    def status(self, chain: int) -> ChainStatus:
-        """Read a chain's checkpoint and then the end of its partition."""
-        checkpoint = self.checkpoint(chain)
+    def status(self, partition: int) -> PartitionStatus:
+        """Read a partition's checkpoint and then the end of its partition."""
+        checkpoint = self.checkpoint(partition)
         # In the other order, messages that arrive and are learned in between would make the lag negative.
-        return ChainStatus(checkpoint, self.end(chain))
+        return PartitionStatus(checkpoint, self.end(partition))
 
     @abstractmethod
-    def acquire(self, chain: int) -> Ownership:
-        """Take over a chain and fence its previous owner."""
+    def acquire(self, partition: int) -> Ownership:
+        """Take over a partition and fence its previous owner."""
 
     @abstractmethod
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
@@ -412,7 +412,7 @@ def _learnable(messages: Iterable[Message], task: Task, partition: int, window: 
         if release.task != task_hash or release.simulated is not task.simulated or release.level not in levels:
             continue
         is_late = release.expires > appended + lifetime
-        if release.chain != partition or appended > release.expires or (is_late and task.shuffle is not None):
+        if release.partition != partition or appended > release.expires or (is_late and task.shuffle is not None):
             continue
         if not window.seen(offset, release.id, 0 if is_late else release.expires):
             yield release
@@ -494,9 +494,9 @@ def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool,
     return found is None or found.shuffler != shuffler
 
 
-def taken_over(chain: int, url: str) -> FencedError:
-    """Return the error of a commit by a worker whose chain was taken over."""
+def taken_over(partition: int, url: str) -> FencedError:
+    """Return the error of a commit by a worker whose partition was taken over."""
     return FencedError(
-        f"another worker has taken over chain {chain} of {url}; this one stops, and what it had not committed was "
-        "discarded. Run one worker for each chain"
+        f"another worker has taken over partition {partition} of {url}; this one stops, and what it had not committed "
+        "was discarded. Run one worker for each partition"
     )

@@ -1,9 +1,9 @@
 """The embedded log: one SQLite file, for one machine.
 
 Every append and commit is one transaction with ``synchronous=FULL``, which survives a power failure. Readers need no
-lock (WAL). A number, the *epoch*, identifies a chain's owner: taking the chain over increments it, and a commit first
-checks, within its transaction, that its epoch is current. A row of the table ``batches`` holds up to `BATCH_MESSAGES`
-messages of one append, since writing a row takes as long as all other work on a release.
+lock (WAL). A number, the *epoch*, identifies a partition's owner: taking the partition over increments it, and a commit
+first checks, within its transaction, that its epoch is current. A row of the table ``batches`` holds up to
+`BATCH_MESSAGES` messages of one append, since writing a row takes as long as all other work on a release.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _READ = (
     'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
 )
 # One statement, so that model and end are of the same moment.
-_MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models ON chain = "partition" WHERE "partition" = ?'
+_MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models USING ("partition") WHERE "partition" = ?'
 
 
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
@@ -112,46 +112,49 @@ def _sizes(number: int, value: bytes) -> tuple[int, ...]:
 
 
 class _States:
-    """The table that holds the chains' states of the task's own learner, or of a model's."""
+    """The table that holds the partitions' states of the task's own learner, or of a model's."""
 
     def __init__(self, model: str | None) -> None:
         self.model = model
         self.table = "states" if model is None else "model_states"
         self.estimate_key = KEY.decode() if model is None else f"{KEY.decode()} {model}"
 
-    def checkpoints(self, database: Database, chain: int, epoch: int | None = None) -> list[Checkpoint]:
-        """Return a chain's committed checkpoint; [] if there is none, or if a given epoch is not the current one."""
+    def checkpoints(self, database: Database, partition: int, epoch: int | None = None) -> list[Checkpoint]:
+        """Return a partition's committed checkpoint; [] if there is none, or a given epoch is not the current one."""
         exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
         if self.model is not None and not database.query(exists, (self.table,)):
             return []
-        where, values = self.condition(chain, epoch)
+        where, values = self.condition(partition, epoch)
         kinds = ((bytes, type(None)), int)
         rows = database.query(f'SELECT state, "offset" FROM {self.table} WHERE {where}', values, kinds)
         return [
-            self.first(database, chain) if self.model and state is None else Checkpoint(state, offset)
+            self.first(database, partition) if self.model and state is None else Checkpoint(state, offset)
             for state, offset in rows
         ]
 
-    def first(self, database: Database, chain: int) -> Checkpoint:
+    def first(self, database: Database, partition: int) -> Checkpoint:
         """Return a model's first offset, that of the oldest message, since a model may be fitted late."""
-        rows = database.query('SELECT begin FROM streams WHERE "partition" = ?', (chain,), (int,))
+        rows = database.query('SELECT begin FROM streams WHERE "partition" = ?', (partition,), (int,))
         return Checkpoint(None, rows[0][0] if rows else 0)
 
-    def condition(self, chain: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
+    def condition(self, partition: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
         own = self.model is None
-        where, values = ("chain = ?", (chain,)) if own else ("chain = ? AND model = ?", (chain, self.model))
+        where, values = (
+            ("partition = ?", (partition,)) if own else ("partition = ? AND model = ?", (partition, self.model))
+        )
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
 
-    def take(self, connection: sqlite3.Connection, chain: int) -> int | None:
-        """Begin the next epoch of a chain and return its number; None if the log has no such chain."""
+    def take(self, connection: sqlite3.Connection, partition: int) -> int | None:
+        """Begin the next epoch of a partition and return its number; None if the log has no such partition."""
         if self.model is not None:
             # Created here, not in `tables.sql`: older logs get the table as well.
             connection.execute(
-                "CREATE TABLE IF NOT EXISTS model_states (model TEXT NOT NULL, chain INTEGER NOT NULL, epoch INTEGER "
-                'NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, chain))'
+                "CREATE TABLE IF NOT EXISTS model_states (model TEXT NOT NULL, partition INTEGER NOT NULL, epoch "
+                "INTEGER "
+                'NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, partition))'
             )
-            connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, chain))
-        where, values = self.condition(chain)
+            connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, partition))
+        where, values = self.condition(partition)
         update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
         rows = connection.execute(update, values).fetchall()
         return int(rows[0][0]) if rows else None
@@ -163,30 +166,30 @@ def _crowd_mark(value: object) -> CrowdMark | None:
 
 
 class _Epoch(Ownership):
-    """Ownership of a chain: the epoch that its row of states had when the chain was acquired."""
+    """Ownership of a partition: the epoch that its row of states had when the partition was acquired."""
 
     def __init__(
-        self, url: str, database: Database, chain: int, epoch: int, clock: Callable[[], float], states: _States
+        self, url: str, database: Database, partition: int, epoch: int, clock: Callable[[], float], states: _States
     ) -> None:
-        self.chain, self._url, self._database = chain, url, database
+        self.partition, self._url, self._database = partition, url, database
         self._epoch, self._clock, self._states = epoch, clock, states
 
     def load(self) -> Checkpoint:
-        rows = self._states.checkpoints(self._database, self.chain, self._epoch)
+        rows = self._states.checkpoints(self._database, self.partition, self._epoch)
         if not rows:
-            raise base.taken_over(self.chain, self._url)
+            raise base.taken_over(self.partition, self._url)
         return rows[0]
 
     def commit(
         self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
     ) -> None:
-        where, values = self._states.condition(self.chain, self._epoch)
+        where, values = self._states.condition(self.partition, self._epoch)
         with self._database.write() as connection:
             written = connection.execute(
                 f'UPDATE {self._states.table} SET state = ?, "offset" = ? WHERE {where}', (state, offset, *values)
             ).rowcount
             if written != 1:
-                raise base.taken_over(self.chain, self._url)
+                raise base.taken_over(self.partition, self._url)
             # The task's own learner lists dead letters; a model only counts them.
             if dead and self._states.model is None:
                 now = int(self._clock())
@@ -195,7 +198,7 @@ class _Epoch(Ownership):
                     [(d.partition, d.offset, now, d.reason, d.detail, d.value) for d in dead],
                 )
             if model is not None:
-                connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.chain, model))
+                connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.partition, model))
             if estimate is not None:
                 # Created here, not in `tables.sql`: older logs get the table as well.
                 connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
@@ -203,7 +206,7 @@ class _Epoch(Ownership):
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
 
     def close(self) -> None:
-        pass  # the epoch stays until another process takes the chain over
+        pass  # the epoch stays until another process takes the partition over
 
 
 class SqliteLog(Log):
@@ -370,37 +373,37 @@ class SqliteLog(Log):
     def end(self, partition: int) -> int:
         return self._stream('"end"', partition)
 
-    def publish(self, chain: int, message: bytes) -> None:
-        base.check_partition(self, chain)
+    def publish(self, partition: int, message: bytes) -> None:
+        base.check_partition(self, partition)
         with self._database.write() as connection:
-            connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (chain, message))
-        self._heard.pop(chain, None)
+            connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (partition, message))
+        self._heard.pop(partition, None)
 
-    def model(self, chain: int) -> bytes | None:
-        base.check_partition(self, chain)
-        rows = self._database.query("SELECT message FROM models WHERE chain = ?", (chain,), (bytes,))
+    def model(self, partition: int) -> bytes | None:
+        base.check_partition(self, partition)
+        rows = self._database.query("SELECT message FROM models WHERE partition = ?", (partition,), (bytes,))
         return bytes(rows[0][0]) if rows else None
 
     def time_bounds(self) -> tuple[float, float]:
         now = self._clock()
         return now, now
 
-    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        """Return a chain's newest model and the end of its partition, at most `HEARD` seconds old if not simulated."""
+    def cached_model(self, partition: int) -> tuple[bytes | None, int]:
+        """Return a partition's newest model and its end, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()
-        known = self._heard.get(chain)
+        known = self._heard.get(partition)
         if known is not None and now - known[0] < HEARD:
             self._database.check()
             return known[1]
-        rows = self._database.query(_MODEL_AND_END, (chain,))
+        rows = self._database.query(_MODEL_AND_END, (partition,))
         if not rows:
-            base.check_partition(self, chain)
-            raise self._incomplete(chain)
+            base.check_partition(self, partition)
+            raise self._incomplete(partition)
         message, end = row = rows[0]
         if not (message is None or type(message) is bytes) or type(end) is not int:
             raise self._database.damaged_cell()
         if not self.simulated:
-            self._heard[chain] = now, row
+            self._heard[partition] = now, row
         return message, end
 
     @property
@@ -414,22 +417,22 @@ class SqliteLog(Log):
         rows = self._database.query("SELECT message FROM estimates WHERE key = ?", key, (bytes,))
         return bytes(rows[0][0]) if rows else None
 
-    def checkpoint(self, chain: int) -> Checkpoint:
-        base.check_partition(self, chain)
-        rows = self._states.checkpoints(self._database, chain)
+    def checkpoint(self, partition: int) -> Checkpoint:
+        base.check_partition(self, partition)
+        rows = self._states.checkpoints(self._database, partition)
         if rows:
             return rows[0]
         if self.model_name is not None:
-            return self._states.first(self._database, chain)
-        raise self._incomplete(chain)
+            return self._states.first(self._database, partition)
+        raise self._incomplete(partition)
 
-    def acquire(self, chain: int) -> Ownership:
-        base.check_partition(self, chain)
+    def acquire(self, partition: int) -> Ownership:
+        base.check_partition(self, partition)
         with self._database.write() as connection:
-            epoch = self._states.take(connection, chain)
+            epoch = self._states.take(connection, partition)
         if epoch is None:
-            raise self._incomplete(chain)
-        return _Epoch(self.url, self._database, chain, epoch, self._clock, self._states)
+            raise self._incomplete(partition)
+        return _Epoch(self.url, self._database, partition, epoch, self._clock, self._states)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
         partitions = range(self.partitions) if partition is None else [partition]
@@ -452,7 +455,7 @@ class SqliteLog(Log):
         window = self.registered_task().duplicates
         removed = 0
         for partition in range(self.partitions):
-            committed = self._database.query('SELECT "offset" FROM states WHERE chain = ?', (partition,), (int,))
+            committed = self._database.query('SELECT "offset" FROM states WHERE partition = ?', (partition,), (int,))
             if not committed:
                 raise self._incomplete(partition)
             limit = committed[0][0] - window

@@ -6,6 +6,6 @@ CREATE TABLE batches ("partition" INTEGER NOT NULL, "offset" INTEGER NOT NULL, t
 
 CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY ("partition", "offset")) WITHOUT ROWID;
 
-CREATE TABLE models (chain INTEGER PRIMARY KEY, message BLOB NOT NULL);
+CREATE TABLE models (partition INTEGER PRIMARY KEY, message BLOB NOT NULL);
 
-CREATE TABLE states (chain INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB);
+CREATE TABLE states (partition INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB);

@@ -207,7 +207,7 @@ def receiver(rules: WireRules) -> Callable[[bytes], Release]:
                 canonical
                 and release.task == task
                 and release.simulated is simulated
-                and release.chain < partitions
+                and release.partition < partitions
                 and len(payload) in lengths
                 and magnitude is not None
                 and (magnitude == widest or -magnitude <= min(payload) <= max(payload) <= magnitude)
@@ -248,7 +248,7 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
             and len(block) == len(values)
             and {len(release.id) for release in block} == {32}
             and {release.simulated for release in block} == simulated
-            and max([release.chain for release in block]) < partitions
+            and max([release.partition for release in block]) < partitions
             and lengths.issuperset(map(len, block.payloads))
             and (
                 narrowest == widest

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.wire.releases import KINDS, GradientRelease, IterateMessage, PackedRelease, Release
+from murk.stream.wire.releases import KINDS, GradientRelease, ModelMessage, PackedRelease, Release
 
 _ERROR_CODE = "MURK-LOG-001"
 
 MAX_MESSAGE: Final = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
-MAX_STATE: Final = 8 * 2**20  # longest state of a chain in bytes
+MAX_STATE: Final = 8 * 2**20  # longest state of a partition in bytes
 
 
 Reason = Literal[
@@ -30,12 +30,12 @@ Reason = Literal[
     "dimension",
     "level",
     "magnitude",
-    "chain",
+    "partition",
     "expired",
     "stale",
     "future",
     "version",
-    "question",
+    "query",
     "duplicate",
 ]
 REASONS: Final[tuple[Reason, ...]] = get_args(Reason)
@@ -101,7 +101,7 @@ def longest_release(kind: str, dimension: int) -> int:
     return 512 + 22 * dimension
 
 
-def encode(message: Release | IterateMessage) -> bytes:
+def encode(message: Release | ModelMessage) -> bytes:
     """Return a message as compact JSON with its fields in declared order; floats round-trip exactly."""
     return message.__pydantic_serializer__.to_json(message, by_alias=True)
 
@@ -110,7 +110,7 @@ def decode(data: bytes, rules: WireRules) -> Release:
     """Decode and validate a release.
 
     Raises `RejectedError` with the first reason that applies, in this order: ``too-large``, ``malformed`` (not a JSON
-    object, or a repeated key), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``, ``chain``,
+    object, or a repeated key), ``schema`` (fields, types and ranges), ``wrong-task``, ``simulated``, ``partition``,
     ``level``, ``dimension``, ``magnitude``. No bytes raise any other exception.
     """
     release: Release = _parser(KINDS[rules.kind])(data, rules.max_bytes)
@@ -119,8 +119,8 @@ def decode(data: bytes, rules: WireRules) -> Release:
     if release.simulated is not rules.simulated:
         found, wanted = ("simulated", "real") if release.simulated else ("real", "simulated")
         raise RejectedError("simulated", f"a {found} release on a log of {wanted} ones")
-    if release.chain >= rules.partitions:
-        raise RejectedError("chain", f"chain {release.chain} of {rules.partitions}")
+    if release.partition >= rules.partitions:
+        raise RejectedError("partition", f"partition {release.partition} of {rules.partitions}")
     magnitude = rules.magnitudes.get(release.level)
     if magnitude is None:
         raise RejectedError("level", f"level {release.level!r} is not one of the task's")
@@ -139,16 +139,16 @@ def parse(data: bytes, kind: str) -> Release:
     return release
 
 
-def decode_iterate(data: bytes, *, task_hash: str, dimension: int, chain: int | None = None) -> IterateMessage:
-    """Decode a task's published iterate, or raise `RejectedError`; the problem must check that it is plausible."""
+def decode_model(data: bytes, *, task_hash: str, dimension: int, partition: int | None = None) -> ModelMessage:
+    """Decode a task's published model, or raise `RejectedError`; the problem must check that it is plausible."""
     # A float has at most 24 characters plus a comma and a space; the other fields take less than 512 bytes.
-    message: IterateMessage = _parser(IterateMessage)(data, 512 + 26 * dimension)
+    message: ModelMessage = _parser(ModelMessage)(data, 512 + 26 * dimension)
     if message.task != task_hash:
         raise RejectedError("wrong-task", f"made for task {message.task[:12]}, this one is {task_hash[:12]}")
-    if chain is not None and message.chain != chain:
-        raise RejectedError("chain", f"an iterate of chain {message.chain}, not of chain {chain}")
-    if len(message.iterate) != dimension:
-        raise RejectedError("dimension", f"{len(message.iterate)} coordinates, the task has {dimension}")
+    if partition is not None and message.partition != partition:
+        raise RejectedError("partition", f"a model of partition {message.partition}, not of partition {partition}")
+    if len(message.parameters) != dimension:
+        raise RejectedError("dimension", f"{len(message.parameters)} coordinates, the task has {dimension}")
     return message
 
 
@@ -156,9 +156,9 @@ def json_schema() -> dict[str, Any]:
     """Return the JSON Schema of each kind of message.
 
     >>> sorted(json_schema())
-    ['example', 'gradient', 'gram', 'iterate', 'moment', 'newton', 'score', 'sketch', 'target']
+    ['example', 'gradient', 'gram', 'model', 'moment', 'newton', 'score', 'sketch', 'target']
     """
-    kinds: dict[str, type[BaseModel]] = {**KINDS, "iterate": IterateMessage}
+    kinds: dict[str, type[BaseModel]] = {**KINDS, "model": ModelMessage}
     # As serialized: on the wire every field is written.
     return {kind: model.model_json_schema(by_alias=True, mode="serialization") for kind, model in kinds.items()}
 

@@ -105,8 +105,8 @@ class Layout:
         self.rules = rules
         model = KINDS[rules.kind].model_fields
         self.words: dict[str, tuple[str, ...]] = {"level": tuple(rules.magnitudes)}
-        if "question" in model:
-            self.words["question"] = get_args(model["question"].annotation)
+        if "query" in model:
+            self.words["query"] = get_args(model["query"].annotation)
         known = {
             "schema": f"{SCHEMA_VERSION}",
             "kind": f'"{rules.kind}"',
@@ -159,11 +159,11 @@ class Layout:
         return columns if found >= 0 and self._is_plain(columns) else None
 
     def _is_plain(self, columns: Columns) -> bool:
-        """Return whether chains, lengths and magnitudes are within the rules."""
+        """Return whether partitions, lengths and magnitudes are within the rules."""
         rules = self.rules
         if not len(columns):
             return True
-        if columns.column("chain").max() >= rules.partitions:
+        if columns.column("partition").max() >= rules.partitions:
             return False
         if not distinct(columns.column("payload")) <= set(rules.lengths):
             return False
@@ -178,31 +178,31 @@ class Layout:
     def write(
         self, records: Bytes, count: int, level: str, version: int, time: int, expires: int, last: Words
     ) -> list[tuple[int, Packed]]:
-        """Return the messages of records (see `merge`), of one level, version and time, by the chain that gets them.
+        """Return the messages of records (see `merge`), of one level, version and time, by partition.
 
-        The id of a release decides its chain, which says nothing more of the release than the id. ``last`` is the id of
-        the record before these, and becomes that of the last one. Raises `ValueError` if the records are damaged:
+        The id of a release decides its partition, which says nothing more of the release than the id. ``last`` is the
+        id of the record before these, and becomes that of the last one. Raises `ValueError` if the records are damaged:
         `read` takes every message.
         """
         if level not in self.words["level"] or not 0 <= version <= _LARGEST:
             raise ValueError("a crowd has no such level or version")
-        starts, chains = np.empty(count, np.int64), np.empty(count, np.int64)
-        if not locate(records, self.rules.partitions, last, starts, chains):
+        starts, partitions = np.empty(count, np.int64), np.empty(count, np.int64)
+        if not locate(records, self.rules.partitions, last, starts, partitions):
             raise ValueError("what waits for a crowd is not whole, or not in order")
         given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
         checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
         found = []
-        for own_chain in sorted(distinct(chains)):
-            fixed = np.array([(given | {"chain": own_chain}).get(name, -1) for name in self.places], np.int64)
-            own = starts[chains == own_chain]
+        for own_partition in sorted(distinct(partitions)):
+            fixed = np.array([(given | {"partition": own_partition}).get(name, -1) for name in self.places], np.int64)
+            own = starts[partitions == own_partition]
             out, ends = np.empty(len(records) + len(own) * self._longest, np.uint8), np.empty(len(own), np.int64)
             if not compose(records, own, self._program, fixed, *checks, out, ends):
                 raise ValueError("a learner would refuse a release")
-            found.append((own_chain, Packed(out[: ends[-1]].tobytes(), ends)))
+            found.append((own_partition, Packed(out[: ends[-1]].tobytes(), ends)))
         return found
 
 
-HEAD = 25  # bytes of a record before its payload: the length of the payload's text, the id, the question and its item
+HEAD = 25  # bytes of a record before its payload: the length of the payload's text, the id, the query and its item
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
@@ -317,12 +317,12 @@ def merge(
 ) -> bool:
     """Merge new records into known ones, sorted by id, and note where each part ends and how many records it has.
 
-    A record has the length of its payload's text (4 bytes, big-endian), its id (16), its question (1), the question's
+    A record has the length of its payload's text (4 bytes, big-endian), its id (16), its query (1), the query's
     item (4, big-endian) and the text. A part holds the ids of equal highest bits; ``first`` is the number of the first
-    one. ``given`` has the data, texts, ids, questions and items of the new records, which ``order`` sorts. Returns
+    one. ``given`` has the data, texts, ids, queries and items of the new records, which ``order`` sorts. Returns
     whether the known records were whole, sorted, and of these parts.
     """
-    data, texts, ids, questions, items = given
+    data, texts, ids, queries, items = given
     at = new = written = 0
     before_high, before_low, part = np.uint64(0), np.uint64(0), 0
     while at < len(known) or new < len(order):
@@ -357,7 +357,7 @@ def merge(
             for i in range(8):
                 out[written + 4 + i] = (high >> np.uint64(8 * (7 - i))) & np.uint64(255)
                 out[written + 12 + i] = (low >> np.uint64(8 * (7 - i))) & np.uint64(255)
-            out[written + 20] = questions[row]
+            out[written + 20] = queries[row]
             for i in range(4):
                 out[written + 21 + i] = (items[row] >> (8 * (3 - i))) & 255
             out[written + HEAD : written + HEAD + text] = data[start : start + text]
@@ -372,8 +372,8 @@ def merge(
 
 
 @deferred
-def locate(records: Array, partitions: Array, last: Array, starts: Array, chains: Array) -> bool:
-    """Note where records begin, their chains, and the last id; return whether all are whole, and sorted by id."""
+def locate(records: Array, count: Array, last: Array, starts: Array, partitions: Array) -> bool:
+    """Note where records begin, their partitions, and the last id; return whether all are whole, and sorted by id."""
     at = 0
     for m in range(len(starts)):
         if len(records) - at < HEAD:
@@ -382,7 +382,7 @@ def locate(records: Array, partitions: Array, last: Array, starts: Array, chains
         if high < last[0] or (high == last[0] and low < last[1]):
             return False
         last[0], last[1] = high, low
-        starts[m], chains[m] = at, np.int64(low % np.uint64(partitions))
+        starts[m], partitions[m] = at, np.int64(low % np.uint64(count))
         at += size
     return at == len(records)
 

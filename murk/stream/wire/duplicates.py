@@ -34,7 +34,7 @@ def lifetime_of(expiry: int) -> int:
 
 
 def key_of(identity: str) -> Words:
-    """Return a key of fingerprints that follows from a log's random identity, so that a chain is a function of it."""
+    """Return a key of fingerprints that follows from a log's random identity, so that what is learned does, too."""
     return np.frombuffer(blake2b(identity.encode(), digest_size=16, person=b"murk duplicates").digest(), "<u8").astype(
         np.uint64
     )

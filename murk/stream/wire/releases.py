@@ -22,7 +22,7 @@ TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 Coordinate = Annotated[int, Field(gt=-(2**62), lt=2**62)]
-MOST_ITEMS: Final = 2**31  # above every number of a survey's questions
+MOST_ITEMS: Final = 2**31  # above every number of a survey's queries
 Item = Annotated[int, Field(ge=0, lt=MOST_ITEMS)]
 Seconds = Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -60,7 +60,7 @@ class Release(BaseModel):
     - ``task``: Hash of the task, 64 hex digits.
     - ``payload``: Integers that the mechanism released.
     - ``level``: Name of one of the task's levels: the mechanism that was used.
-    - ``chain``: Chain (partition) that learns from the release, drawn independently of person and record.
+    - ``partition``: Partition that learns from the release, drawn independently of person and record.
     - ``time``, ``expires``: Seconds since 1970, truncated to the task's granularity.
     - ``simulated``: Whether the noise was simulated (seeded) rather than secure.
 
@@ -77,7 +77,7 @@ class Release(BaseModel):
     id: Identifier
     task: TaskHash
     level: LevelName
-    chain: Count
+    partition: Count
     payload: Annotated[list[Coordinate], FailFast()]
     time: Seconds
     expires: Seconds
@@ -92,13 +92,13 @@ class Release(BaseModel):
 class GradientRelease(Release):
     """One privatized gradient.
 
-    - ``chain``, ``version``: Chain (partition) at whose iterate the gradient was computed, and the number of releases
-      that the chain had learned by then.
+    - ``partition``, ``version``: Partition at whose iterate the gradient was computed, and the number of releases
+      that the partition had learned by then.
     - ``payload``: Integers that the mechanism released, one for each dimension.
 
     Examples
     --------
-    >>> common = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 86_400}
+    >>> common = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 86_400}
     >>> GradientRelease(**common, version=7, payload=[12, -7]).payload
     [12, -7]
     """
@@ -108,31 +108,31 @@ class GradientRelease(Release):
 
 
 class ScoreRelease(Release):
-    """One person's privatized answer to one question of an epoch, drawn independently of the record.
+    """One person's privatized answer to one query of a round, drawn independently of the record.
 
-    - ``version``: Number of releases, of the chain or of all chains that share models, at which the epoch of the
-      answered model began.
-    - ``question``: What was asked. ``score``: the bounded score, one number for each coded feature and the constant,
+    - ``version``: Number of releases, of the partition or of all partitions that share models, at which the round of
+      the answered model began.
+    - ``query``: What was asked. ``score``: the bounded score, one number for each coded feature and the constant,
       K - 1 times as many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of
-      them, row by row. ``inside``: whether the target is in the model's prediction set, one number. ``above``: whether
+      them, row by row. ``covered``: whether the target is in the model's prediction set, one number. ``above``: whether
       a feature is above a threshold, one number.
     - ``item``: With ``above``, the number of feature and threshold in the model's list; else 0.
     """
 
     kind: Literal["score"] = "score"
     version: Count
-    question: Literal["score", "scatter", "curvature", "inside", "above"]
+    query: Literal["score", "scatter", "curvature", "covered", "above"]
     item: Item = 0
 
 
-def question_fields(question: str) -> dict[str, str | int]:
-    """Return the fields of a release that name its question: those of a survey are numbered.
+def query_fields(query: str) -> dict[str, str | int]:
+    """Return the fields of a release that name its query: those of a survey are numbered.
 
-    >>> question_fields("score"), question_fields("above-7")
-    ({'question': 'score', 'item': 0}, {'question': 'above', 'item': 7})
+    >>> query_fields("score"), query_fields("above-7")
+    ({'query': 'score', 'item': 0}, {'query': 'above', 'item': 7})
     """
-    name, _, item = question.partition("-")
-    return {"question": name, "item": int(item or 0)}
+    name, _, item = query.partition("-")
+    return {"query": name, "item": int(item or 0)}
 
 
 class ExampleRelease(Release):
@@ -254,21 +254,21 @@ KINDS: Final[dict[str, type[Release]]] = {
 """Release models by kind."""
 
 
-class IterateMessage(BaseModel):
-    """One published model of a chain, which a device reads before it computes its gradient or score.
+class ModelMessage(BaseModel):
+    """One published model of a partition, which a device reads before it computes its gradient or score.
 
     - ``task``: Hash of the task, 64 hex digits.
-    - ``chain``, ``version``: The chain (the first of those that share models), and the number of releases that it
-      (they) had learned.
-    - ``iterate``: The model's numbers, finite; JSON preserves float64 exactly. For gradients they are the iterate's
+    - ``partition``, ``version``: The partition (the first of those that share models), and the number of releases that
+      it (they) had learned.
+    - ``parameters``: The model's numbers, finite; JSON preserves float64 exactly. For gradients they are the iterate's
       coordinates.
     """
 
     model_config = _WIRE
 
     schema_: Schema = SCHEMA_VERSION
-    kind: Literal["iterate"] = "iterate"
+    kind: Literal["model"] = "model"
     task: TaskHash
-    chain: Count
+    partition: Count
     version: Count
-    iterate: Annotated[list[float], FailFast()]
+    parameters: Annotated[list[float], FailFast()]

@@ -1,10 +1,10 @@
-"""The state message, which a worker commits with its offset, the trail in it, and the message of an estimate.
+"""The state message, which a worker commits with its offset, the history in it, and the message of an estimate.
 
 A state is JSON with an explicit schema, so that a monitor or another version can read it without running code. Learners
 write arrays as base64 of little-endian float64 (`pack`).
 
-The trail of a chain is the history of its estimate. Its points lie on a grid of counts, four per octave: 1, 2, ..., 8,
-10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. A replay gives the same points.
+The history of a partition is the history of its estimate. Its points lie on a grid of counts, four per octave: 1, 2,
+..., 8, 10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. A replay gives the same ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from murk.stream.wire.releases import Count, Schema, TaskHash
 
 _ERROR_CODE = "MURK-STATE-001"
 
-LEVEL = 0.95  # level of the intervals in a trail
+LEVEL = 0.95  # level of the intervals in a history
 MOST_POINTS = 200
-FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no trail
-TRAIL_BYTES = 2**18  # approximate upper bound on a trail's size
-_OVERHEAD = 4096  # upper bound on a state's bytes besides its learner and its trail
+FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no history
+HISTORY_BYTES = 2**18  # approximate upper bound on a history's size
+_OVERHEAD = 4096  # upper bound on a state's bytes besides its learner and its history
 _FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
-"""Releases at a trail's first point. An organisation's release covers many records; a few people's show nothing."""
+"""Releases at a history's first point. An organisation's release covers many records; a few people's show nothing."""
 
 _OCTAVE = 4
 _Count = Annotated[int, Field(ge=0)]
@@ -48,7 +48,7 @@ class _Estimated(Protocol):
 
 
 class Estimating(Protocol):
-    """A learner whose estimates a trail records."""
+    """A learner whose estimates a history records."""
 
     @property
     def n_releases(self) -> int:
@@ -65,10 +65,10 @@ class Estimating(Protocol):
         """Return the whole state as plain JSON data."""
 
 
-class Trail(BaseModel):
-    """History of a chain's estimate: at most 200 points, at counts that are evenly spread on a logarithmic scale.
+class History(BaseModel):
+    """History of a partition's estimate: at most 200 points, at counts that are evenly spread on a logarithmic scale.
 
-    - ``counts``: Releases that the chain had learned at each point.
+    - ``counts``: Releases that the partition had learned at each point.
     - ``times``: When the log appended the newest release of each point, in seconds since 1970, truncated to the task's
       granularity; never decreasing.
     - ``numbers``: For each point p coefficients, the p half-widths of their 95% intervals, and the standard error,
@@ -82,7 +82,7 @@ class Trail(BaseModel):
     numbers: str = ""
 
     def table(self, coefficients: int, where: str) -> NDArray[np.float32]:
-        """Decode ``numbers`` as an array (points, 2 coefficients + 1); raise `MurkError` if the trail is damaged."""
+        """Decode ``numbers`` as an array (points, 2 coefficients + 1); raise `MurkError` if the history is damaged."""
         try:
             numbers = np.frombuffer(base64.b64decode(self.numbers, validate=True), dtype="<f4")
             table = numbers.reshape(len(self.counts), 2 * coefficients + 1)
@@ -93,26 +93,26 @@ class Trail(BaseModel):
         return table.astype(np.float32)
 
 
-class TrailRecorder:
-    """Adds points to a chain's trail whenever its number of releases reaches the grid.
+class HistoryRecorder:
+    """Adds points to a partition's history whenever its number of releases reaches the grid.
 
-    >>> recorder = TrailRecorder(Trail(), coefficients=2, first=16, where="a chain")
+    >>> recorder = HistoryRecorder(History(), coefficients=2, first=16, where="a partition")
     >>> [recorder.next(count) for count in (0, 16, 31, 32, 1_000_000)]
     [16, 20, 32, 40, 1048576]
     """
 
-    def __init__(self, start: Trail, coefficients: int, first: int, where: str) -> None:
+    def __init__(self, start: History, coefficients: int, first: int, where: str) -> None:
         self._first = first
         self._most = most_points(coefficients)
         self._points = [*zip(start.counts, start.times, start.table(coefficients, where), strict=True)]
-        self.trail = start
+        self.history = start
 
     def forget(self) -> None:
         """Drop all points."""
-        self._points, self.trail = [], Trail()
+        self._points, self.history = [], History()
 
     def next(self, count: int) -> int | None:
-        """Return the next grid count above ``count``; None where the task has no trail."""
+        """Return the next grid count above ``count``; None where the task has no history."""
         if not self._most:
             return None
         index = max(_grid_index(count + 1), _grid_index(self._first))
@@ -128,11 +128,11 @@ class TrailRecorder:
             self.record(learner, time)
 
     def record(self, learner: Estimating, time: int) -> None:
-        """Add a point at the learner's number of releases, if that has grown and the task has a trail."""
+        """Add a point at the learner's number of releases, if that has grown and the task has a history."""
         count = learner.n_releases
-        if not self._most or count <= max(self.trail.counts, default=0):
+        if not self._most or count <= max(self.history.counts, default=0):
             return
-        if len(json.dumps(learner.state_dict())) + trail_bytes(learner.coefficients) + _OVERHEAD > MAX_STATE:
+        if len(json.dumps(learner.state_dict())) + history_bytes(learner.coefficients) + _OVERHEAD > MAX_STATE:
             # This depends on the learner's state alone, so that a replay decides the same.
             self.forget()
             return
@@ -147,7 +147,7 @@ class TrailRecorder:
         """Append a point."""
         row = np.concatenate([estimate.values, estimate.half_widths(LEVEL), [estimate.standard_error]])
         # A broker's clock may be set back.
-        time = max([time, *self.trail.times[-1:]])
+        time = max([time, *self.history.times[-1:]])
         with np.errstate(over="ignore"):
             self._points.append((count, time, row.astype("<f4")))
         stride = _stride(_grid_index(count), self._first, self._most)
@@ -155,7 +155,7 @@ class TrailRecorder:
         self._points = [*{-(-_grid_index(point[0]) // stride): point for point in self._points}.values()]
         counts, times, rows = zip(*self._points, strict=True)
         numbers = base64.b64encode(np.concatenate(rows).astype("<f4").tobytes()).decode("ascii")
-        self.trail = Trail(counts=list(counts), times=list(times), numbers=numbers)
+        self.history = History(counts=list(counts), times=list(times), numbers=numbers)
 
 
 def most_points(coefficients: int) -> int:
@@ -164,18 +164,18 @@ def most_points(coefficients: int) -> int:
     >>> most_points(10), most_points(500), most_points(5_000)
     (200, 49, 0)
     """
-    most = min(MOST_POINTS, TRAIL_BYTES * 3 // 4 // (4 * (2 * coefficients + 1)))
+    most = min(MOST_POINTS, HISTORY_BYTES * 3 // 4 // (4 * (2 * coefficients + 1)))
     return most if most >= FEWEST_POINTS else 0
 
 
-def trail_bytes(coefficients: int) -> int:
-    """Return the largest number of bytes that the trail, the history of estimates, takes in a chain's state."""
+def history_bytes(coefficients: int) -> int:
+    """Return the largest number of bytes that the history, the history of estimates, takes in a partition's state."""
     # A count and a time with their commas, and base64 of float32.
     return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
 
 
 def first_point(kind: str) -> int:
-    """Return the number of releases at a trail's first point, by kind of release."""
+    """Return the number of releases at a history's first point, by kind of release."""
     return _FIRST_BY_KIND.get(kind, _FIRST)
 
 
@@ -186,7 +186,7 @@ def _grid_index(count: int) -> int:
 
 
 def _stride(index: int, first: int, most: int) -> int:
-    """Return the step between the grid indices that are kept once the chain has reached ``index``."""
+    """Return the step between the grid indices that are kept once the partition has reached ``index``."""
     stride = 1
     while -(-index // stride) - (_grid_index(first) - 1) // stride > most:
         stride *= 2
@@ -194,22 +194,22 @@ def _stride(index: int, first: int, most: int) -> int:
 
 
 def _damaged(where: str) -> MurkError:
-    return MurkError(f"the state of {where} is damaged (invalid: trail): restore the log from a copy")
+    return MurkError(f"the state of {where} is damaged (invalid: history): restore the log from a copy")
 
 
 SCHEMA = 2
-_WITHOUT_TRAIL = 1  # schema of states without a trail, which are still read
+_WITHOUT_HISTORY = 1  # schema of states without a history, which are still read
 _KEYS = 5
 
 
 class Counters(BaseModel):
-    """Numbers of messages that a chain has read: read = learned + duplicates + dead letters.
+    """Numbers of messages that a partition has read: read = learned + duplicates + dead letters.
 
     - ``learned``, ``duplicates``: Number of releases learned, and of duplicates dropped.
     - ``dead``: Dead letters by reason.
     - ``levels``: Learned releases by level.
     - ``staleness``, ``staleness_sum``: Learned gradients by age, and the sum of ages: entry b counts those whose age
-      (releases that the chain had learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
+      (releases that the partition had learned since their model) has b bits: 0, 1, 2-3, 4-7, ...
     """
 
     model_config = _STRICT
@@ -223,19 +223,19 @@ class Counters(BaseModel):
 
     @property
     def read(self) -> int:
-        """Number of all messages that the chain has ever read."""
+        """Number of all messages that the partition has ever read."""
         return self.learned + self.duplicates + sum(self.dead.values())
 
 
 class StateMessage(BaseModel):
-    """A chain's committed state.
+    """A partition's committed state.
 
     - ``task``, ``identity``: Hash of the task, and identity of the log.
-    - ``chain``: The chain.
-    - ``offset``: First offset of the chain's partition that is not in the state.
+    - ``partition``: The partition.
+    - ``offset``: First offset of the partition that is not in the state.
     - ``last_id``: Id of the newest valid release within the window for duplicates before `offset`, or None.
     - ``counters``: Numbers of messages read, by outcome.
-    - ``trail``: History of the estimate.
+    - ``history``: History of the estimate.
     - ``learner``: The learner's own state, plain JSON data.
     """
 
@@ -245,11 +245,11 @@ class StateMessage(BaseModel):
     kind: Literal["state"] = "state"
     task: str
     identity: str
-    chain: _Count
+    partition: _Count
     offset: _Count
     last_id: str | None
     counters: Counters
-    trail: Trail = Field(default_factory=Trail)
+    history: History = Field(default_factory=History)
     learner: dict[str, Any]
 
     def encode(self) -> bytes:
@@ -258,7 +258,7 @@ class StateMessage(BaseModel):
             # Pydantic's own JSON would silently write NaN and infinity as null.
             text = json.dumps(self.model_dump(by_alias=True), allow_nan=False, sort_keys=True, separators=(",", ":"))
         except (TypeError, ValueError) as error:
-            raise MurkError(f"the learner's state of chain {self.chain} is not plain JSON: {error}") from error
+            raise MurkError(f"the learner's state of partition {self.partition} is not plain JSON: {error}") from error
         return text.encode()
 
 
@@ -269,12 +269,12 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     except (ValueError, RecursionError) as error:
         raise MurkError(f"the state of {where} is not JSON: restore the log from a copy") from error
     schema = data.get("schema") if isinstance(data, dict) else None
-    if schema == _WITHOUT_TRAIL and "trail" not in data:
+    if schema == _WITHOUT_HISTORY and "history" not in data:
         data["schema"] = schema = SCHEMA
     if isinstance(schema, int) and schema != SCHEMA:
         raise MurkError(
             f"the state of {where} was written by another version of Murk (schema {schema}, while this one "
-            f"reads schemas {_WITHOUT_TRAIL} and {SCHEMA}): use the version that wrote it, or start a new log",
+            f"reads schemas {_WITHOUT_HISTORY} and {SCHEMA}): use the version that wrote it, or start a new log",
             code="MURK-STATE-002",
         )
     try:
@@ -372,7 +372,7 @@ class CoefficientEstimate(BaseModel):
 
 
 class EstimateMessage(BaseModel):
-    """The newest estimate of a task, from all its chains.
+    """The newest estimate of a task, from all its partitions.
 
     - ``task``, ``name``: Hash and name of the task.
     - ``simulated``: Whether the noise was simulated; then nobody's privacy was protected.

@@ -1,4 +1,4 @@
-"""The workers of one process, as chains are assigned to it and taken away, with their progress and health."""
+"""The workers of one process, as partitions are assigned to it and taken away, with their progress and health."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from murk.task.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class ChainVitals:
-    """Progress of a chain in this process."""
+class PartitionVitals:
+    """Progress of a partition in this process."""
 
     version: int  # number of releases learned in all
     offset: int  # first offset that is not committed
@@ -30,7 +30,7 @@ class ChainVitals:
 class Vitals:
     """Progress of a process that learns; messages are counted since it started."""
 
-    chains: Mapping[int, ChainVitals]
+    partitions: Mapping[int, PartitionVitals]
     learned: int
     duplicates: int
     dead: int
@@ -49,34 +49,34 @@ class Pulse:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._chains: dict[int, ChainVitals] = {}
+        self._partitions: dict[int, PartitionVitals] = {}
         self._counts = (0, 0, 0)
         self._trouble: str | None = None
         self._stepped = clock()
 
-    def owns(self, chain: int, *, version: int, offset: int) -> None:
-        """Record that a chain was taken over."""
+    def owns(self, partition: int, *, version: int, offset: int) -> None:
+        """Record that a partition was taken over."""
         with self._lock:
-            self._chains[chain] = ChainVitals(version, offset)
+            self._partitions[partition] = PartitionVitals(version, offset)
 
-    def dropped(self, chain: int) -> None:
-        """Record that a chain was released."""
+    def dropped(self, partition: int) -> None:
+        """Record that a partition was released."""
         with self._lock:
-            self._chains.pop(chain, None)
+            self._partitions.pop(partition, None)
 
-    def stepped(self, chain: int, done: Progress) -> None:
-        """Record that a step of a chain was committed."""
+    def stepped(self, partition: int, done: Progress) -> None:
+        """Record that a step of a partition was committed."""
         with self._lock:
-            before = self._chains[chain]
+            before = self._partitions[partition]
             lag = None if before.lag is None else max(0, before.lag - (done.offset - before.offset))
-            self._chains[chain] = ChainVitals(done.version, done.offset, self._clock(), lag)
+            self._partitions[partition] = PartitionVitals(done.version, done.offset, self._clock(), lag)
             learned, duplicates, dead = self._counts
             self._counts = learned + done.learned, duplicates + done.duplicates, dead + done.dead
 
-    def measured(self, chain: int, lag: int) -> None:
-        """Record a chain's lag."""
+    def measured(self, partition: int, lag: int) -> None:
+        """Record a partition's lag."""
         with self._lock:
-            self._chains[chain] = replace(self._chains[chain], lag=max(0, lag))
+            self._partitions[partition] = replace(self._partitions[partition], lag=max(0, lag))
 
     def beat(self, trouble: str | None) -> None:
         """Record the end of a step of the process, and the problem that it met (None without one)."""
@@ -87,10 +87,10 @@ class Pulse:
         """Return the current progress."""
         with self._lock:
             learned, duplicates, dead = self._counts
-            return Vitals(dict(self._chains), learned, duplicates, dead, self._trouble, self._stepped)
+            return Vitals(dict(self._partitions), learned, duplicates, dead, self._trouble, self._stepped)
 
 
-PAUSE = 0.5  # seconds between two attempts to reach a log or to take over a chain
+PAUSE = 0.5  # seconds between two attempts to reach a log or to take over a partition
 LOG_INTERVAL = 60.0  # seconds between two log lines about progress
 _log = logging.getLogger(__name__)
 
@@ -98,12 +98,13 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class WorkerPool(Generic[Learner]):
-    """A worker for each chain that is assigned to this process.
+    """A worker for each partition that is assigned to this process.
 
-    If a chain moves to another process, its worker is closed, and the other process reads again what was not committed.
-    The pool waits for an unreachable log; all other errors of logs and states are raised. ``learner`` returns a new
-    learner, ``membership`` the chains assigned to this process. ``estimates`` is called when the first chain is taken
-    over and returns the ``estimates`` of its `Worker`. ``clock`` gives seconds, for pauses between attempts.
+    If a partition moves to another process, its worker is closed, and the other process reads again what was not
+    committed. The pool waits for an unreachable log; all other errors of logs and states are raised. ``learner``
+    returns a new learner, ``membership`` the partitions assigned to this process. ``estimates`` is called when the
+    first partition is taken over and returns the ``estimates`` of its `Worker`. ``clock`` gives seconds, for pauses
+    between attempts.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class WorkerPool(Generic[Learner]):
         estimates: Callable[[], Callable[[StreamLearner], bytes | None] | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self.learners: dict[int, Learner] = {}  # by chain
+        self.learners: dict[int, Learner] = {}  # by partition
         self.trouble: str | None = None  # why nothing can be done at the moment
         self.pulse = Pulse()  # readable from other threads
         self._log, self._task, self._make, self._estimates = log, task, learner, estimates
@@ -127,9 +128,9 @@ class WorkerPool(Generic[Learner]):
         self._log_due, self._last_logged = clock() + LOG_INTERVAL, 0
 
     def step(self) -> int:
-        """Let every assigned chain make a step; return the number of messages read.
+        """Let every assigned partition make a step; return the number of messages read.
 
-        Raises `FencedError` if another process took a chain of a log that is not shared; `MurkError` if a log or a
+        Raises `FencedError` if another process took a partition of a log that is not shared; `MurkError` if a log or a
         state is invalid.
         """
         now = self._clock()
@@ -138,14 +139,14 @@ class WorkerPool(Generic[Learner]):
         try:
             self._apply_assignment(now)
             ends = self._ends()
-            read = sum(self._step(chain, now, ends.get(chain)) for chain in list(self._workers))
+            read = sum(self._step(partition, now, ends.get(partition)) for partition in list(self._workers))
             self._idle = not read
         except UnreachableError as error:
             if self.trouble is None:
                 _log.warning("waiting: %s", error)
             self.trouble = str(error)
             self._not_before = now + PAUSE
-            # The outcome of a commit may be unknown: each chain is acquired again, from what was really committed.
+            # The outcome of a commit may be unknown: each partition is acquired again, from what was really committed.
             self._drop(*self._workers)
             self.pulse.beat(self.trouble)
             return 0
@@ -158,17 +159,17 @@ class WorkerPool(Generic[Learner]):
         return read
 
     def measure(self) -> None:
-        """Ask the log how far each chain is behind, for `pulse`."""
+        """Ask the log how far each partition is behind, for `pulse`."""
         try:
-            chains = list(self._workers)
-            for chain, end in zip(chains, self._log.ends_of(chains), strict=True):
-                self.pulse.measured(chain, end - self._workers[chain].offset)
+            partitions = list(self._workers)
+            for partition, end in zip(partitions, self._log.ends_of(partitions), strict=True):
+                self.pulse.measured(partition, end - self._workers[partition].offset)
         except UnreachableError:
             # The next step reports it.
             return
 
     def close(self, *, for_good: bool = True) -> None:
-        """Release all chains: to others now, or (``for_good=False``) only if this process does not come back."""
+        """Release all partitions: to others now, or (``for_good=False``) only if this process does not come back."""
         self._drop(*self._workers)
         self._membership.close(for_good=for_good)
 
@@ -180,47 +181,47 @@ class WorkerPool(Generic[Learner]):
         self.close(for_good=not isinstance(error, Exception))
 
     def _apply_assignment(self, now: float) -> None:
-        assigned = self._membership.chains()
+        assigned = self._membership.partitions()
         self._drop(*(self._workers.keys() - assigned))
-        for chain in sorted(assigned - self._workers.keys()):
-            if now < self._refused.get(chain, 0.0):
+        for partition in sorted(assigned - self._workers.keys()):
+            if now < self._refused.get(partition, 0.0):
                 continue
             learner = self._make()
-            estimates = None if chain else self._estimates()
-            self._workers[chain] = worker = Worker(self._log, self._task, learner, chain, estimates=estimates)
-            self.learners[chain] = learner
-            self.pulse.owns(chain, version=learner.n_releases, offset=worker.offset)
+            estimates = None if partition else self._estimates()
+            self._workers[partition] = worker = Worker(self._log, self._task, learner, partition, estimates=estimates)
+            self.learners[partition] = learner
+            self.pulse.owns(partition, version=learner.n_releases, offset=worker.offset)
 
     def _ends(self) -> dict[int, int]:
-        """Return the ends of all chains in one request while nothing arrives, so that steps need not read; else {}."""
-        chains = sorted(self._workers)
-        return dict(zip(chains, self._log.ends_of(chains), strict=True)) if self._idle and chains else {}
+        """Return the ends of all partitions in one request while nothing arrives, so that no step reads; else {}."""
+        partitions = sorted(self._workers)
+        return dict(zip(partitions, self._log.ends_of(partitions), strict=True)) if self._idle and partitions else {}
 
-    def _step(self, chain: int, now: float, end: int | None) -> int:
+    def _step(self, partition: int, now: float, end: int | None) -> int:
         try:
-            done = self._workers[chain].step(end=end)
+            done = self._workers[partition].step(end=end)
         except FencedError:
-            self._drop(chain)
+            self._drop(partition)
             if not self._membership.shared:
                 raise
             # Most likely a rebalance that has not been reported to this process yet.
-            self._refused[chain] = now + PAUSE
+            self._refused[partition] = now + PAUSE
             return 0
         if done.read:
-            self.pulse.stepped(chain, done)
+            self.pulse.stepped(partition, done)
         return done.read
 
-    def _drop(self, *chains: int) -> None:
-        for chain in chains:
-            self.pulse.dropped(chain)
-            self._workers.pop(chain).close()
-            self.learners.pop(chain)
+    def _drop(self, *partitions: int) -> None:
+        for partition in partitions:
+            self.pulse.dropped(partition)
+            self._workers.pop(partition).close()
+            self.learners.pop(partition)
 
     def _log_progress(self, now: float) -> None:
         vitals = self.pulse.vitals()
         if vitals.read > self._last_logged:
-            words = "%s: chains %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters"
+            words = "%s: partitions %s: %d messages read since the start: %d learned, %d duplicates, %d dead letters"
             counts = vitals.read, vitals.learned, vitals.duplicates, vitals.dead
-            _log.info(words, self._log.url, sorted(vitals.chains), *counts)
+            _log.info(words, self._log.url, sorted(vitals.partitions), *counts)
             self._last_logged = vitals.read
         self._log_due = now + LOG_INTERVAL

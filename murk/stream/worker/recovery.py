@@ -1,4 +1,4 @@
-"""Resume a chain on the log that its state was learned from; another would count releases twice or never."""
+"""Resume a partition on the log that its state was learned from; another would count releases twice or never."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def check_shuffled(log: Log, task: Task) -> None:
         )
 
 
-def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> StateMessage | None:
-    """Decode a chain's state (None if nothing was read yet); raise `MurkError` unless the log continues it."""
-    where = f"chain {chain} of {log.url}"
+def open_state(log: Log, task: Task, partition: int, checkpoint: Checkpoint) -> StateMessage | None:
+    """Decode a partition's state (None if nothing was read yet); raise `MurkError` unless the log continues it."""
+    where = f"partition {partition} of {log.url}"
     state, offset = checkpoint
     message = None if state is None else decode_state(state, where)
     if message is not None:
@@ -35,8 +35,8 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
             raise _other_log(where, "its state was learned from a log with another identity")
         if message.task != task.hash:
             raise _other_log(where, "its state is of another task")
-        if message.chain != chain:
-            raise _other_log(where, f"its state is that of chain {message.chain}")
+        if message.partition != partition:
+            raise _other_log(where, f"its state is that of partition {message.partition}")
         if message.offset != offset:
             raise _other_log(where, f"its state ends at offset {message.offset}, and {offset} was committed")
     elif offset and log.model_name is None:
@@ -44,7 +44,7 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
             f"{where} was read up to offset {offset}, but its state is gone: restore it from a copy, or use a new log",
             code="MURK-STATE-001",
         )
-    begin, end = log.begin(chain), log.end(chain)
+    begin, end = log.begin(partition), log.end(partition)
     if begin > offset:
         remedy = "begin with a new log and a longer retention" if log.model_name is None else "rename the model"
         raise MurkError(
@@ -59,14 +59,14 @@ def open_state(log: Log, task: Task, chain: int, checkpoint: Checkpoint) -> Stat
 
 
 def rebuild_window(
-    log: Log, task: Task, chain: int, remember: Callable[[Sequence[Message], DuplicateWindow], None], offset: int
+    log: Log, task: Task, partition: int, remember: Callable[[Sequence[Message], DuplicateWindow], None], offset: int
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset; ``remember`` adds the ids of valid messages to it."""
     window = DuplicateWindow(task.duplicates, Unexpired.of(log.identity, task.expiry, task.granularity))
-    start = max(log.begin(chain), offset - task.duplicates)
-    for last in log.read(chain, offset - 1, 1) if start < offset else []:
-        start = min(start, log.first_since(chain, last.time - lifetime_of(task.expiry)))
-    messages = log.messages(chain, start, offset)
+    start = max(log.begin(partition), offset - task.duplicates)
+    for last in log.read(partition, offset - 1, 1) if start < offset else []:
+        start = min(start, log.first_since(partition, last.time - lifetime_of(task.expiry)))
+    messages = log.messages(partition, start, offset)
     while page := [*islice(messages, _PAGE)]:
         remember(page, window)
     return window
@@ -76,11 +76,11 @@ def check_last(log: Log, task: Task, message: StateMessage, window: DuplicateWin
     """Raise `MurkError` if the newest release before a state's offset is not the one that the state records."""
     newest = window.newest(message.offset)
     # If retention has removed all messages of the window, there is nothing to compare.
-    if newest is None and log.begin(message.chain) > max(0, message.offset - task.duplicates):
+    if newest is None and log.begin(message.partition) > max(0, message.offset - task.duplicates):
         return
     if newest != message.last_id:
         raise _other_log(
-            f"chain {message.chain} of {log.url}",
+            f"partition {message.partition} of {log.url}",
             f"the last release before offset {message.offset} is not the one that its state has learned",
         )
 

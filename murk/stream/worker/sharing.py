@@ -1,7 +1,7 @@
-"""Models that all chains share: the first chain's worker makes them and informs the others.
+"""Models that all partitions share: the first partition's worker makes them and informs the others.
 
-The first chain's commit writes a model to its state and to the log atomically. So each version is made only once, and
-every message was made at a model that was on the log before it: a worker that looks once after it has read messages
+The first partition's commit writes a model to its state and to the log atomically. So each version is made only once,
+and every message was made at a model that was on the log before it: a worker that looks once after it has read messages
 knows the models of all of them.
 """
 
@@ -13,8 +13,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.interface import FIRST_CHAIN
-from murk.stream.wire.codec import RejectedError, decode_iterate
+from murk.stream.log.interface import FIRST_PARTITION
+from murk.stream.wire.codec import RejectedError, decode_model
 from murk.stream.wire.state import decode_state
 from murk.stream.worker.interface import StreamLearner
 
@@ -29,38 +29,38 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class CommittedLearners(Generic[Learner]):
-    """Loads chains' learners at their last commit, made by ``make``; decodes a state again only if it changed."""
+    """Loads partitions' learners at their last commit, made by ``make``; decodes a state again only if it changed."""
 
     def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
         self._log, self._task, self._make = log, task, make
         self._known: dict[int, tuple[bytes | None, Learner]] = {}
 
-    def __call__(self, chain: int) -> Learner:
-        """Return a chain's learner, which must not learn; see `decoded`."""
-        return self.decoded(chain, self._log.checkpoint(chain))
+    def __call__(self, partition: int) -> Learner:
+        """Return a partition's learner, which must not learn; see `decoded`."""
+        return self.decoded(partition, self._log.checkpoint(partition))
 
-    def decoded(self, chain: int, checkpoint: Checkpoint) -> Learner:
-        """Return a chain's learner at a checkpoint, which must not learn; raise `MurkError` if it is damaged."""
+    def decoded(self, partition: int, checkpoint: Checkpoint) -> Learner:
+        """Return a partition's learner at a checkpoint, which must not learn; raise `MurkError` if it is damaged."""
         state, offset = checkpoint
-        known = self._known.get(chain)
+        known = self._known.get(partition)
         if known is None or known[0] != state:
             learner = self._make()
             if state is not None:
-                message = decode_state(state, f"chain {chain} of {self._log.url}")
+                message = decode_state(state, f"partition {partition} of {self._log.url}")
                 learner.load_state_dict(message.learner)
-                stored = message.task, message.identity, message.chain, message.offset, message.counters.learned
-                expected = self._task.hash, self._log.identity, chain, offset, learner.n_releases
+                stored = message.task, message.identity, message.partition, message.offset, message.counters.learned
+                expected = self._task.hash, self._log.identity, partition, offset, learner.n_releases
                 if stored != expected or message.counters.read > offset:
                     raise MurkError(
-                        f"the state of chain {chain} of {self._log.url} was not committed there by its learner: "
-                        "restore it from a copy",
+                        f"the state of partition {partition} of {self._log.url} was not committed there by its "
+                        "learner: restore it from a copy",
                         code="MURK-STATE-001",
                     )
-            self._known[chain] = known = state, learner
+            self._known[partition] = known = state, learner
         return known[1]
 
 
-LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first chain's worker at what all chains have learned
+LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first partition's worker at what all have learned
 _LONGEST = 5.0  # longest pause in seconds between two looks
 _SHARE = 50  # the pause between two looks is this multiple of the duration of a look, within these bounds
 _AFTER_FAILURE = 30.0  # seconds between a failed look and the next one
@@ -69,7 +69,7 @@ _log = logging.getLogger(__package__)
 
 @runtime_checkable
 class SharingLearner(StreamLearner, Protocol):
-    """A learner whose chain shares models with all chains."""
+    """A learner whose partition shares models with all partitions."""
 
     @property
     def model_size(self) -> int:
@@ -77,38 +77,38 @@ class SharingLearner(StreamLearner, Protocol):
 
     @property
     def next_model_at(self) -> int:
-        """Number of releases, of all chains, at which the next model is due."""
+        """Number of releases, of all partitions, at which the next model is due."""
 
     def another(self) -> Self:
         """Return a new learner of the same task."""
 
-    def begin_epoch(self, others: Sequence[Any]) -> Self | None:
-        """Make the next model from what all chains have learned and return their joint learner; None if not due."""
+    def begin_round(self, others: Sequence[Any]) -> Self | None:
+        """Make the next model from what all partitions have learned and return their joint learner; None if not due."""
 
     def hear(self, first: Any) -> None:
-        """Take over the models of the first chain's committed learner."""
+        """Take over the models of the first partition's committed learner."""
 
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
         """Take over the newest published model."""
 
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Continue with a published model that is not in the first chain's state."""
+        """Continue with a published model that is not in the first partition's state."""
 
 
 class Sharing:
-    """Base class for the handling of shared models by a chain's worker."""
+    """Base class for the handling of shared models by a partition's worker."""
 
-    publishes = True  # whether this chain's worker publishes its learner's model
+    publishes = True  # whether this partition's worker publishes its learner's model
 
     def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
         self._log, self._task, self._learner = log, task, learner
         self._committed = CommittedLearners(log, task, learner.another)
 
     def begin(self) -> None:
-        """Prepare after the chain's state was loaded, before anything is learned."""
+        """Prepare after the partition's state was loaded, before anything is learned."""
 
     def step(self) -> StreamLearner | None:
-        """Prepare a step; if this gives the learner a new model, return the learner of all chains."""
+        """Prepare a step; if this gives the learner a new model, return the learner of all partitions."""
         return None
 
     def arrived(self) -> None:
@@ -124,7 +124,7 @@ class Sharing:
             return
         try:
             size = self._learner.model_size
-            model = decode_iterate(message, task_hash=self._task.hash, dimension=size, chain=FIRST_CHAIN)
+            model = decode_model(message, task_hash=self._task.hash, dimension=size, partition=FIRST_PARTITION)
         except RejectedError as error:
             self._warn(error)
             return
@@ -133,21 +133,21 @@ class Sharing:
         try:
             if model.version > released:
                 raise UserError(f"the model has learned {model.version} releases, but the log has only {released}")
-            accept(model.version, model.iterate)
+            accept(model.version, model.parameters)
         except UserError as error:
             self._warn(error)
 
     def _warn(self, error: Exception) -> None:
-        # The first chain's worker publishes its model again.
+        # The first partition's worker publishes its model again.
         _log.warning("%s: the newest model is not one that a learner has published: %s", self._log.url, error)
 
 
 class Making(Sharing):
-    """Sharing by the first chain's worker, which makes the next model when all chains together have learned enough.
+    """Sharing by the first partition's worker, which makes the next model once all together have learned enough.
 
-    If it cannot read the other chains' states, it makes no model and continues to learn. When it begins, it takes up a
-    model on the log that is newer than its state, since people may have answered this model already. ``look`` is the
-    least number of seconds between two checks of what all chains have learned.
+    If it cannot read the other partitions' states, it makes no model and continues to learn. When it begins, it takes
+    up a model on the log that is newer than its state, since people may have answered this model already. ``look`` is
+    the least number of seconds between two checks of what all partitions have learned.
     """
 
     def __init__(
@@ -163,10 +163,10 @@ class Making(Sharing):
 
     def begin(self) -> None:
         """Continue with the newest model on the log, if the state is an older copy."""
-        self._inform(self._log.model(FIRST_CHAIN), self._learner.take_up)
+        self._inform(self._log.model(FIRST_PARTITION), self._learner.take_up)
 
     def step(self) -> StreamLearner | None:
-        """Make the next model if it is due, checking at intervals; return the learner of all chains."""
+        """Make the next model if it is due, checking at intervals; return the learner of all partitions."""
         start = self._clock()
         if start < self._due:
             return None
@@ -184,21 +184,25 @@ class Making(Sharing):
         # Ends are an upper bound on what was learned, and cheaper than the states.
         if sum(self._log.ends()) < self._learner.next_model_at:
             return None
-        others = {chain: self._committed(chain) for chain in range(self._log.partitions) if chain != FIRST_CHAIN}
+        others = {
+            partition: self._committed(partition)
+            for partition in range(self._log.partitions)
+            if partition != FIRST_PARTITION
+        }
         # Devices refuse a model that has learned more releases than were ever on the log.
         ends = self._log.ends()
-        for chain, other in others.items():
-            if other.n_releases > ends[chain]:
+        for partition, other in others.items():
+            if other.n_releases > ends[partition]:
                 raise MurkError(
-                    f"the state of chain {chain} of {self._log.url} says that {other.n_releases} releases were "
-                    f"learned, but only {ends[chain]} messages were ever on its partition: restore it from a copy",
+                    f"the state of partition {partition} of {self._log.url} says that {other.n_releases} releases were "
+                    f"learned, but only {ends[partition]} messages were ever on its partition: restore it from a copy",
                     code="MURK-STATE-001",
                 )
-        return self._learner.begin_epoch(list(others.values()))
+        return self._learner.begin_round(list(others.values()))
 
 
 class Told(Sharing):
-    """Sharing by the workers of all other chains: they read new models when a release names an unknown one."""
+    """Sharing by the workers of all other partitions: they read new models when a release names an unknown one."""
 
     publishes = False
 
@@ -216,17 +220,17 @@ class Told(Sharing):
             return False
         self._looked = True
         # The message before the state, so that the state is not older than the message.
-        message, checkpoint = self._log.model(FIRST_CHAIN), self._log.checkpoint(FIRST_CHAIN)
+        message, checkpoint = self._log.model(FIRST_PARTITION), self._log.checkpoint(FIRST_PARTITION)
         try:
-            self._learner.hear(self._committed.decoded(FIRST_CHAIN, checkpoint))
+            self._learner.hear(self._committed.decoded(FIRST_PARTITION, checkpoint))
         except MurkError as error:
-            _log.warning("%s: the first chain's models cannot be read: %s", self._log.url, error)
+            _log.warning("%s: the first partition's models cannot be read: %s", self._log.url, error)
         self._inform(message, self._learner.hear_newest)
         return True
 
 
-def sharing_of(log: Log, task: Task, learner: StreamLearner, chain: int, look: float) -> Sharing | None:
-    """Return the handling of shared models for a chain's worker; None if chains share no models."""
+def sharing_of(log: Log, task: Task, learner: StreamLearner, partition: int, look: float) -> Sharing | None:
+    """Return the handling of shared models for a partition's worker; None if partitions share no models."""
     if not isinstance(learner, SharingLearner):
         return None
-    return Told(log, task, learner) if chain != FIRST_CHAIN else Making(log, task, learner, look)
+    return Told(log, task, learner) if partition != FIRST_PARTITION else Making(log, task, learner, look)

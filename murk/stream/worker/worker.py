@@ -1,9 +1,9 @@
 """The worker: feed one partition of a log to a learner, each release exactly once.
 
-What a chain learns is a function of its partition alone: not of batches, restarts or the time of day. If chains share
-models (see `sharing`), it also depends on the models, and on whether a release is read before its model is forgotten. A
-block of messages that are all plainly learnable is judged as a whole; otherwise each message is judged by itself, with
-the same outcome.
+What a partition's learner learns is a function of the partition alone: not of batches, restarts or the time of day. If
+partitions share models (see `sharing`), it also depends on the models, and on whether a release is read before its
+model is forgotten. A block of messages that are all plainly learnable is judged as a whole; otherwise each message is
+judged by itself, with the same outcome.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from murk.stream.log.checks import check_carries
 from murk.stream.log.interface import DeadLetter, FencedError, Log, Message, truncate_time
 from murk.stream.wire.blocks import Block, DuplicateWindow, block_of, block_receiver, receiver
 from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, encode
-from murk.stream.wire.releases import GradientRelease, IterateMessage, Release
-from murk.stream.wire.state import Counters, StateMessage, Trail, TrailRecorder, first_point
+from murk.stream.wire.releases import GradientRelease, ModelMessage, Release
+from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, first_point
 from murk.stream.worker.interface import StreamLearner, admits_of, wire_rules
 from murk.stream.worker.recovery import check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
@@ -47,12 +47,12 @@ class Tally:
         self._ages, self._age_sum = list(start.staleness), start.staleness_sum
 
     def learned(self, releases: Sequence[Any], version: int) -> None:
-        """Count releases learned in this order by a chain that had learned ``version`` before."""
+        """Count releases learned in this order by a partition that had learned ``version`` before."""
         if not releases:
             return
         self._learned += len(releases)
         self._levels.update(block_of(releases).levels)
-        # Only gradients have an age; a chain's releases are all of one kind.
+        # Only gradients have an age; a partition's releases are all of one kind.
         if releases[0].kind != GRADIENT:
             return
         ages = [now - release.version for now, release in enumerate(releases, version)]
@@ -153,8 +153,8 @@ class Seen(Protocol):
 class Validator:
     """Decide which messages of one partition its learner learns from; `admit` explains ``renew``."""
 
-    def __init__(self, chain: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
-        self._chain, self._learner, self._renew = chain, learner, renew
+    def __init__(self, partition: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
+        self._partition, self._learner, self._renew = partition, learner, renew
         self._admits, self._rules = admits_of(learner), rules
         self._receive, self._receive_block = receiver(rules), block_receiver(rules)
 
@@ -189,9 +189,9 @@ class Validator:
                 window.seen(offset, release.id, self._remembered(release, appended))
 
     def _are_valid(self, releases: Block, times: Sequence[int]) -> bool:
-        """Return whether releases are of this chain and came in their time."""
+        """Return whether releases are of this partition and came in their time."""
         expires = [release.expires for release in releases]
-        if {release.chain for release in releases} != {self._chain} or max(times) > min(expires):
+        if {release.partition for release in releases} != {self._partition} or max(times) > min(expires):
             return False
         return not self._rules.is_shuffled or bool(max(expires) <= min(times) + self._rules.lifetime)
 
@@ -207,10 +207,10 @@ class Validator:
         return release.expires if release.expires <= appended + self._rules.lifetime else 0
 
     def _valid(self, value: bytes, appended: int) -> Release:
-        """Return a release of this chain that came in its time; raise `RejectedError` otherwise."""
+        """Return a release of this partition that came in its time; raise `RejectedError` otherwise."""
         release = self._receive(value)
-        if release.chain != self._chain:
-            raise RejectedError("chain", f"of chain {release.chain}, on partition {self._chain}")
+        if release.partition != self._partition:
+            raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
         # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the window cannot
         # change the outcome.
         check_expiry(release, appended, self._rules)
@@ -218,7 +218,7 @@ class Validator:
 
     def validate_each(self, messages: Sequence[Message], window: Seen, tally: Tally) -> Validated:
         """Judge messages one by one; see `judge`."""
-        chain, seen, learner, renew = self._chain, window.seen, self._learner, self._renew
+        partition, seen, learner, renew = self._partition, window.seen, self._learner, self._renew
         admitted: list[Release] = []
         dead: list[DeadLetter] = []
         newest = 0
@@ -231,7 +231,7 @@ class Validator:
                     continue
                 admit(learner, release, len(admitted), renew)
             except RejectedError as rejected:
-                dead.append(DeadLetter(chain, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
+                dead.append(DeadLetter(partition, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
                 tally.dead(rejected.reason)
                 continue
             admitted.append(release)
@@ -272,14 +272,14 @@ class _Pending:
 
 
 class Worker:
-    """Feed one chain of a log to a learner, exactly once.
+    """Feed one partition of a log to a learner, exactly once.
 
     A step reads a batch, validates it, drops duplicates, lets the learner learn the rest, and commits state, offset,
     dead letters and newest iterate in one atomic write. Iterates that are a function of the log are also published
     within a batch, as often as the learner's ``publish_every`` asks for. A message that cannot be learned becomes a
-    dead letter. Starting a worker takes the chain over from any other worker, which is refused at its next commit.
+    dead letter. Starting a worker takes the partition over from any other worker, which is refused at its next commit.
     Raises UserError if the log carries no task or another one, or the learner is not of the task or not new; MurkError
-    if the chain's state is not one of this log, or retention has removed unread messages.
+    if the partition's state is not one of this log, or retention has removed unread messages.
 
     >>> import tempfile
     >>> from murk.protocols.device import device_for
@@ -304,15 +304,15 @@ class Worker:
     log, task
         The log, and the task that it carries.
     learner
-        A new learner of that task, into which the worker loads the chain's state.
-    chain
-        The chain, which is also the partition read.
+        A new learner of that task, into which the worker loads the partition's state.
+    partition
+        The partition to read.
     batch
         Largest number of messages of one step; fewer if releases are long.
     estimates
-        Called at each step of the first chain with its learner; returns a message about the estimate, or None.
+        Called at each step of the first partition with its learner; returns a message about the estimate, or None.
     look
-        Least number of seconds between two checks of what all chains have learned, if they share models.
+        Least number of seconds between two checks of what all partitions have learned, if they share models.
     clock
         Time in seconds since 1970, which decides only when old messages are deleted.
     """
@@ -322,7 +322,7 @@ class Worker:
         log: Log,
         task: Task,
         learner: StreamLearner,
-        chain: int = 0,
+        partition: int = 0,
         *,
         batch: int = 16_384,
         estimates: Callable[[StreamLearner], bytes | None] | None = None,
@@ -331,25 +331,25 @@ class Worker:
     ) -> None:
         if batch < 1:
             raise UserError(f"batch is {batch}: a step must read at least 1 message")
-        self.chain = chain
+        self.partition = partition
         self._log, self._task, self._learner, self._clock = log, task, learner, clock
         self._trim_due = self._look_due = 0.0
         self._look_pause = _LOOK
-        self._estimates = estimates if chain == 0 else None
-        self._description = f"chain {chain} of {log.url}"
+        self._estimates = estimates if partition == 0 else None
+        self._description = f"partition {partition} of {log.url}"
         self._unreported = DeadLetterLog(_log, self._description)
-        # Before the chain is taken from its owner.
+        # Before the partition is taken from its owner.
         check_carries(log, task)
         check_shuffled(log, task)
         self._check_learner()
         rules = wire_rules(task, learner)
-        self._sharing = sharing_of(log, task, learner, chain, look)
+        self._sharing = sharing_of(log, task, learner, partition, look)
         self._publishes = self._sharing is None or self._sharing.publishes
-        self._validator = Validator(chain, rules, learner, None if self._sharing is None else self._sharing.renew)
+        self._validator = Validator(partition, rules, learner, None if self._sharing is None else self._sharing.renew)
         self.batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
         self._pending: _Pending | None = None
         self._stopped: str | None = None
-        self._ownership = log.acquire(chain)
+        self._ownership = log.acquire(partition)
         try:
             self._resume()
         except BaseException:
@@ -360,28 +360,28 @@ class Worker:
 
     @property
     def counters(self) -> Counters:
-        """Numbers of all messages that the chain has ever read."""
+        """Numbers of all messages that the partition has ever read."""
         return self._counters
 
     @property
     def lag(self) -> int:
         """Number of offsets between the next one to read and the end of the log."""
-        return self._log.end(self.chain) - self.offset
+        return self._log.end(self.partition) - self.offset
 
     def step(self, limit: int | None = None, *, end: int | None = None) -> Progress:
         """Read, learn and commit at most ``limit`` messages, by default a batch; return what was done.
 
         If ``end``, the partition's end as the caller knows it, is the next offset, nothing is read. A step that could
         not commit, for example because the disk is full, may be called again: it then commits what it has learned.
-        Raises ``FencedError`` if another worker has taken the chain over; `MurkError` if the log could not be read or
-        written, or retention has removed unread messages.
+        Raises ``FencedError`` if another worker has taken the partition over; `MurkError` if the log could not be read
+        or written, or retention has removed unread messages.
         """
         if self._stopped is not None:
             raise MurkError(f"this worker on {self._description} {self._stopped}: start a new one")
         if self._pending is None:
             self._trim()
             count = self.batch if limit is None else min(limit, self.batch)
-            messages = [] if end == self.offset else self._log.read(self.chain, self.offset, count)
+            messages = [] if end == self.offset else self._log.read(self.partition, self.offset, count)
             after = None
             if messages:
                 self._look_pause = _LOOK
@@ -389,13 +389,13 @@ class Worker:
                 self._restore_model()
                 if end != self.offset:
                     # The record that ends a crowd's transaction would count as lag for ever.
-                    after = self._log.skip(self.chain, self.offset)
+                    after = self._log.skip(self.partition, self.offset)
             # After an interrupt or error within the update, the learner's state may be invalid.
             self._stopped = "did not get to the end of a step"
             if self._sharing is not None:
                 self._sharing.arrived()
             if self._sharing is not None and (whole := self._sharing.step()) is not None:
-                self._trail.record(whole, truncate_time(int(self._clock()), self._task.granularity))
+                self._history.record(whole, truncate_time(int(self._clock()), self._task.granularity))
             self._pending = self._learn_batch(messages, after)
             self._stopped = None
         if self._pending is None:
@@ -415,7 +415,7 @@ class Worker:
         return done
 
     def close(self) -> None:
-        """Release the chain; the next worker reads again what was not committed."""
+        """Release the partition; the next worker reads again what was not committed."""
         if self._stopped is None:
             self._unreported.report()
             _log.info("%s: released, %d releases learned", self._description, self._counters.learned)
@@ -443,15 +443,15 @@ class Worker:
         if self._learner.n_releases:
             raise UserError(
                 f"the learner has already learned {self._learner.n_releases} releases: give the worker a new one, into "
-                "which it loads the chain's state"
+                "which it loads the partition's state"
             )
 
     def _resume(self) -> None:
         checkpoint = self._ownership.load()
-        message = open_state(self._log, self._task, self.chain, checkpoint)
+        message = open_state(self._log, self._task, self.partition, checkpoint)
         self.offset = checkpoint.offset
-        self._window = rebuild_window(self._log, self._task, self.chain, self._validator.remember, self.offset)
-        self._model = self._log.model(self.chain)
+        self._window = rebuild_window(self._log, self._task, self.partition, self._validator.remember, self.offset)
+        self._model = self._log.model(self.partition)
         self._model_version = self._published_version = -1
         self._counters = Counters()
         if message is not None:
@@ -460,9 +460,9 @@ class Worker:
             self._counters = message.counters
         if self._sharing is not None:
             self._sharing.begin()
-        trail = Trail() if message is None else message.trail
+        history = History() if message is None else message.history
         first = first_point(self._learner.kind)
-        self._trail = TrailRecorder(trail, self._learner.coefficients, first, self._description)
+        self._history = HistoryRecorder(history, self._learner.coefficients, first, self._description)
         if self._learner.n_releases != self._counters.learned:
             raise MurkError(
                 f"the state of {self._description} is damaged: its learner has learned {self._learner.n_releases} "
@@ -470,7 +470,7 @@ class Worker:
             )
 
     def _learn_batch(self, messages: Sequence[Message], after: int | None = None) -> _Pending | None:
-        learner, chain, before = self._learner, self.chain, self._learner.n_releases
+        learner, partition, before = self._learner, self.partition, self._learner.n_releases
         dead: list[DeadLetter] = []
         tally = Tally(self._counters)
         begin = 0
@@ -485,7 +485,7 @@ class Worker:
                 tally.learned(judged.admitted, version)
                 self._publish_uncommitted()
                 if self._sharing is None:
-                    self._trail.add_if_due(learner, truncate_time(judged.appended, self._task.granularity))
+                    self._history.add_if_due(learner, truncate_time(judged.appended, self._task.granularity))
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)
@@ -499,25 +499,25 @@ class Worker:
         state = StateMessage(
             task=self._task.hash,
             identity=self._log.identity,
-            chain=chain,
+            partition=partition,
             offset=self.offset,
             last_id=self._window.newest(self.offset),
             counters=self._counters,
-            trail=self._trail.trail,
+            history=self._history.history,
             learner=learner.state_dict(),
         )
         duplicates = len(messages) - learned - len(dead)
         progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         encoded = state.encode()
         if len(encoded) > MAX_STATE:
-            self._trail.forget()
-            encoded = state.model_copy(update={"trail": Trail()}).encode()
+            self._history.forget()
+            encoded = state.model_copy(update={"history": History()}).encode()
         return _Pending(encoded, dead, model, estimate, progress)
 
     def _chunk(self) -> int:
-        """Return how many messages to learn at once: up to the next point of the trail or the next iterate."""
+        """Return how many messages to learn at once: up to the next point of the history or the next iterate."""
         count = self._learner.n_releases
-        point = self._trail.next(count) if self._sharing is None else None
+        point = self._history.next(count) if self._sharing is None else None
         return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)
 
     def _publish_uncommitted(self) -> None:
@@ -540,8 +540,10 @@ class Worker:
     def _published(self) -> tuple[int, list[float]] | None:
         return self._learner.published() if self._publishes else None
 
-    def _encoded(self, version: int, iterate: list[float]) -> bytes:
-        return encode(IterateMessage(task=self._task.hash, chain=self.chain, version=version, iterate=iterate))
+    def _encoded(self, version: int, parameters: list[float]) -> bytes:
+        return encode(
+            ModelMessage(task=self._task.hash, partition=self.partition, version=version, parameters=parameters)
+        )
 
     def _restore_model(self) -> None:
         """Publish the newest model again if another one has replaced it, such as an older one of a fenced worker."""
@@ -549,7 +551,7 @@ class Worker:
         if self._publishes and now >= self._look_due:
             self._look_due = now + self._look_pause
             self._look_pause = min(2.0 * self._look_pause, _LONGEST_POLL_INTERVAL)
-            stored = self._log.model(self.chain)
+            stored = self._log.model(self.partition)
             if stored != self._model:
                 self._model, self._model_version = stored, -1
 

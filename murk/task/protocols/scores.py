@@ -1,4 +1,4 @@
-"""Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+"""Scores in rounds, at models that are published once a round (`protocol: scores`)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
@@ -10,14 +10,14 @@ from murk.task.errors import task_error
 from murk.task.fields import Block, Number
 from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
-EPOCHS_KEPT: Final = 8  # epochs that a learner remembers
+ROUNDS_KEPT: Final = 8  # rounds that a learner remembers
 MOST_FEATURES: Final = 64  # least number of coded features at which people are not asked for second moments
 
 _EFFECTS = "scores", "effects"
 
 
 class ScoresBlock(Block):
-    """Scores in epochs, at models that are published once an epoch (`protocol: scores`)."""
+    """Scores in rounds, at models that are published once a round (`protocol: scores`)."""
 
     exponent: Annotated[Number, Field(ge=0, le=1)] | None = Field(
         default=None,
@@ -27,8 +27,8 @@ class ScoresBlock(Block):
     )
     models: Literal["shared", "per-partition"] = Field(
         default="per-partition",
-        description="`shared`: all partitions answer at models of the first chain's learner; `per-partition`: each "
-        "chain makes its own. If omitted: `shared` with several partitions",
+        description="`shared`: all partitions answer at models of the first partition's learner; `per-partition`: each "
+        "partition makes its own. If omitted: `shared` with several partitions",
     )
     effects: Literal["linear", "logistic"] = Field(
         default="logistic",
@@ -40,7 +40,7 @@ class ScoresBlock(Block):
 
 
 class ScoresProtocol(TaskProtocol):
-    """Protocol in which people of an epoch release scores at one published model; the learner solves once an epoch."""
+    """Protocol in which people of a round release scores at one published model; the learner solves once a round."""
 
     name = "scores"
     rank = 1
@@ -76,7 +76,7 @@ class ScoresProtocol(TaskProtocol):
             )
 
     def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
-        """Raise PydanticCustomError if partitions have models of their own, or epochs are smaller than crowds."""
+        """Raise PydanticCustomError if partitions have models of their own, or rounds are smaller than crowds."""
         super().check_shuffled(block, crowd, partitions, forget)
         if block.models == "per-partition" and partitions > 1:
             words = (
@@ -84,9 +84,9 @@ class ScoresProtocol(TaskProtocol):
                 "or log: "
             )
             raise task_error(words + "{partitions: 1}", "scores", "models")
-        if forget is not None and forget // EPOCHS_KEPT < crowd:
-            words = f"{forget:,} makes epochs of {forget // EPOCHS_KEPT:,} releases, fewer than a crowd of {crowd:,}"
-            raise task_error(f"{words}; give at least {EPOCHS_KEPT * crowd:,}, or a smaller crowd", "forget")
+        if forget is not None and forget // ROUNDS_KEPT < crowd:
+            words = f"{forget:,} makes rounds of {forget // ROUNDS_KEPT:,} releases, fewer than a crowd of {crowd:,}"
+            raise task_error(f"{words}; give at least {ROUNDS_KEPT * crowd:,}, or a smaller crowd", "forget")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise PydanticCustomError if partitions have models, and so sets, of their own."""

@@ -49,7 +49,7 @@ def release(of, seed=1, n=4000, level="default", **changes):
     accumulator.add_block(of.records(*rows(seed, n)))
     sketch = accumulator.release()
     fields = {
-        "id": f"{seed:032x}", "task": "f" * 64, "level": level, "chain": 0, "rows": sketch.rows, "records": n,
+        "id": f"{seed:032x}", "task": "f" * 64, "level": level, "partition": 0, "rows": sketch.rows, "records": n,
         "spread": sketch.spread, "payload": SketchRelease.packed(sketch.integers.ravel()), "time": 0, "expires": 9,
         "simulated": True,
     }  # fmt: skip
@@ -270,7 +270,7 @@ def test_a_damaged_state_is_an_error_and_changes_nothing(damage):
     assert engine.state_dict() == before
 
 
-def test_chains_merge_by_sum():
+def test_partitions_merge_by_sum():
     found = problem()
     sketches = [release(found, seed, 3000) for seed in (1, 2, 3)]
     whole, parts = found.engine(), [found.engine() for _ in sketches]
@@ -280,7 +280,7 @@ def test_chains_merge_by_sum():
     merged = found.estimate(parts)
     assert merged.values == pytest.approx(whole.estimate().values, rel=1e-9)
     assert merged.spread == pytest.approx(whole.estimate().spread, rel=1e-9)
-    assert (merged.chains, merged.n_releases) == (3, 3)
+    assert (merged.partitions, merged.n_releases) == (3, 3)
 
 
 def test_levels_of_another_shape_are_refused():

@@ -209,7 +209,7 @@ def test_several_organisations_are_better_than_one():
         part.release()
         parts.append(part)
     merged = parts[0].merged(parts[1:])
-    assert (merged.chains, merged.n_releases) == (3, 3)
+    assert (merged.partitions, merged.n_releases) == (3, 3)
     assert np.all(merged.spread < 0.75 * parts[0].estimate().spread)
     truth = OLS(y, np.column_stack([x, np.ones(len(x))])).fit().params
     assert np.all(np.abs(merged.values - truth) < 5 * merged.spread)
@@ -223,7 +223,7 @@ def elsewhere(model, n=3000, level="default", **changes):
     window.add_block(np.column_stack([x, np.ones(n), y]))
     sketch = window.release()
     fields = {
-        "id": "0" * 32, "task": "f" * 64, "level": level, "chain": 0, "rows": sketch.rows, "records": n, "time": 0,
+        "id": "0" * 32, "task": "f" * 64, "level": level, "partition": 0, "rows": sketch.rows, "records": n, "time": 0,
         "spread": sketch.spread, "payload": SketchRelease.packed(sketch.integers.ravel()), "expires": 1,
         "simulated": True,
     }  # fmt: skip

@@ -49,7 +49,7 @@ def release(of, seed=1, n=4000, level="default", **changes):
     """Honest moments of `rows`, with fields changed on request."""
     made = GramAccumulator(of.mechanisms[level], SimulatedNoise(seed), 0)
     made.add_block(of.records(*rows(seed, n)))
-    fields = {"id": f"{seed:032x}", "task": "f" * 64, "level": level, "chain": 0, "time": 0, "expires": 9}
+    fields = {"id": f"{seed:032x}", "task": "f" * 64, "level": level, "partition": 0, "time": 0, "expires": 9}
     return of.release(made.release(), **fields, simulated=True).model_copy(update=changes)
 
 
@@ -300,7 +300,7 @@ def test_honest_windows_are_never_refused():
         for n in (1, 30):
             made = GramAccumulator(of.mechanisms["default"], SimulatedNoise(seed), n)
             made.add_block(of.records(np.tile(extreme, (n, 1)), np.tile([1.0, -1.0], n)))
-            fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 9}
+            fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 9}
             of.engine().admit(of.release(made.release(), **fields))
 
 

@@ -45,7 +45,7 @@ def release(of, seed=1, n=20_000, level="default", rare=0.5, missing=0.0, **chan
     x, y = rows(seed, n, rare)
     y[np.random.default_rng(seed + 9).random(n) < missing] = math.nan
     made.add_block(of.records(x, y))
-    fields = {"id": f"{seed:032x}", "task": "f" * 64, "level": level, "chain": 0, "time": 0, "expires": 9}
+    fields = {"id": f"{seed:032x}", "task": "f" * 64, "level": level, "partition": 0, "time": 0, "expires": 9}
     return of.release(made.release(), **fields, simulated=True).model_copy(update=changes)
 
 
@@ -130,7 +130,7 @@ def test_windows_of_several_models_add_up_in_any_order():
     for other in (merged, backwards):
         assert np.allclose(other.values, one.values, rtol=1e-9)
         assert np.allclose(other.half_widths(), one.half_widths(), rtol=1e-9)
-    assert (merged.n_releases, merged.chains, whole.figures()["records"]) == (4, 2, 22_000.0)
+    assert (merged.n_releases, merged.partitions, whole.figures()["records"]) == (4, 2, 22_000.0)
     # As near as one window of them all, or nearly so.
     assert np.all(np.abs(one.values - TRUTH) < one.half_widths())
     single = learned(of, release(of, 9, n=22_000)).estimate()

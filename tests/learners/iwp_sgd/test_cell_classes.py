@@ -218,7 +218,7 @@ def test_intervals_and_effects_cover_on_a_hard_task(budget):
     assert average.reshape(3, 3).sum(axis=0) == pytest.approx(np.zeros(3), abs=1e-9)
 
 
-def test_a_restored_state_goes_on_bit_for_bit_and_chains_add_up():
+def test_a_restored_state_goes_on_bit_for_bit_and_partitions_add_up():
     own = task()
     problem, block = device_for(own), own.coding.encode(people(3000))
     given = releases(problem, block, SimulatedNoise(4))

@@ -212,7 +212,7 @@ def releases(problem, block, noise):
     )
     return [
         ExampleRelease(
-            id=f"{i:032x}", task="f" * 64, level="default", chain=0, payload=row.tolist(), time=0, expires=1,
+            id=f"{i:032x}", task="f" * 64, level="default", partition=0, payload=row.tolist(), time=0, expires=1,
             simulated=True,
         )
         for i, row in enumerate(payloads)
@@ -232,7 +232,7 @@ def test_batches_records_and_a_restored_state_give_the_same_bits():
     resumed.learn_releases(Block(given[200:]))
     assert resumed.state_dict() == whole.state_dict()
     assert math.isfinite(whole.figures()["unbiased_loss"])
-    # Two chains together are one: sums add up.
+    # Two partitions together are one: sums add up.
     first, second = problem.engine(), problem.engine()
     first.learn_releases(Block(given[:150]))
     second.learn_releases(Block(given[150:]))
@@ -246,7 +246,7 @@ def test_batches_records_and_a_restored_state_give_the_same_bits():
 def test_what_is_no_cell_is_rejected(cell):
     engine = device_for(task()).engine()
     forged = ExampleRelease(
-        id="0" * 32, task="f" * 64, level="default", chain=0, payload=[cell], time=0, expires=1, simulated=True
+        id="0" * 32, task="f" * 64, level="default", partition=0, payload=[cell], time=0, expires=1, simulated=True
     )
     with pytest.raises(RejectedError, match="not a cell from 0 to 72"):
         engine.admit(forged)

@@ -244,7 +244,7 @@ def test_public_rows_make_noise_linear_and_their_intervals_cover():
 
 
 @pytest.mark.parametrize("public", [False, True])
-def test_chains_merge_to_what_one_chain_has_learned(public):
+def test_partitions_merge_to_what_one_partition_has_learned(public):
     """Sums add, anyone who learned which release: two partitions estimate what one does."""
     people, more = Public(3), {"guarantee": GaussianDP(4.0), "release": "directions", "loss": "quadratic"}
     one, *parts = (engine(**more) for _ in range(3))

@@ -294,8 +294,8 @@ def test_the_product_release_is_far_less_noisy():
     assert ours.keep == 1.0 < theirs.keep
 
 
-def test_chains_merge_as_if_they_were_one():
-    """With the quadratic loss the Newton step is exact, so that two merged chains are the one that learned all."""
+def test_partitions_merge_as_if_they_were_one():
+    """With the quadratic loss the Newton step is exact, so that two merged partitions are the one that learned all."""
     x, y = records(40_000)
     made = engine(loss="quadratic", seed=1)
     payloads = made.mechanisms["default"].randomize(vectors(made, x, y), SimulatedNoise(1), np.arange(40_000))
@@ -306,7 +306,7 @@ def test_chains_merge_as_if_they_were_one():
     merged, alone = estimate([first, second]), whole.estimate()
     assert merged.values == pytest.approx(alone.values, rel=1e-6)
     assert merged.spread == pytest.approx(alone.spread, rel=0.05)
-    assert (merged.chains, merged.n_releases) == (2, 40_000)
+    assert (merged.partitions, merged.n_releases) == (2, 40_000)
 
 
 def test_the_newton_step_is_the_exact_minimiser_of_the_mean_unbiased_loss():
@@ -356,7 +356,7 @@ def test_without_a_newton_step_intervals_are_given_where_they_are_asked_for_alon
         assert np.all(np.isfinite(found.half_widths())) == (asked is not None)
         assert ("The Newton step gives better intervals" in found.note) == (asked is None)
         digests.add(made.settings.digest)
-    # A question to the same state.
+    # A query to the same state.
     assert len(digests) == 1
     with pytest.raises(UserError, match="newton=False"):
         engine(newton=True, intervals="random-scaling")

@@ -94,7 +94,7 @@ def test_the_problem_of_a_task(target, form):
             engine.admit(each, 0)
         engine.learn_releases(releases)
     found = problem.estimate(engines)
-    assert (found.n_releases, found.chains, found.names) == (200, 2, ("a", "b", "intercept"))
+    assert (found.n_releases, found.partitions, found.names) == (200, 2, ("a", "b", "intercept"))
 
 
 def test_public_covariates_of_a_task_reach_its_learners():

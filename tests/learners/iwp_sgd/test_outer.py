@@ -162,8 +162,8 @@ def test_examples_have_a_pure_guarantee_and_say_so():
     assert fixed._engine.mechanisms["default"].kind == "l2-ball"
 
 
-def test_people_of_several_levels_and_chains_are_learned_together():
-    """Gaussian and pure levels on one chain; two chains' sums add to what one has learned."""
+def test_people_of_several_levels_and_partitions_are_learned_together():
+    """Gaussian and pure levels on one partition; two partitions' sums add to what one has learned."""
     more = {"levels": {"pure": PureDP(6.0)}, "guarantee": GaussianDP(3.0), "release": "outer", "loss": "quadratic"}
     whole, *parts = (engine(**more) for _ in range(3))
     x, y = people(3000, 1)

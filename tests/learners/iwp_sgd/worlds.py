@@ -34,7 +34,8 @@ def at(made, theta):
 
 def release(payload, level="default", simulated=False, number=0):
     return ExampleRelease(
-        id=f"{number:032x}", task="f" * 64, level=level, chain=0, payload=[int(q) for q in payload], time=0, expires=10,
+        id=f"{number:032x}", task="f" * 64, level=level, partition=0, payload=[int(q) for q in payload],
+        time=0, expires=10,
         simulated=simulated,
     )  # fmt: skip
 

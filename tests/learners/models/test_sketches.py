@@ -28,7 +28,7 @@ def learned(problem, task, seed, people):
     accumulator = own.accumulator("default", SimulatedNoise(seed), people)
     accumulator.add_block(own.records(X, y))
     made = accumulator.release()
-    fields = {"id": "0" * 32, "task": task.hash, "level": "default", "chain": 0, "time": 0, "expires": 1}
+    fields = {"id": "0" * 32, "task": task.hash, "level": "default", "partition": 0, "time": 0, "expires": 1}
     engine = problem.engine()
     release = own.release(made, simulated=True, **fields)
     engine.admit(release, 0)

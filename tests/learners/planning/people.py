@@ -87,9 +87,9 @@ def _answer(problem, engine, X, y, noise):
         start, model = engine.n_releases, engine.model.flat
         stop = min(len(X), start + problem.block(start))
         index = np.arange(start, stop)
-        asked, payloads = np.array(problem.ask(noise, index, model)), {}
-        for question in np.unique(asked).tolist():
-            own = index[asked == question]
-            V = problem.vectors(X[own], y[own], model, question)
-            payloads["default", question] = problem.mechanism("default", question).randomize(V, noise, own)
+        asked, payloads = np.array(problem.draw_query(noise, index, model)), {}
+        for query in np.unique(asked).tolist():
+            own = index[asked == query]
+            V = problem.vectors(X[own], y[own], model, query)
+            payloads["default", query] = problem.mechanism("default", query).randomize(V, noise, own)
         engine.learn_payloads(payloads)

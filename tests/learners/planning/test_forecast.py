@@ -16,7 +16,7 @@ from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.population import Effects, designs, one_by_one
 from murk.protocols.scores.forecasting import _answers as planned_answers
-from murk.protocols.scores.model import QUESTIONS, Model, vectors
+from murk.protocols.scores.model import QUERIES, Model, vectors
 from tests.learners.planning.people import halves, population, task
 
 # Runs, of people and of sums alike: more where public rows decide what is believed, and half widths differ most.
@@ -175,9 +175,9 @@ def test_one_line_is_said_of_what_is_forecast_in_a_moment():
     assert "average effects roughly" in outlook(wide["gradients"], large)
     assert "average effects about" in outlook(task(8.0), large)
     assert "they differ from run to run" in outlook(task(1.0), 25_000)
-    chains = WIDE.format(protocol="scores") + "\nlog: {partitions: 2}"
-    assert outlook(Task.parse(chains), large) == outlook(wide["scores"], large)
-    assert outlook(Task.parse(chains + "\nscores: {models: per-partition}"), large) is None
+    partitions = WIDE.format(protocol="scores") + "\nlog: {partitions: 2}"
+    assert outlook(Task.parse(partitions), large) == outlook(wide["scores"], large)
+    assert outlook(Task.parse(partitions + "\nscores: {models: per-partition}"), large) is None
 
 
 def test_what_has_no_interval_at_all_says_why_and_what_does():
@@ -235,21 +235,21 @@ def test_the_line_before_a_run_says_what_it_assumes():
     assert stated.partition(". Assumed")[0] != outlook(of, 100_000).partition(". Assumed")[0]
 
 
-@pytest.mark.parametrize(("kind", "question"), [(kind, each) for kind in ("binary", "real") for each in QUESTIONS])
-def test_scores_are_added_up_as_devices_release_them(kind, question):
+@pytest.mark.parametrize(("kind", "query"), [(kind, each) for kind in ("binary", "real") for each in QUERIES])
+def test_scores_are_added_up_as_devices_release_them(kind, query):
     """At any model, that of people beyond its reach too; at another one they are others."""
     rng, engine = np.random.default_rng(3), device_for(task(kind=kind)).engine()
     records = population(kind, missing=0.2).records
     p = records.X.shape[1]
     first = Model(np.zeros(p), np.eye(p), 1.3, 1.0, 0.2, 0.2)
     for model in (first, Model(rng.normal(size=p), rng.normal(size=(p, p)), 1.3, 0.5, 0.2, 0.2)):
-        released = vectors(records.X, records.y, model, engine.settings.response, question)
-        if question != "score":
+        released = vectors(records.X, records.y, model, engine.settings.response, query)
+        if query != "score":
             released = flattened(released[:, :, None] * released[:, None, :])
         asked = SimpleNamespace(model=model, settings=engine.settings)
-        assert planned_answers(asked, records, question) == pytest.approx(released, abs=1e-12)
+        assert planned_answers(asked, records, query) == pytest.approx(released, abs=1e-12)
     asked = SimpleNamespace(model=first, settings=engine.settings)
-    assert not np.allclose(planned_answers(asked, records, question), released)
+    assert not np.allclose(planned_answers(asked, records, query), released)
 
 
 def test_a_step_of_gradients_may_stand_for_several_people(monkeypatch):

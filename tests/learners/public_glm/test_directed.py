@@ -172,7 +172,7 @@ def test_what_was_learned_apart_is_solved_together():
     left.learn_many(X[:15_000], LABELS[:15_000])
     right.learn_many(X[15_000:], LABELS[15_000:])
     merged = left.merged([right])
-    assert (merged.chains, merged.n_releases) == (2, 30_000)
+    assert (merged.partitions, merged.n_releases) == (2, 30_000)
     assert np.all(np.abs(merged.values - np.append(TRUTH, -0.3)) < 5.1 * merged.spread)
     with pytest.raises(UserError, match="directions and of moments cannot be merged"):
         left.merged([glm(release="joint")])
@@ -181,8 +181,9 @@ def test_what_was_learned_apart_is_solved_together():
 def test_releases_made_elsewhere():
     model = glm()
     fields = {
-        "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1, "simulated": True,
-        "version": 0, "question": "score", "payload": [0] * 4,
+        "id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 1,
+        "simulated": True,
+        "version": 0, "query": "score", "payload": [0] * 4,
     }  # fmt: skip
     model.learn_release(ScoreRelease(**fields))
     assert model.n_releases == 1

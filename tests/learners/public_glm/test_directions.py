@@ -56,7 +56,7 @@ def test_a_task_becomes_a_problem():
     assert (task.moments.release, task.release_kind) == ("directions", "score")
     problem = problem_of()
     assert (problem.kind, problem.interactive, problem.dimension) == ("score", False, 4)
-    assert (problem.lengths, problem.questions) == ((4, 10), ("score", "curvature"))
+    assert (problem.lengths, problem.queries) == ((4, 10), ("score", "curvature"))
     problem.check_state()
     engine = problem.engine()
     assert (engine.published(), engine.figures(), engine.n_releases) == (None, {}, 0)
@@ -65,14 +65,14 @@ def test_a_task_becomes_a_problem():
 
 def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
     problem = problem_of(many(100), m=500)
-    assert (problem.lengths, problem.questions) == ((101,), ("score",))
+    assert (problem.lengths, problem.queries) == ((101,), ("score",))
     problem.check_state()
     X = features(np.random.default_rng(2), 5, 100)
-    asked = problem.ask(SimulatedNoise(1), np.arange(5), np.empty(0))
+    asked = problem.draw_query(SimulatedNoise(1), np.arange(5), np.empty(0))
     assert asked == ["score"] * 5
     assert np.linalg.norm(problem.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
     with pytest.raises(RejectedError, match="asks nobody"):
-        problem.engine().admit(release(question="curvature", payload=[0] * 5151))
+        problem.engine().admit(release(query="curvature", payload=[0] * 5151))
     # Before anything is public, as an audit takes it.
     assert np.any(device_for(Task.parse(many(100))).vectors(X, np.ones(5)))
     with pytest.raises(UserError, match="fewer features"):
@@ -95,13 +95,13 @@ def test_what_a_log_says_of_models_is_not_read():
 def test_a_missing_target_answers_and_says_nothing():
     problem = problem_of()
     X, nothing = features(np.random.default_rng(3), 4, 3), np.full(4, np.nan)
-    for question in problem.questions:
-        assert not np.any(problem.vectors(X, nothing, None, question))
+    for query in problem.queries:
+        assert not np.any(problem.vectors(X, nothing, None, query))
 
 
 def release(**more):
-    honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1}
-    return ScoreRelease(**{**honest, "version": 0, "question": "score", "payload": [0] * 4, **more})
+    honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 1}
+    return ScoreRelease(**{**honest, "version": 0, "query": "score", "payload": [0] * 4, **more})
 
 
 @pytest.mark.parametrize(
@@ -188,11 +188,11 @@ def test_partitions_add_and_a_state_goes_on_where_it_stood():
     parts = [learn(problem, X[:4000], y[:4000], 2), learn(problem, X[4000:], y[4000:], 3)]
     together = problem.engine()
     for part in parts:
-        for (level, question), tally in part.now.epochs[0].tallies.items():
-            together.learn_sums({(level, question): tally})
+        for (level, query), tally in part.now.rounds[0].tallies.items():
+            together.learn_sums({(level, query): tally})
     found = problem.estimate(parts)
-    assert (found.n_releases, found.chains) == (9_000, 2)
-    # Of chains mean answers are averaged by their noise, not by numbers of people: nearly the same.
+    assert (found.n_releases, found.partitions) == (9_000, 2)
+    # Of partitions mean answers are averaged by their noise, not by numbers of people: nearly the same.
     assert found.values == pytest.approx(together.estimate().values, abs=0.02)
     scores = device_for(Task.parse(TASK.replace("moments", "scores"))).engine()
     with pytest.raises(MurkError, match="other settings"):

@@ -49,7 +49,14 @@ def releases(n, seed=3):
         payload = LEVELS[level].randomize(vectors[i : i + 1], SimulatedNoise(seed), [i])[0].tolist()
         out.append(
             MomentRelease(
-                id=f"{i:032x}", task="f" * 64, level=level, chain=0, payload=payload, time=0, expires=1, simulated=True
+                id=f"{i:032x}",
+                task="f" * 64,
+                level=level,
+                partition=0,
+                payload=payload,
+                time=0,
+                expires=1,
+                simulated=True,
             )
         )
     return out
@@ -120,7 +127,7 @@ def test_damaged_states_are_refused_and_change_nothing(change):
     assert one.state_dict() == before
 
 
-def test_chains_merge_by_sum():
+def test_partitions_merge_by_sum():
     many = releases(90)
     one, left, right = engine(), engine(), engine()
     one.learn_releases(many)
@@ -133,7 +140,7 @@ def test_chains_merge_by_sum():
     found = merged([left, right])
     np.testing.assert_allclose(found.values, one.estimate().values, rtol=1e-9)
     np.testing.assert_allclose(found.spread, one.estimate().spread, rtol=1e-9)
-    assert (found.chains, found.n_releases) == (2, 90)
+    assert (found.partitions, found.n_releases) == (2, 90)
     other = MomentEngine(Statistics(("a", "c", "intercept"), math.sqrt(3), balanced(math.sqrt(3))), MODEL, {})
     with pytest.raises(UserError, match="merge"):
         merged([one, other])
@@ -177,7 +184,7 @@ def test_a_part_beyond_its_own_bound_is_rejected():
     one = MomentEngine(layout, MODEL, mechanisms)
     bounds, (_, (_, _, square)) = mechanisms["default"].magnitudes, mechanisms["default"].reach.parts
     longest = math.isqrt(square)
-    honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 1}
+    honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 1}
     rest = [0] * (len(bounds) - 1)
     one.admit(MomentRelease(payload=[*rest, longest], **honest))
     for beyond, found in ((longest + 1, "payload longer"), (int(bounds[-1]) + 1, "coordinate")):

@@ -159,7 +159,14 @@ def test_releases_made_elsewhere():
     wire, rows, table = glm(), glm(inputs="released"), glm(inputs="released")
     for i, payload in enumerate(payloads.tolist()):
         one = MomentRelease(
-            id=f"{i:032x}", task="f" * 64, level="default", chain=0, payload=payload, time=0, expires=1, simulated=True
+            id=f"{i:032x}",
+            task="f" * 64,
+            level="default",
+            partition=0,
+            payload=payload,
+            time=0,
+            expires=1,
+            simulated=True,
         )
         wire.learn_release(one)
         rows.learn_one(dict(zip(rows.moments, payload, strict=True)))
@@ -181,7 +188,8 @@ def test_releases_made_elsewhere():
 def test_releases_that_do_not_fit_are_rejected(change, reason):
     model = glm()
     fields = {
-        "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "payload": [0] * 13, "time": 0, "expires": 1,
+        "id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "payload": [0] * 13, "time": 0,
+        "expires": 1,
         "simulated": True,
     }  # fmt: skip
     with pytest.raises(RejectedError, match=reason):
@@ -241,7 +249,7 @@ def test_merging_adds_the_sums():
     left.learn_many(X[:15_000], LABELS[:15_000])
     right.learn_many(X[15_000:], LABELS[15_000:])
     merged = left.merged([right])
-    assert (merged.chains, merged.n_releases) == (2, 30_000)
+    assert (merged.partitions, merged.n_releases) == (2, 30_000)
     assert np.all(np.abs(merged.values - np.append(TRUTH, -0.3)) < 5.1 * merged.spread)
     with pytest.raises(UserError, match="merge"):
         whole.merged([glm(features=["a", "b", "c"], public=None)])

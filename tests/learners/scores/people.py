@@ -11,7 +11,7 @@ from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms
-from murk.protocols.scores.model import QUESTIONS, probability
+from murk.protocols.scores.model import QUERIES, probability
 from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.sums import Tally
 
@@ -51,7 +51,7 @@ def public(X):
 
 
 def learn_sums(problem, X, y, seed) -> ScoreEngine:
-    """The same at once: Gaussian noise on an epoch's sums, of the same distribution but for the lattice.
+    """The same at once: Gaussian noise on a round's sums, of the same distribution but for the lattice.
 
     A survey's rounds are few people, who answer one by one.
     """
@@ -60,34 +60,34 @@ def learn_sums(problem, X, y, seed) -> ScoreEngine:
     rng = np.random.default_rng(seed + 10_000)
     while engine.n_releases < len(X):
         start, model = engine.n_releases, engine.model
-        size = min(len(X), problem.settings.epoch_end(start)) - start
+        size = min(len(X), problem.settings.round_end(start)) - start
         shares = [1.0 - model.scatter - model.curvature, model.scatter, model.curvature]
         asked, sums = rng.choice(3, size=size, p=shares), {}
-        for question in QUESTIONS[: 3 if problem.settings.matrices else 1]:
-            own = start + np.flatnonzero(asked == QUESTIONS.index(question))
+        for query in QUERIES[: 3 if problem.settings.matrices else 1]:
+            own = start + np.flatnonzero(asked == QUERIES.index(query))
             if len(own):
-                mechanism = problem.mechanism("default", question)
-                V = problem.vectors(X[own], y[own], model.flat, question)
-                total = V.sum(axis=0) if question == "score" else flattened(V.T @ V)
+                mechanism = problem.mechanism("default", query)
+                V = problem.vectors(X[own], y[own], model.flat, query)
+                total = V.sum(axis=0) if query == "score" else flattened(V.T @ V)
                 total = total + rng.normal(size=len(total)) * np.sqrt(len(own) * mechanism.variance)
                 whole = [round(value) for value in (total / mechanism.unit).tolist()]
-                sums["default", question] = Tally(len(own), whole)
+                sums["default", query] = Tally(len(own), whole)
         engine.learn_sums(sums)
     return engine
 
 
 def learn(problem, X, y, seed, noise=None) -> ScoreEngine:
-    """Let people answer one epoch after another, as devices do, and learn."""
+    """Let people answer one round after another, as devices do, and learn."""
     engine, noise = problem.engine(), SimulatedNoise(seed) if noise is None else noise
     while engine.n_releases < len(X):
         start = engine.n_releases
-        indices = np.arange(start, min(len(X), problem.settings.epoch_end(start)), dtype=np.int64)
+        indices = np.arange(start, min(len(X), problem.settings.round_end(start)), dtype=np.int64)
         flat = engine.model.flat
-        asked = np.array(problem.ask(noise, indices, flat))
+        asked = np.array(problem.draw_query(noise, indices, flat))
         answers = {}
-        for question in sorted(set(asked.tolist())):
-            own = indices[asked == question]
-            vectors = problem.vectors(X[own], y[own], flat, question)
-            answers["default", question] = problem.mechanism("default", question).randomize(vectors, noise, own)
+        for query in sorted(set(asked.tolist())):
+            own = indices[asked == query]
+            vectors = problem.vectors(X[own], y[own], flat, query)
+            answers["default", query] = problem.mechanism("default", query).randomize(vectors, noise, own)
         engine.learn_payloads(answers)
     return engine

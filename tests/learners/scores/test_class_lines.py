@@ -90,7 +90,7 @@ def at(model: Model, rng: np.random.Generator | None, share: float = 1.0) -> Sum
 
 
 def test_the_lines_are_weighted_least_squares_of_any_distribution():
-    """Skewed features, without noise, in the answers of two epochs that are centred at different shares."""
+    """Skewed features, without noise, in the answers of two rounds that are centred at different shares."""
     found = ClassLines([at(BASE, None), at(RATES, None)], K)
     assert found.values.reshape(K, P) == pytest.approx(lines_of(BASE), abs=0.008)
     assert found.rates == pytest.approx(chances().mean(axis=0), abs=0.03)

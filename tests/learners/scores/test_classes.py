@@ -47,22 +47,22 @@ def hostile(draw):
 @given(hostile(), arrays(float, (3, P), elements=st.floats(-1, 1)), st.sampled_from([0.0, 1.0, 2.0, 7.0, np.nan]))
 def test_no_answer_is_longer_than_one(model, X, target):
     problem, y = problem_of(P - 1, 1.0, labels=LABELS), np.full(3, target)
-    for question in problem.questions:
-        found = problem.vectors(X, y, model.flat, question)
+    for query in problem.queries:
+        found = problem.vectors(X, y, model.flat, query)
         assert np.all(np.isfinite(found))
         assert np.all(np.linalg.norm(found, axis=1) <= 1 + 1e-9)
         # Without a target, or with one that is none of the classes, nothing but a scatter.
-        if not target <= 2 and question == "score":
+        if not target <= 2 and query == "score":
             assert not found.any()
 
 
 def test_a_model_of_another_number_of_classes_is_refused():
     problem = problem_of(P - 1, 1.0, labels=LABELS)
-    problem.check_iterate(problem.initial)
+    problem.check_model(problem.initial)
     assert problem.lengths == ((K - 1) * P, P * (P + 1) // 2)
     for other in (problem_of(P - 1, 1.0), problem_of(P - 1, 1.0, labels=(*LABELS, "none"))):
         with pytest.raises(HostileModelError, match="numbers"):
-            problem.check_iterate(other.initial)
+            problem.check_model(other.initial)
 
 
 def test_two_classes_are_a_binary_target():
@@ -185,7 +185,7 @@ def test_in_river_as_in_a_task_and_one_by_one_as_in_blocks():
     for row, name in zip(X.tolist(), names, strict=True):
         one.learn_one({"a": row[0], "b": row[1]}, name)
     assert one.state_dict() == many.state_dict()
-    assert many.state_dict()["fold"]["epochs"] == engine.state_dict()["epochs"]
+    assert many.state_dict()["fold"]["rounds"] == engine.state_dict()["rounds"]
     again = classifier(rows)
     again.load_state_dict(json.loads(json.dumps(many.state_dict())))
     assert again.coefficients() == many.coefficients()

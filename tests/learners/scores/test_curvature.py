@@ -148,7 +148,7 @@ def test_noise_that_the_rows_moments_contain_is_part_of_the_error(monkeypatch):
 
 
 def test_what_is_released_at_zero_does_not_hide_what_is_wrong_elsewhere(monkeypatch):
-    """Of an epoch at zero, where rows are right whatever the distribution, and one where they are not."""
+    """Of a round at zero, where rows are right whatever the distribution, and one where they are not."""
     p, noise, more = 4, 1e-6, 0.05
     origin = np.array([1.5, 0.0, 0.0, 0.0])
     rows, first, second = Rows.normal(np.eye(p), origin), model_at(np.eye(p), np.zeros(p)), model_at(np.eye(p), origin)
@@ -158,10 +158,10 @@ def test_what_is_released_at_zero_does_not_hide_what_is_wrong_elsewhere(monkeypa
         Summary(second, None, None, answer(mean_matrix(second, rows, BINARY) + wrong, noise)),
     ]
     assert Curvature.of(found, rows, BINARY, EVEN).correction[0, 0] == pytest.approx(more, rel=0.05)
-    # Epochs elsewhere count alike; and so does one at zero as long as nobody was asked anywhere else.
+    # Rounds elsewhere count alike; and so does one at zero as long as nobody was asked anywhere else.
     assert np.all(moments._moved(second, first, rows, BINARY) == 0.0)
     assert np.all(moments._moved(first, first, rows, BINARY) == 0.0)
-    # The twin: counted as one that knows, the first epoch hides half of it.
+    # The twin: counted as one that knows, the first round hides half of it.
     monkeypatch.setattr(moments, "_moved", lambda *_: np.zeros((p, p)))
     assert Curvature.of(found, rows, BINARY, EVEN).correction[0, 0] == pytest.approx(more / 2.0, rel=0.05)
 

@@ -7,7 +7,7 @@ import pytest
 
 from murk.errors import MurkError
 from murk.protocols.linear_algebra import matrix_size
-from murk.protocols.scores.settings import FIRST, epoch_end
+from murk.protocols.scores.settings import FIRST, round_end
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
@@ -20,25 +20,25 @@ def problem():
     return problem_of(P - 1, 2.0)
 
 
-def release(problem, place, version=0, question="score", payload=None):
-    size = P if question == "score" else matrix_size(P)
+def release(problem, place, version=0, query="score", payload=None):
+    size = P if query == "score" else matrix_size(P)
     rng = np.random.default_rng(place)
     numbers = rng.integers(-(2**20), 2**20, size=size).tolist() if payload is None else payload
     return ScoreRelease(
-        id=f"{place:032x}", task="f" * 64, level="default", chain=0, version=version, question=question,
+        id=f"{place:032x}", task="f" * 64, level="default", partition=0, version=version, query=query,
         payload=numbers, time=0, expires=86_400,
     )  # fmt: skip
 
 
 def stream(problem, count):
-    """Releases as devices would make them: of the epoch before for a while, and of all questions."""
-    questions = ("score", "score", "curvature", "scatter")
+    """Releases as devices would make them: of the round before for a while, and of all queries."""
+    queries = ("score", "score", "curvature", "scatter")
     version = before = 0
     for place in range(count):
-        if place == epoch_end(version):
+        if place == round_end(version):
             before, version = version, place
         late = version - before and place - version < 50 and place % 2
-        yield release(problem, place, before if late else version, questions[place % 4])
+        yield release(problem, place, before if late else version, queries[place % 4])
 
 
 def test_how_releases_are_split_makes_no_difference(problem):
@@ -72,13 +72,13 @@ def test_a_state_goes_on_where_it_stood(problem):
 def test_sums_neither_round_nor_overflow(problem):
     engine, large = problem.engine(), 2**23
     engine.learn_releases([release(problem, place, payload=[large, -large, 1]) for place in range(1000)])
-    [tally] = engine.now.epochs[0].tallies.values()
+    [tally] = engine.now.rounds[0].tallies.values()
     assert (tally.count, tally.total) == (1000, [1000 * large, -1000 * large, 1000])
     state = engine.state_dict()
-    state["epochs"][0]["tallies"][0]["total"][0] = 2**100 + 1
+    state["rounds"][0]["tallies"][0]["total"][0] = 2**100 + 1
     again = problem.engine()
     again.load_state_dict(json.loads(json.dumps(state)))
-    assert next(iter(again.now.epochs[0].tallies.values())).total[0] == 2**100 + 1
+    assert next(iter(again.now.rounds[0].tallies.values())).total[0] == 2**100 + 1
 
 
 def test_order_within_an_epoch_makes_no_difference(problem):
@@ -94,8 +94,8 @@ def test_order_within_an_epoch_makes_no_difference(problem):
     [
         ({"version": FIRST}, "future"),
         ({"version": 1}, "future"),
-        ({"question": "score", "payload": [1] * matrix_size(P)}, "dimension"),
-        ({"question": "scatter", "payload": [1] * P}, "dimension"),
+        ({"query": "score", "payload": [1] * matrix_size(P)}, "dimension"),
+        ({"query": "scatter", "payload": [1] * P}, "dimension"),
         ({"payload": [2**25] * P}, "magnitude"),
     ],
 )
@@ -114,11 +114,11 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
     for _ in range(256):
         engine.learn_payloads({("default", "score"): numbers})
     assert engine.n_releases == 256 * FIRST
-    assert [epoch.start // FIRST for epoch in engine.now.epochs] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert [round_.start // FIRST for round_ in engine.now.rounds] == [2, 4, 8, 16, 32, 64, 128, 256]
     reasons = []
     for version in (2 * FIRST, FIRST, 3 * FIRST, 0):
         answer = ScoreRelease(
-            id="0" * 32, task="f" * 64, level="default", chain=0, version=version, question="score", payload=[0, 0],
+            id="0" * 32, task="f" * 64, level="default", partition=0, version=version, query="score", payload=[0, 0],
             time=0, expires=86_400,
         )  # fmt: skip
         try:
@@ -138,12 +138,12 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
         lambda state: state.update(settings="0" * 16),
         lambda state: state.update(n_releases=-1),
         lambda state: state.update(n_releases=FIRST),
-        lambda state: state.update(epochs=[]),
-        lambda state: state.update(epochs=[3]),
-        lambda state: state["epochs"][0].update(model="AAAA"),
-        lambda state: state["epochs"][0]["tallies"][0].update(level="other"),
-        lambda state: state["epochs"][0]["tallies"][0].update(total=[1.5] * P),
-        lambda state: state["epochs"][0]["tallies"][0].update(count=None),
+        lambda state: state.update(rounds=[]),
+        lambda state: state.update(rounds=[3]),
+        lambda state: state["rounds"][0].update(model="AAAA"),
+        lambda state: state["rounds"][0]["tallies"][0].update(level="other"),
+        lambda state: state["rounds"][0]["tallies"][0].update(total=[1.5] * P),
+        lambda state: state["rounds"][0]["tallies"][0].update(count=None),
     ],
 )
 def test_a_damaged_state_is_refused(problem, damage):
@@ -155,13 +155,13 @@ def test_a_damaged_state_is_refused(problem, damage):
         problem.engine().load_state_dict(state)
 
 
-def test_chains_are_solved_together():
+def test_partitions_are_solved_together():
     rng = np.random.default_rng(8)
     problem, theta = problem_of(2, 8.0), np.array([0.8, -0.5, 0.2])
     X = features(rng, 24_000, 2)
     y = outcomes(rng, X, theta)
-    chains = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
-    together = problem.estimate(chains)
+    partitions = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
+    together = problem.estimate(partitions)
     assert together.n_releases == 24_000
-    assert together.chains == 2
-    assert together.standard_error < min(chain.estimate().standard_error for chain in chains)
+    assert together.partitions == 2
+    assert together.standard_error < min(partition.estimate().standard_error for partition in partitions)

@@ -72,7 +72,7 @@ def test_it_learns_what_a_tasks_learner_does(binary, sample):
     engine = learn(settled, np.c_[X, np.ones(len(X))], y.astype(float), 5)
     model.learn_many(X, y)
     state = model.state_dict()["fold"]
-    assert state["epochs"] == engine.state_dict()["epochs"]
+    assert state["rounds"] == engine.state_dict()["rounds"]
     assert model.published() == engine.published()
     found, wanted = model.estimate(), engine.estimate()
     assert found.values.tolist() == wanted.values.tolist()
@@ -86,7 +86,7 @@ def test_it_learns_what_a_tasks_learner_does(binary, sample):
 @pytest.mark.parametrize("made", [classifier, regressor])
 @pytest.mark.parametrize("budget", [GaussianDP(2.0), PureDP(2.0)])
 def test_many_is_one_by_one_bit_for_bit(made, budget):
-    """Through an epoch's end and with budgets of people's own, however the rows are cut."""
+    """Through a round's end and with budgets of people's own, however the rows are cut."""
     X, y = people(FIRST + 60, binary=made is classifier)
     X[5, 0], X[6, 1] = np.nan, np.inf
     budgets = [[budget, GaussianDP(1.0), PureDP(1.0)][i % 3 if i < 300 else 0] for i in range(len(X))]
@@ -158,7 +158,7 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
         "GaussianDP(mu=4.0)": {"gdp": {"mu": 4.0}}, "PureDP(epsilon=1.0)": {"pure": {"epsilon": 1.0}},
     }  # fmt: skip
     counts = dict.fromkeys(levels, 0)
-    for one in state["fold"]["epochs"][0]["tallies"]:
+    for one in state["fold"]["rounds"][0]["tallies"]:
         counts[one["level"]] += sum(one["count"])
     assert list(counts.values()) == [12, 24, 12, 12]
     # A third kind of their own is refused, and nothing is learned of it.
@@ -180,7 +180,7 @@ def test_a_budget_of_ones_own_is_a_level(monkeypatch):
             model.clone(other).load_state_dict(state)
 
 
-@pytest.mark.parametrize("damage", [{"levels": 3}, {"levels": {"x": {}}}, {"shown": {"n_releases": 60, "epochs": []}}])
+@pytest.mark.parametrize("damage", [{"levels": 3}, {"levels": {"x": {}}}, {"shown": {"n_releases": 60, "rounds": []}}])
 def test_a_damaged_state_is_refused(damage):
     X, y = people(60)
     model = classifier()
@@ -267,18 +267,18 @@ def test_releases_made_elsewhere_are_learned():
     problem = problem_of(P, 2.0, survey=survey_of(model))
     version, flat = model.published()
     assert version == 0
-    problem.check_iterate(np.array(flat))
+    problem.check_model(np.array(flat))
     mechanism = problem.mechanism("default", "above-3")
     payload = mechanism.randomize([[1.0]], SimulatedNoise(1), [0])[0].tolist()
-    fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 0}
-    release = ScoreRelease(version=0, question="above", item=3, payload=payload, **fields)
+    fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 0}
+    release = ScoreRelease(version=0, query="above", item=3, payload=payload, **fields)
     model.learn_release(release)
     assert model.n_releases == 1
     for changes, reason in (
         ({"payload": [1, 1]}, "dimension"),
-        ({"question": "scatter"}, "question"),
-        ({"question": "score", "item": 0}, "question"),
-        ({"item": 48}, "question"),
+        ({"query": "scatter"}, "query"),
+        ({"query": "score", "item": 0}, "query"),
+        ({"item": 48}, "query"),
         ({"version": FIRST}, "future"),
         ({"level": "open"}, "level"),
         ({"payload": [mechanism.magnitude + 1]}, "magnitude"),
@@ -297,7 +297,7 @@ def test_learners_merge_each_with_its_own_budgets():
     for part, model in enumerate(parts):
         model.learn_many(X[part::2], y[part::2])
     found = parts[0].merged(parts[1:])
-    assert (found.n_releases, found.chains) == (12_000, 2)
+    assert (found.n_releases, found.partitions) == (12_000, 2)
     assert found.standard_error < min(part.estimate().standard_error for part in parts)
     # Four intervals of 99.99%: one misses the truth once in 2,500 times. Of sums that are read by another's unit, which
     # is twice as large, the estimate would be far from it.
@@ -317,7 +317,7 @@ def test_what_privacy_hides_is_not_learned():
 
 @pytest.mark.parametrize("learned", [FIRST - 1, 40])
 def test_an_interrupt_anywhere_learns_all_of_a_record_or_nothing(learned):
-    """Also where an epoch ends, and its next model is solved for. Of the record nothing is left."""
+    """Also where a round ends, and its next model is solved for. Of the record nothing is left."""
     secrets = [0.314159265, -0.718281828, 0.577215664]
     X, y = people(learned)
     first = classifier()

@@ -11,7 +11,7 @@ from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import drift_of, merged
-from murk.protocols.scores.settings import FEWEST_KEPT, FIRST, REMEMBERED, epoch_end, epoch_start, remembered
+from murk.protocols.scores.settings import FEWEST_KEPT, FIRST, REMEMBERED, remembered, round_end, round_start
 from murk.stream.wire.codec import RejectedError
 from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
 from tests.learners.scores.test_engine import release
@@ -34,28 +34,28 @@ def stream(n, seed, change=0.0):
 def test_epochs_double_until_they_are_as_long_as_they_may_be(longest):
     starts = [0]
     while starts[-1] < 40 * longest:
-        starts.append(epoch_end(starts[-1], longest))
+        starts.append(round_end(starts[-1], longest))
     lengths = np.diff(starts)
     assert lengths.max() == longest
     assert all(b in (a, 2 * a, longest) for a, b in pairwise(lengths[1:]))
     for start, end in pairwise(starts):
-        assert epoch_start(start, longest) == epoch_start(end - 1, longest) == start
+        assert round_start(start, longest) == round_start(end - 1, longest) == start
     assert list(remembered(starts[-1], longest)) == starts[-REMEMBERED:]
     assert sum(lengths[-REMEMBERED:]) == REMEMBERED * longest
 
 
 def test_no_more_releases_are_kept_than_it_says():
-    """Of 7 to 8 eighths of them, exactly those of the remembered epochs: the sums of the others are gone."""
+    """Of 7 to 8 eighths of them, exactly those of the remembered rounds: the sums of the others are gone."""
     problem = problem_of(P, 2.0, forget=FORGET)
     n = 120_000
     X, y = stream(n, 1)
     engine = learn_sums(problem, X, y, 1)
-    kept = [tally.count for epoch in engine.now.epochs for tally in epoch.tallies.values()]
+    kept = [tally.count for round_ in engine.now.rounds for tally in round_.tallies.values()]
     estimate = engine.estimate()
     assert estimate.releases_used == sum(kept)
     assert FORGET * 7 // 8 <= sum(kept) <= FORGET
     assert estimate.n_releases == n
-    assert sum(kept) == n - engine.now.epochs[0].start
+    assert sum(kept) == n - engine.now.rounds[0].start
     assert learn_sums(problem_of(P, 2.0), X[:9_000], y[:9_000], 1).estimate().releases_used == 9_000
 
 
@@ -86,7 +86,7 @@ def test_a_change_is_forgotten_and_without_forgetting_it_is_not():
 
 
 def test_the_state_is_a_function_of_the_releases_alone():
-    """Split otherwise, and stopped and gone on: bit for bit the same, also where epochs are forgotten."""
+    """Split otherwise, and stopped and gone on: bit for bit the same, also where rounds are forgotten."""
     problem = problem_of(P, 2.0, forget=FEWEST_KEPT)
     rng = np.random.default_rng(4)
     payloads = rng.integers(-(2**20), 2**20, size=(30_000, P + 1))
@@ -94,7 +94,7 @@ def test_the_state_is_a_function_of_the_releases_alone():
     for size in (4096, 777):
         engine, done = problem.engine(), 0
         while done < len(payloads):
-            left = problem.settings.epoch_end(done) - done
+            left = problem.settings.round_end(done) - done
             part = payloads[done : done + min(size, left)]
             engine.learn_payloads({("default", "score"): part})
             done += len(part)
@@ -104,7 +104,7 @@ def test_the_state_is_a_function_of_the_releases_alone():
                 engine.load_state_dict(state)
         states.append(json.dumps(engine.state_dict()))
     assert states[0] == states[1]
-    assert [epoch.start for epoch in engine.now.epochs] == list(range(9_000, 30_001, FIRST))
+    assert [round_.start for round_ in engine.now.rounds] == list(range(9_000, 30_001, FIRST))
 
 
 def test_an_answer_to_a_forgotten_model_is_refused_as_stale():
@@ -116,19 +116,19 @@ def test_an_answer_to_a_forgotten_model_is_refused_as_stale():
     with pytest.raises(RejectedError, match="forgotten") as refused:
         engine.admit(release(problem, 1, 3_000, payload=[1] * (P + 1)))
     assert refused.value.reason == "stale"
-    # Where nothing is forgotten, the chain of so many has no epoch at 9,000.
-    with pytest.raises(RejectedError, match="no epoch begins"):
+    # Where nothing is forgotten, the partition of so many has no round at 9,000.
+    with pytest.raises(RejectedError, match="no round begins"):
         problem_of(P, 2.0).engine().admit(release(problem, 1, 9_000), ahead=27_000)
 
 
-def test_chains_forget_by_themselves_and_merge():
+def test_partitions_forget_by_themselves_and_merge():
     problem = problem_of(P, 2.0, forget=FORGET)
-    chains = [learn_sums(problem, *stream(n, n), n) for n in (50_000, 60_000)]
-    estimate = merged(chains)
+    partitions = [learn_sums(problem, *stream(n, n), n) for n in (50_000, 60_000)]
+    estimate = merged(partitions)
     assert estimate.n_releases == 110_000
-    assert estimate.releases_used == sum(chain.estimate().releases_used for chain in chains)
-    assert np.all(estimate.half_widths() < chains[0].estimate().half_widths())
-    assert not problem.drift(chains).alarm
+    assert estimate.releases_used == sum(partition.estimate().releases_used for partition in partitions)
+    assert np.all(estimate.half_widths() < partitions[0].estimate().half_widths())
+    assert not problem.drift(partitions).alarm
 
 
 @pytest.mark.parametrize("change", [0.0, 0.8])

@@ -174,7 +174,7 @@ def at(model: Model, chance: np.ndarray, rng: np.random.Generator | None, share:
 
 
 def test_the_line_is_weighted_least_squares_of_any_distribution():
-    """Skewed features, without noise, in two epochs' coordinates; normal rows alone would not give it."""
+    """Skewed features, without noise, in two rounds' coordinates; normal rows alone would not give it."""
     chance, models = chances(-1.0), (BASE, replace(BASE, origin=np.array([0.0, 0.0, 0.0, -1.5])))
     found = ProbabilityLine.of([at(model, chance, None) for model in models], Response(True))
     assert found is not None

@@ -46,8 +46,8 @@ def hostile(draw):
 @given(hostile(), arrays(float, (3, P), elements=st.floats(-1, 1)), st.sampled_from([0.0, 1.0, np.nan]))
 def test_no_answer_is_longer_than_one(model, X, target):
     problem, y = problem_of(P - 1, 1.0), np.full(3, target)
-    for question in problem.questions:
-        found = problem.vectors(X, y, model.flat, question)
+    for query in problem.queries:
+        found = problem.vectors(X, y, model.flat, query)
         assert np.all(np.isfinite(found))
         assert np.all(np.linalg.norm(found, axis=1) <= 1 + 1e-9)
 
@@ -56,8 +56,8 @@ def test_no_answer_is_longer_than_one(model, X, target):
 @given(arrays(float, (3, P), elements=st.floats(-1, 1)), arrays(float, 3, elements=st.floats(-1, 1)))
 def test_nor_of_a_real_target(X, y):
     problem = problem_of(P - 1, 1.0, binary=False)
-    for question in problem.questions:
-        assert np.all(np.linalg.norm(problem.vectors(X, y, problem.initial, question), axis=1) <= 1 + 1e-9)
+    for query in problem.queries:
+        assert np.all(np.linalg.norm(problem.vectors(X, y, problem.initial, query), axis=1) <= 1 + 1e-9)
 
 
 def test_a_missing_target_is_no_score_and_no_curvature_but_a_scatter():
@@ -89,12 +89,12 @@ def test_a_missing_target_is_no_score_and_no_curvature_but_a_scatter():
 def test_a_model_that_no_learner_publishes_is_refused(place, value, words):
     problem = problem_of(P - 1, 1.0)
     flat = problem.initial.copy()
-    problem.check_iterate(flat)
+    problem.check_model(flat)
     flat[place] = value
     with pytest.raises(HostileModelError, match=words):
-        problem.check_iterate(flat)
+        problem.check_model(flat)
     with pytest.raises(HostileModelError, match="numbers"):
-        problem.check_iterate(flat[:-1])
+        problem.check_model(flat[:-1])
 
 
 def test_a_model_comes_back_as_it_was_published():

@@ -32,7 +32,7 @@ def test_a_task_has_its_scores():
     later = [survey.end + more for more in (3000, 6000, 9000)]
     assert [problem.is_published(version) for version in later] == [True, True, False]
     problem.check_state()
-    problem.check_iterate(problem.initial)
+    problem.check_model(problem.initial)
 
 
 def test_questions_are_drawn_by_the_models_shares_and_repeat():
@@ -40,13 +40,13 @@ def test_questions_are_drawn_by_the_models_shares_and_repeat():
     flat = problem.initial.copy()
     flat[-5:] = 0.1, 0.3, 0.0, 0.0, 1.0
     n = 20_000
-    asked = problem.ask(SimulatedNoise(1), np.arange(n), flat)
-    for question, share in (("score", 0.6), ("scatter", 0.1), ("curvature", 0.3)):
+    asked = problem.draw_query(SimulatedNoise(1), np.arange(n), flat)
+    for query, share in (("score", 0.6), ("scatter", 0.1), ("curvature", 0.3)):
         # Beyond 5 standard deviations of a binomial once in 10^6 times.
-        assert abs(asked.count(question) - n * share) < 5 * (n * share * (1 - share)) ** 0.5
-    assert asked[5000:5010] == problem.ask(SimulatedNoise(1), np.arange(5000, 5010), flat)
+        assert abs(asked.count(query) - n * share) < 5 * (n * share * (1 - share)) ** 0.5
+    assert asked[5000:5010] == problem.draw_query(SimulatedNoise(1), np.arange(5000, 5010), flat)
     flat[-5:-3] = 0.0, 1.0
-    assert set(problem.ask(SimulatedNoise(1), np.arange(500), flat)) == {"curvature"}
+    assert set(problem.draw_query(SimulatedNoise(1), np.arange(500), flat)) == {"curvature"}
 
 
 def test_more_features_than_a_message_takes_are_refused_with_what_would_do():

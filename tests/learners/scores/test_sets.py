@@ -87,18 +87,18 @@ def test_an_answer_is_whether_the_target_is_in_the_set(kind):
     X, y = people(kind, 400, 2)
     X, y = with_constant(X), np.where(np.arange(400) % 10 == 0, np.nan, y)
     b, t = rng.normal(size=6 if kind == "classes" else 3), 0.6 if kind == "classes" else 0.4
-    given = problem.vectors(X, y, model_of(problem, b, t), "inside")
+    given = problem.vectors(X, y, model_of(problem, b, t), "covered")
     if kind == "real":
-        inside = np.abs(y - np.clip(X @ b, -1, 1)) <= t
+        covered = np.abs(y - np.clip(X @ b, -1, 1)) <= t
     else:
         basis = contrasts(3) if kind == "classes" else np.array([[0.0], [1.0]])
         chances = class_probabilities(X @ b.reshape(-1, 3).T, basis)
-        inside = chances[np.arange(400), np.nan_to_num(y).astype(int)] >= 1.0 - t
+        covered = chances[np.arange(400), np.nan_to_num(y).astype(int)] >= 1.0 - t
     assert given.shape == (400, 1)
     # People without a target answer C, which moves no threshold.
-    assert np.array_equal(given[:, 0], np.where(np.isnan(y), 0.8, np.where(inside, 1.0, -1.0)))
-    assert 0.1 < inside.mean() < 0.9
-    one = np.array([problem.vectors(X[i : i + 1], y[i : i + 1], model_of(problem, b, t), "inside") for i in range(50)])
+    assert np.array_equal(given[:, 0], np.where(np.isnan(y), 0.8, np.where(covered, 1.0, -1.0)))
+    assert 0.1 < covered.mean() < 0.9
+    one = np.array([problem.vectors(X[i : i + 1], y[i : i + 1], model_of(problem, b, t), "covered") for i in range(50)])
     assert np.array_equal(one[:, 0], given[:50])
 
 
@@ -107,7 +107,7 @@ def test_an_answer_is_bounded_whatever_the_model_and_the_record():
     X = np.array([[1e300, -1e300, 1.0], [0.0, 0.0, 1.0]])
     for numbers in ([1e4] * 6, [-1e4] * 6, [0.0] * 6):
         for t in (0.0, 1.0, 2.0):
-            given = problem.vectors(X, np.array([1e9, -3.0]), model_of(problem, numbers, t), "inside")
+            given = problem.vectors(X, np.array([1e9, -3.0]), model_of(problem, numbers, t), "covered")
             assert np.all(np.abs(given) <= 1.0)
 
 
@@ -116,9 +116,9 @@ def test_every_answer_costs_the_persons_whole_budget_and_no_more():
         model = learner("real", guarantee=guarantee)
         model.learn_one({"a": 0.0, "b": 0.0}, 0.0)
         pair = model._require().mechanisms["default"]
-        assert pair.mechanism("inside").dimension == 1
-        assert pair.mechanism("inside").cost("gdp").units <= pair.score.cost("gdp").units * (1 + 1e-6)
-        assert pair.mechanism("inside").kind == pair.kind
+        assert pair.mechanism("covered").dimension == 1
+        assert pair.mechanism("covered").cost("gdp").units <= pair.score.cost("gdp").units * (1 + 1e-6)
+        assert pair.mechanism("covered").kind == pair.kind
         rows = np.tile([[1.0]], (20_000, 1))
         payloads = pair.bit.randomize(rows, SimulatedNoise(1), np.arange(20_000))
         error = 5.0 * np.sqrt((pair.bit.variance + 1.0) / 20_000)
@@ -135,7 +135,7 @@ def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
     for place, value in change.items():
         flat[place] = value
     with pytest.raises(HostileModelError):
-        problem.check_iterate(flat)
+        problem.check_model(flat)
     with World(tmp_path, task) as world:
         world.publish(flat.tolist(), version=3_000)
         with pytest.raises(UserError, match=r"refused|honest learner"):
@@ -152,8 +152,8 @@ def unsurveyed(problem):
 
 
 def release(problem, **more):
-    fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0, "time": 0, "expires": 86_400}
-    return ScoreRelease(**fields | {"version": 0, "question": "inside", "payload": [7]} | more)
+    fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 86_400}
+    return ScoreRelease(**fields | {"version": 0, "query": "covered", "payload": [7]} | more)
 
 
 def test_answers_are_admitted_where_they_are_asked_for():
@@ -172,7 +172,7 @@ def test_answers_are_admitted_where_they_are_asked_for():
 
 def test_a_task_without_sets_is_as_before():
     plain = device_for(task_of("real", sets=""))
-    assert plain.questions == ("score", "scatter", "curvature", "above-0")
+    assert plain.queries == ("score", "scatter", "curvature", "above-0")
     assert (plain.lengths, plain.model_size) == ((3, 6, 1), 19)
     assert b"predictions" not in task_of("real", sets="").document()
     assert task_of("real", sets="").hash == task_of("real", sets="predictions: null").hash
@@ -210,13 +210,13 @@ def test_records_one_by_one_are_learned_as_a_block(budget):
 
 
 def replies(curve, scale, coverage, n, seed, noise=0.25, present=1.0, stated=1.0):
-    """Answers by epochs at the thresholds that the root asks about; ``stated`` multiplies the noise that is stated."""
+    """Answers by rounds at the thresholds that the root asks about; ``stated`` multiplies the noise that is stated."""
     rng, found, start, end = np.random.default_rng(seed), [], 0, 300
     while start < n:
         asked = min(end, n) - start
-        threshold = Root(scale, coverage, found, Present(present, present)).next_question()
-        inside = rng.binomial(asked, present * curve(threshold) + (1.0 - present) * coverage)
-        share = inside / asked + np.sqrt(noise / asked) * rng.normal()
+        threshold = Root(scale, coverage, found, Present(present, present)).next_query()
+        covered = rng.binomial(asked, present * curve(threshold) + (1.0 - present) * coverage)
+        share = covered / asked + np.sqrt(noise / asked) * rng.normal()
         found.append(Reply(threshold, share, stated * noise / asked, asked, 0.0))
         start, end = end, 2 * end
     return found
@@ -342,11 +342,11 @@ def coverages(kind, coverage):
         model.learn_many(X[:asked], y[:asked])
         if kind == "real":
             ends = model.predict_interval_many(X[asked:])
-            inside, sizes = (ends[:, 0] <= y[asked:]) & (y[asked:] <= ends[:, 1]), ends[:, 1] - ends[:, 0]
+            covered, sizes = (ends[:, 0] <= y[asked:]) & (y[asked:] <= ends[:, 1]), ends[:, 1] - ends[:, 0]
         else:
             members = model.predict_set_many(X[asked:])
-            inside, sizes = members[np.arange(20_000), y[asked:].astype(int)], members.sum(axis=1)
-        found.append((inside.mean(), sizes.mean()))
+            covered, sizes = members[np.arange(20_000), y[asked:].astype(int)], members.sum(axis=1)
+        found.append((covered.mean(), sizes.mean()))
     return np.array(found)
 
 
@@ -385,14 +385,14 @@ def test_forged_answers_move_coverage_by_no_more_than_is_stated():
     model = learner("real")
     X, y = people("real", 24_000 + model._require().settings.survey.end, 3)
     model.learn_many(X, y)
-    sets, mechanism = model.prediction_sets(), model._require().mechanisms["default"].mechanism("inside")
+    sets, mechanism = model.prediction_sets(), model._require().mechanisms["default"].mechanism("covered")
     assert not sets.whole
     forged = model.summary().report["forged"]
     assert [each["lowered"] for each in forged["coverage"]] == pytest.approx([sets.reach, 24 * sets.reach, 1.0], 1e-9)
     assert "How far below its statement the coverage of prediction sets could be at most: 1 forged" in forged["words"]
-    epochs = model._require().now.epochs
-    (epoch,) = [each for each in epochs if each.model.sets.origin.tolist() == sets.origin.tolist() and each.tallies]
-    tally = epoch.tallies["default", "inside"]
+    rounds = model._require().now.rounds
+    (round_,) = [each for each in rounds if each.model.sets.origin.tolist() == sets.origin.tolist() and each.tallies]
+    tally = round_.tallies["default", "covered"]
     # The same answers, with one of them forged.
     shares = [
         mechanism.unit * (tally.total[0] + more) / tally.count / 2.0
@@ -488,7 +488,7 @@ def test_tasks_that_cannot_ask_are_refused(more, message):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Results of the same people by one chain and by three, which share models."""
+    """Results of the same people by one partition and by three, which share models."""
     folder = tmp_path_factory.mktemp("sets")
     X, y = people("real", 6_500, 4)
     rows = pd.DataFrame({"a": X[:, 0].round(4), "b": X[:, 1].round(4), "y": (5.0 + 5.0 * y).round(4)})
@@ -498,7 +498,7 @@ def results(tmp_path_factory):
     ]
 
 
-def test_chains_that_share_models_share_sets(results):
+def test_partitions_that_share_models_share_sets(results):
     one, three = (result.report["prediction_sets"] for result in results)
     assert dict(one) == dict(three)
     assert 1_150 < one["answers"] < 1_450
@@ -525,14 +525,14 @@ def test_the_monitor_shows_sets():
         start = engine.n_releases
         rows = np.arange(start, min(problem.next_published(start), len(X)))
         flat = np.array(engine.published()[1])
-        asked, answers = np.array(problem.ask(noise, rows, flat)), {}
-        for question in sorted(set(asked.tolist())):
-            own = rows[asked == question]
-            given = problem.vectors(X[own], y[own], flat, question)
-            answers["default", question] = problem.mechanism("default", question).randomize(given, noise, own)
+        asked, answers = np.array(problem.draw_query(noise, rows, flat)), {}
+        for query in sorted(set(asked.tolist())):
+            own = rows[asked == query]
+            given = problem.vectors(X[own], y[own], flat, query)
+            answers["default", query] = problem.mechanism("default", query).randomize(given, noise, own)
         engine.learn_payloads(answers)
     message = StateMessage(
-        task=task.hash, identity="x", chain=0, offset=6_000, last_id=None, counters=Counters(learned=6_000),
+        task=task.hash, identity="x", partition=0, offset=6_000, last_id=None, counters=Counters(learned=6_000),
         learner=engine.state_dict(),
     )  # fmt: skip
     snapshot = Snapshot(
@@ -553,14 +553,14 @@ def test_the_monitor_shows_sets():
 
 
 def test_late_models_keep_the_sums_of_their_own_threshold():
-    """A chain learns answers at a model that another chain's learner made, and knows the joint sets."""
+    """A partition learns answers at a model that another partition's learner made, and knows the joint sets."""
     problem = device_for(task_of("real", "log: {partitions: 2}"))
     first, second = problem.engine(), problem.engine()
     assert isinstance(first, SharedScoreEngine)
     for engine in (first, second):
-        engine.learn_payloads({("default", "inside"): np.full((40, 1), 1000), ("default", "score"): np.ones((1_500, 3))
+        engine.learn_payloads({("default", "covered"): np.full((40, 1), 1000), ("default", "score"): np.ones((1_500, 3))
                                .astype(np.int64)})  # fmt: skip
-    first.begin_epoch([second])
+    first.begin_round([second])
     second.hear(first)
     assert second.model.sets is not None
     assert problem.estimate([first, second]).sets.answers == 80

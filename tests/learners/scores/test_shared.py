@@ -1,4 +1,4 @@
-"""Chains of scores whose people answer at the same models: their sums add up to one chain's, to the bit."""
+"""Partitions of scores whose people answer at the same models: their sums add up to one partition's, to the bit."""
 
 import json
 from dataclasses import replace
@@ -38,47 +38,48 @@ def world() -> tuple[Any, Any]:
     return X, outcomes(rng, X, THETA)
 
 
-def release(number: int, version: int, question: Any, payload: list[int], chain: int = 0) -> ScoreRelease:
-    return ScoreRelease(id=f"{number:032x}", chain=chain, version=version, question=question, payload=payload, **COMMON)
+def release(number: int, version: int, query: Any, payload: list[int], partition: int = 0) -> ScoreRelease:
+    return ScoreRelease(
+        id=f"{number:032x}", partition=partition, version=version, query=query, payload=payload, **COMMON
+    )
 
 
 def answers(problem: Any, X: Any, y: Any, start: int, stop: int, version: int, model: Model) -> list[ScoreRelease]:
-    """What people release at a model: of their number alone, whatever their chain."""
+    """What people release at a model: of their number alone, whatever their partition."""
     indices = np.arange(start, stop, dtype=np.int64)
     noise = SimulatedNoise(3)
-    asked = np.array(problem.ask(noise, indices, model.flat))
+    asked = np.array(problem.draw_query(noise, indices, model.flat))
     found = {}
-    for question in problem.questions:
-        own = indices[asked == question]
+    for query in problem.queries:
+        own = indices[asked == query]
         if len(own):
-            vectors = problem.vectors(X[own], y[own], model.flat, question)
-            payloads = problem.mechanism("default", question).randomize(vectors, noise, own)
+            vectors = problem.vectors(X[own], y[own], model.flat, query)
+            payloads = problem.mechanism("default", query).randomize(vectors, noise, own)
             found |= {
-                int(each): release(each, version, question, row)
-                for each, row in zip(own, payloads.tolist(), strict=True)
+                int(each): release(each, version, query, row) for each, row in zip(own, payloads.tolist(), strict=True)
             }
     return [found[each] for each in sorted(found)]
 
 
 def told(engines: list[Any]) -> None:
-    """The first chain looks at what all have learned, and the others are told."""
+    """The first partition looks at what all have learned, and the others are told."""
     first, *others = engines
-    first.begin_epoch(others)
+    first.begin_round(others)
     for other in others:
         other.hear(first)
 
 
-def learned(problem: Any, world: Any, chains: int) -> list[Any]:
-    """Chains of everybody, who go to one of them by their number."""
+def learned(problem: Any, world: Any, partitions: int) -> list[Any]:
+    """Partitions of everybody, who go to one of them by their number."""
     X, y = world
-    engines = [problem.engine() for _ in range(chains)]
+    engines = [problem.engine() for _ in range(partitions)]
     done = 0
     while done < PEOPLE:
-        stop = min(PEOPLE, problem.settings.epoch_end(done))
+        stop = min(PEOPLE, problem.settings.round_end(done))
         version, _ = engines[0].published()
         made = answers(problem, X, y, done, stop, version, engines[0].model)
-        for chain, engine in enumerate(engines):
-            part = made[chain::chains]
+        for partition, engine in enumerate(engines):
+            part = made[partition::partitions]
             assert engine.admits(part)
             engine.learn_releases(part)
         told(engines)
@@ -87,29 +88,29 @@ def learned(problem: Any, world: Any, chains: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("more", [{}, {"forget": 24_000}, {"covariates": True}], ids=str)
-def test_any_number_of_chains_learns_what_one_does(world: Any, more: dict[str, Any]) -> None:
+def test_any_number_of_partitions_learns_what_one_does(world: Any, more: dict[str, Any]) -> None:
     if more.get("covariates"):
         more = {"covariates": public(world[0][:800])}
     shared = problem_of(P, 2.0, shared=True, **more)
     one = learned(shared, world, 1)
     expected = shared.estimate(one)
-    for chains in (2, 7):
-        engines = learned(shared, world, chains)
+    for partitions in (2, 7):
+        engines = learned(shared, world, partitions)
         found = shared.estimate(engines)
         assert found.values.tolist() == expected.values.tolist()
         assert found.half_widths().tolist() == expected.half_widths().tolist()
         assert found.n_releases == expected.n_releases == PEOPLE
         assert shared.drift(engines) == shared.drift(one)
-        # Each chain's own model of what it has learned is another: a bare sum of estimates would be.
+        # Each partition's own model of what it has learned is another: a bare sum of estimates would be.
         assert shared.estimate(engines[:1]).values.tolist() != expected.values.tolist()
 
 
-def test_is_what_one_chain_with_models_of_its_own_learns(world: Any) -> None:
+def test_is_what_one_partition_with_models_of_its_own_learns(world: Any) -> None:
     X, y = world
     problem = problem_of(P, 2.0)
     engine, done = problem.engine(), 0
     while done < PEOPLE:
-        stop = min(PEOPLE, problem.settings.epoch_end(done))
+        stop = min(PEOPLE, problem.settings.round_end(done))
         engine.learn_releases(answers(problem, X, y, done, stop, done, engine.model))
         done = stop
     expected = problem.estimate([engine])
@@ -119,23 +120,23 @@ def test_is_what_one_chain_with_models_of_its_own_learns(world: Any) -> None:
     assert found.half_widths().tolist() == expected.half_widths().tolist()
 
 
-def test_a_model_is_made_when_all_chains_together_have_come_to_it(world: Any) -> None:
+def test_a_model_is_made_when_all_partitions_together_have_come_to_it(world: Any) -> None:
     problem = problem_of(P, 2.0, shared=True)
     first, other = problem.engine(), problem.engine()
     X, y = world
     made = answers(problem, X, y, 0, PEOPLE, 0, first.model)
     first.learn_releases(made[:1_000])
     other.learn_releases(made[1_000:2_999])
-    assert not first.begin_epoch([other])
+    assert not first.begin_round([other])
     assert first.next_model_at == 3_000
     other.learn_releases(made[2_999:3_000])
-    assert first.begin_epoch([other])
+    assert first.begin_round([other])
     assert (first.published()[0], first.next_model_at, first.n_releases) == (3_000, 6_000, 1_000)
-    assert not first.begin_epoch([other])
-    # Where many answer before the next look, epochs that nobody would read are left out, and nothing is forgotten.
+    assert not first.begin_round([other])
+    # Where many answer before the next look, rounds that nobody would read are left out, and nothing is forgotten.
     other.learn_releases(made[3_000:])
-    assert first.begin_epoch([other])
-    assert (first.published()[0], [epoch.start for epoch in first.now.epochs]) == (12_000, [0, 3_000, 12_000])
+    assert first.begin_round([other])
+    assert (first.published()[0], [round_.start for round_ in first.now.rounds]) == (12_000, [0, 3_000, 12_000])
     assert joined([first.now, other.now]).count == PEOPLE
 
 
@@ -154,10 +155,10 @@ def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypat
         other.learn_releases(made[: count - other.n_releases])
         while other.n_releases < count:
             other.learn_releases(made[: count - other.n_releases])
-        first.begin_epoch([other])
-    # The epoch that all have answered in is forgotten with the last model that is remembered after it.
-    assert len(first.now.epochs) == REMEMBERED_HERE
-    assert first.now.epochs[0].start > 0 == state["epochs"][0]["start"]
+        first.begin_round([other])
+    # The round that all have answered in is forgotten with the last model that is remembered after it.
+    assert len(first.now.rounds) == REMEMBERED_HERE
+    assert first.now.rounds[0].start > 0 == state["rounds"][0]["start"]
 
 
 def test_releases_of_models_that_are_not_known_are_refused_with_a_reason(world: Any) -> None:
@@ -193,11 +194,11 @@ def test_a_release_of_a_forgotten_epoch_is_stale(world: Any) -> None:
         first.learn_releases(made[::2])
         other.learn_releases(made[1::2])
         told([first, other])
-    assert [epoch.start for epoch in first.now.epochs] == [3_000 * number for number in range(3, 11)]
+    assert [round_.start for round_ in first.now.rounds] == [3_000 * number for number in range(3, 11)]
     with pytest.raises(RejectedError) as refused:
         other.admit(release(1, 6_000, "score", [0] * problem.dimension))
     assert refused.value.reason == "stale"
-    # The newest epoch has no answers yet.
+    # The newest round has no answers yet.
     assert problem.estimate([first, other]).releases_used == 21_000
 
 
@@ -208,7 +209,7 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
     made = answers(problem, *world, 0, 3_000, 0, first.model)
     first.learn_releases(made)
     before.load_state_dict(first.state_dict())
-    assert first.begin_epoch([other])
+    assert first.begin_round([other])
     version, flat = first.published()
     other.hear(before)
     other.hear_newest(version, flat)
@@ -246,7 +247,7 @@ def test_what_was_admitted_is_learned_though_newer_models_were_heard_of(world: A
     for turn in range(10):
         version = first.published()[0]
         first.learn_releases(answers(problem, X, y, 0, 3_000, version, first.model))
-        first.begin_epoch([other])
+        first.begin_round([other])
         if turn == 0:
             other.hear(first)
             late = answers(problem, X, y, 0, 10, 3_000, first.model)
@@ -259,23 +260,23 @@ def test_what_was_admitted_is_learned_though_newer_models_were_heard_of(world: A
 
 
 def test_centred_scores_are_asked_for_after_others_whatever_epochs_are_left_out(world: Any) -> None:
-    """In every other epoch at least, as one chain that leaves none out does; else nothing would tell of wrong rows."""
+    """In every other round at least, as one partition that leaves none out does; else nothing tells of wrong rows."""
     problem = problem_of(P, 2.0, covariates=public(world[0][:2_000]), shared=True)
     settings, mechanisms = problem.settings, problem.mechanisms
-    found = summaries(learned(problem, world, 1)[0].now.epochs[:1], mechanisms, P + 1)
+    found = summaries(learned(problem, world, 1)[0].now.rounds[:1], mechanisms, P + 1)
     other = next_model(settings, found, 3_000, mechanisms)
     assert other.exponent < 1.0
     assert next_model(settings, found, 12_000, mechanisms).exponent < 1.0
     assert next_model(settings, [*found, replace(found[0], model=other)], 12_000, mechanisms).exponent == 1.0
 
 
-def test_of_a_model_the_first_chains_word_is_taken(world: Any) -> None:
-    """Somebody who could write models has told another chain of a wrong one."""
+def test_of_a_model_the_first_partitions_word_is_taken(world: Any) -> None:
+    """Somebody who could write models has told another partition of a wrong one."""
     problem = problem_of(P, 2.0, shared=True)
     first, other = learned(problem, world, 2)
     expected = problem.estimate([first, other])
     state = other.state_dict()
-    state["epochs"][1]["model"] = state["epochs"][0]["model"]
+    state["rounds"][1]["model"] = state["rounds"][0]["model"]
     misled = problem.engine()
     misled.load_state_dict(state)
     assert problem.estimate([first, misled]).values.tolist() == expected.values.tolist()
@@ -292,7 +293,7 @@ def test_states_are_of_the_releases_and_not_of_how_they_came(
     first = problem.engine()
     first.learn_releases(answers(problem, X, y, 0, 3_000, 0, first.model))
     made = answers(problem, X, y, 3_000, 3_200, 0, first.model)
-    assert first.begin_epoch([])
+    assert first.begin_round([])
     made += answers(problem, X, y, 3_200, 3_400, 3_000, first.model)
     order.shuffle(made)
     expected = problem.engine()
@@ -322,10 +323,10 @@ def test_states_of_the_other_kind_are_refused(world: Any) -> None:
     state = learned(problem_of(P, 2.0, shared=True), world, 1)[0].state_dict()
     for starts in ([0, 3_001], [3_000, 0], [0, 0], [0, -3_000]):
         wrong = json.loads(json.dumps(state))
-        wrong["epochs"] = [{**wrong["epochs"][0], "start": start} for start in starts]
+        wrong["rounds"] = [{**wrong["rounds"][0], "start": start} for start in starts]
         with pytest.raises(MurkError):
             shared.load_state_dict(wrong)
     # One that no look has found due is left out.
-    state["epochs"] = [one for one in state["epochs"] if one["start"] != 3_000]
+    state["rounds"] = [one for one in state["rounds"] if one["start"] != 3_000]
     shared.load_state_dict(state)
-    assert [epoch.start for epoch in shared.now.epochs] == [0, 6_000, 12_000]
+    assert [round_.start for round_ in shared.now.rounds] == [0, 6_000, 12_000]

@@ -114,17 +114,17 @@ def test_every_other_epoch_is_centred():
     X = features(rng, 26_000, P)
     y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
     engine = learn_sums(problem_of(P, 1.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
-    assert [epoch.model.exponent for epoch in engine.now.epochs] == [1.0, 0.0, 1.0, 0.0, 1.0]
+    assert [round_.model.exponent for round_ in engine.now.rounds] == [1.0, 0.0, 1.0, 0.0, 1.0]
 
 
-def test_chains_of_like_epochs_are_one_equation():
+def test_partitions_of_like_epochs_are_one_equation():
     rng = np.random.default_rng(3)
     theta = np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, 8_000, P)
     y = outcomes(rng, X, theta)
     problem = problem_of(P, 3.0, covariates=public(features(rng, 2000, P)))
-    chains = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
-    alone, together = chains[0].estimate(), problem.estimate(chains)
+    partitions = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
+    alone, together = partitions[0].estimate(), problem.estimate(partitions)
     assert len(together.solution.moments.groups) == len(alone.solution.moments.groups)
     assert together.standard_error < alone.standard_error
     # Four intervals of 99.99%: one misses the truth once in 2,500 times.
@@ -173,8 +173,8 @@ def test_epochs_double_and_their_models_settle():
     theta = np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, 8 * FIRST, P)
     engine = learn(problem_of(P, 8.0), X, outcomes(rng, X, theta), 6)
-    assert [epoch.start for epoch in engine.now.epochs] == [0, FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
-    distances = [float(np.linalg.norm(epoch.model.origin - theta)) for epoch in engine.now.epochs]
+    assert [round_.start for round_ in engine.now.rounds] == [0, FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
+    distances = [float(np.linalg.norm(round_.model.origin - theta)) for round_ in engine.now.rounds]
     assert distances[-1] < 0.3 < distances[0]
 
 
@@ -199,7 +199,7 @@ def test_what_few_people_have_is_learned_from_more_of_them(monkeypatch):
     # The twins: stretched as far as it would have to be to seem even, which it never does, it is known half as well;
     monkeypatch.setattr("murk.protocols.scores.solve.curve._BEYOND", 1.0)
     assert rare(400_000) > 1.4 * many
-    # stretched again at every epoch, no better from sixteen times as many people.
+    # stretched again at every round, no better from sixteen times as many people.
     monkeypatch.setattr("murk.protocols.scores.solve.curve._STRETCHED", np.inf)
     assert rare(400_000) > few
 
@@ -218,7 +218,7 @@ def test_people_of_rare_categories_come_to_rest_at_the_reach(monkeypatch):
         return max(float(lengths[one > 0].mean()) for one in rare) / model.reach
 
     assert longest() < 1.5
-    # The twin: not held, they are stretched again at every epoch.
+    # The twin: not held, they are stretched again at every round.
     monkeypatch.setattr("murk.protocols.scores.solve.curve._FREE", 1.0)
     monkeypatch.setattr("murk.protocols.scores.solve.curve._BEYOND", 2.0 / 3.0)
     assert longest() > 2.0

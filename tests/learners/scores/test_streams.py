@@ -13,7 +13,7 @@ from murk.privacy import GaussianDP
 from murk.protocols.scores import stream
 from murk.protocols.scores.stream import UNLIKELY, feature_change, impossible
 from murk.results.diagnosis import describe_forgers
-from tests.learners.test_forgers import forged_chain
+from tests.learners.test_forgers import forged_partition
 
 PEOPLE = 40_000
 
@@ -146,20 +146,20 @@ def learned():
     return model
 
 
-@pytest.mark.parametrize("question", ["score", "curvature", "scatter"])
-def test_answers_that_no_people_give_are_reported_as_forged(learned, question):
+@pytest.mark.parametrize("query", ["score", "curvature", "scatter"])
+def test_answers_that_no_people_give_are_reported_as_forged(learned, query):
     engine = learned._require()
-    mechanism = engine.mechanisms["default"].mechanism(question)
+    mechanism = engine.mechanisms["default"].mechanism(query)
     way = -np.ones(mechanism.dimension) / math.sqrt(mechanism.dimension)
     payload = way * float(mechanism.magnitude) * 0.999 / mechanism.unit
-    place = max(at for at, each in enumerate(engine.now.epochs) if ("default", question) in each.tallies)
-    answers = engine.now.epochs[place].tallies["default", question].count
-    honest, _ = forged_chain(learned, place, question, 0, payload * 0)
+    place = max(at for at, each in enumerate(engine.now.rounds) if ("default", query) in each.tallies)
+    answers = engine.now.rounds[place].tallies["default", query].count
+    honest, _ = forged_partition(learned, place, query, 0, payload * 0)
     assert honest.doubts() == []
-    found, _ = forged_chain(learned, place, question, answers // 2, payload)
-    assert impossible(found.outlook.found) == (question,)
+    found, _ = forged_partition(learned, place, query, answers // 2, payload)
+    assert impossible(found.outlook.found) == (query,)
     [sign] = [words for words in found.doubts() if "no people's records give" in words]
-    assert repr(question) in sign
+    assert repr(query) in sign
     assert "Signs of forged releases: " in describe_forgers(found, 0.95)["words"]
 
 

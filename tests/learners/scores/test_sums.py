@@ -5,23 +5,23 @@ import pytest
 
 from murk.privacy import GaussianDP, PureDP
 from murk.protocols.scores.mechanisms import score_mechanisms
-from murk.protocols.scores.sums import Epoch, Tally, summaries
+from murk.protocols.scores.sums import Round, Tally, summaries
 from tests.learners.scores.people import problem_of
 
 P = 2
 LEVELS = {"default": score_mechanisms(None, GaussianDP(1.0), P), "open": score_mechanisms(None, GaussianDP(4.0), P)}
 
 
-def epoch(**tallies):
+def round_(**tallies):
     found = {(level, "score"): Tally(count, total) for level, (count, total) in tallies.items()}
     problem = problem_of(P - 1, 1.0)
-    return Epoch(0, problem.settings.first_model(problem.mechanisms), found)
+    return Round(0, problem.settings.first_model(problem.mechanisms), found)
 
 
 def test_levels_weigh_by_the_inverse_of_their_variance():
     """Against the textbook's weighted mean of two levels' means."""
     counts, totals = {"default": 300, "open": 50}, {"default": [10**9, -(10**8)], "open": [10**8, 3 * 10**8]}
-    answer = summaries([epoch(**{level: (counts[level], totals[level]) for level in LEVELS})], LEVELS, P)[0].score
+    answer = summaries([round_(**{level: (counts[level], totals[level]) for level in LEVELS})], LEVELS, P)[0].score
     mechanisms = {level: pair.score for level, pair in LEVELS.items()}
     means = {level: mechanisms[level].unit * np.array(totals[level]) / counts[level] for level in LEVELS}
     # A person differs from another by 1 / p a number at most, on average over numbers.
@@ -41,7 +41,7 @@ def test_directions_count_as_long_as_they_are():
     """Of PrivUnit, decoded payloads are added up, not their integers, whose lengths say nothing."""
     mechanisms = {"default": score_mechanisms("best", PureDP(4.0), P)}
     payloads = np.array([[3, 4], [3_000_000, 4_000_000]])
-    found = epoch().plus("default", "score", mechanisms["default"], payloads)
+    found = round_().plus("default", "score", mechanisms["default"], payloads)
     answer = summaries([found], mechanisms, P)[0].score
     assert answer.mean == pytest.approx(mechanisms["default"].score.decode(payloads).mean(axis=0))
     assert answer.mean / np.linalg.norm(answer.mean) == pytest.approx([0.6, 0.8])

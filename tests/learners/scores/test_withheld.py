@@ -11,7 +11,7 @@ from murk.privacy import GaussianDP
 from murk.protocols.scores.solve import curve
 from murk.protocols.scores.solve.moments import Frame, Moments, may_be_none
 from murk.protocols.scores.survey.coordinates import UNTOLD
-from murk.protocols.scores.survey.rounds import Round, Survey
+from murk.protocols.scores.survey.rounds import Survey, SurveyRound
 from murk.protocols.scores.survey.shapes import Reply
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
@@ -32,16 +32,16 @@ def outcomes(rng, X, theta=THETA):
 def located(values, rng, variance=1.0):
     """The coordinates of one number whose people, drawn from ``values``, answer a survey."""
     survey = Survey.of((True,), variance)
-    step, replies, rounds = survey.opening(), [], 0
-    while isinstance(step, Round):
+    step, replies, survey_rounds = survey.opening(), [], 0
+    while isinstance(step, SurveyRound):
         thresholds = step.centre[0] + np.array(THRESHOLDS[step.thresholds]) * step.scale[0]
-        size = (survey.first if rounds == 0 else survey.later) // len(thresholds)
+        size = (survey.first if survey_rounds == 0 else survey.later) // len(thresholds)
         for threshold in thresholds.tolist():
             answers = np.where(rng.choice(values, size) > threshold, 1.0, -1.0)
             mean = float(np.mean(answers + np.sqrt(variance) * rng.normal(size=size)))
             replies.append(Reply(threshold, mean, variance / size, 1.0 / size))
-        rounds += 1
-        step = survey.concluded([replies], rounds)
+        survey_rounds += 1
+        step = survey.concluded([replies], survey_rounds)
     return step
 
 

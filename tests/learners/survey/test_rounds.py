@@ -34,16 +34,16 @@ def surveyed(columns, *, stated=(), people=100, seed=0, noise=NOISE):
     """Return the coordinates that a survey of columns of numbers publishes, and the rounds it takes."""
     rng = np.random.default_rng(seed)
     survey = Survey.of([True] * len(columns), NOISE, stated=stated)
-    asked, rounds = survey.opening(), 0
+    asked, survey_rounds = survey.opening(), 0
     replies = [[] for _ in columns]
     while not isinstance(asked, Coordinates):
-        rounds += 1
+        survey_rounds += 1
         among = max(int(np.count_nonzero(asked.scale)), 1)
         each = people * len(columns) // (among * len(THRESHOLDS[asked.thresholds])) + 1
         for column, values in enumerate(columns):
             replies[column] += answers(values, asked, column, each, rng, noise)
-        asked = survey.concluded(replies, rounds)
-    return asked, rounds
+        asked = survey.concluded(replies, survey_rounds)
+    return asked, survey_rounds
 
 
 def column(centre, spread, seed=9):
@@ -54,8 +54,8 @@ def column(centre, spread, seed=9):
 def test_the_posterior_covers_the_truth(spread):
     """Beyond four standard errors, six times: with probability 4e-4 for normal errors."""
     for seed in range(3):
-        found, rounds = surveyed([column(0.3, spread)], seed=seed)
-        assert rounds <= 6
+        found, survey_rounds = surveyed([column(0.3, spread)], seed=seed)
+        assert survey_rounds <= 6
         assert abs(found.centre[0] - 0.3) < 4.0 * found.centre_error[0]
         # What is published is a quarter of a standard error below the likely spread.
         off = math.log(found.spread[0] / spread)
@@ -115,8 +115,8 @@ def test_a_survey_without_answers_has_coordinates_too():
 
 
 def test_a_true_statement_saves_rounds():
-    told, rounds = surveyed([column(0.3, 0.05)], stated=[(0.3, 0.05)])
-    assert rounds < surveyed([column(0.3, 0.05)])[1]
+    told, survey_rounds = surveyed([column(0.3, 0.05)], stated=[(0.3, 0.05)])
+    assert survey_rounds < surveyed([column(0.3, 0.05)])[1]
     assert 0.025 < told.spread[0] < 0.08
     assert abs(told.centre[0] - 0.3) < 0.05
 
@@ -132,8 +132,8 @@ def test_errors_allow_for_a_statement_that_is_nearly_right(stated):
 
 @pytest.mark.parametrize("stated", [(-0.8, 0.02), (0.0, 1.0), (0.9, 0.01)])
 def test_a_false_statement_is_outweighed_by_answers(stated):
-    found, rounds = surveyed([column(0.3, 0.1)], stated=[stated], people=300)
-    assert rounds > 1
+    found, survey_rounds = surveyed([column(0.3, 0.1)], stated=[stated], people=300)
+    assert survey_rounds > 1
     assert abs(found.centre[0] - 0.3) < 0.1
     assert 0.04 < found.spread[0] < 0.2
 

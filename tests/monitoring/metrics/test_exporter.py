@@ -181,11 +181,11 @@ def test_a_damaged_state_and_an_unforeseen_error_are_problems_and_pass():
         wrapped = Wrapped(log)
         monitor = Monitor(wrapped, task)
         assert monitor.poll()
-        wrapped.checkpoint = lambda chain: log.checkpoint(chain)._replace(state=b"[")
+        wrapped.checkpoint = lambda partition: log.checkpoint(partition)._replace(state=b"[")
         assert not monitor.poll()
         assert "is not JSON" in monitor.status()["problem"]
 
-        def broken(chain):
+        def broken(partition):
             raise ZeroDivisionError("a record's value")
 
         wrapped.checkpoint = broken
@@ -199,8 +199,8 @@ def test_time_as_the_monitor_sees_it(tmp_path):
     now = [1000.0]
     log, task = opened(copied(tmp_path))
     with log:
-        states = {chain: log.checkpoint(chain) for chain in range(2)}
-        wrapped = Wrapped(log, checkpoint=lambda chain: states[chain]._replace(state=None, offset=0))
+        states = {partition: log.checkpoint(partition) for partition in range(2)}
+        wrapped = Wrapped(log, checkpoint=lambda partition: states[partition]._replace(state=None, offset=0))
         monitor = Monitor(wrapped, task, clock=lambda: now[0], patience=60.0)
 
         def at(moment):
@@ -240,7 +240,7 @@ def test_owners_are_shown_where_the_log_knows_them():
     with log:
         monitor = Monitor(Wrapped(log, owners=lambda: {1: "host:77"}), task)
         monitor.poll()
-        assert [chain["owner"] for chain in monitor.status()["chains"]] == [None, "host:77"]
+        assert [partition["owner"] for partition in monitor.status()["partitions"]] == [None, "host:77"]
 
 
 def sums(people, refused=3, pending=2):

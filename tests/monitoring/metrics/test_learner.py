@@ -52,7 +52,7 @@ def test_what_is_not_known_or_not_its_own_is_left_out():
     assert value("murk_learner_owned_chains", TASK) == 2
     assert value("murk_learner_lag_releases", {**TASK, "partition": "0"}) is None
     assert value("murk_learner_last_commit_timestamp_seconds", {**TASK, "partition": "2"}) is None
-    # Counters are the process's, anyone who has the chain now.
+    # Counters are the process's, anyone who has the partition now.
     assert value("murk_learner_messages_total", {**TASK, "result": "learned"}) == 11
 
 

@@ -81,7 +81,7 @@ def waiting(n: int) -> int:
 
 def made_up(
     releases: int, *, truth: dict[str, float] = THIRD_CHILD, reference: bool = True, simulated: bool = True,
-    name: str = "third-child", chains: int = 1, dead: dict[str, int] | None = None, first: int = 1,
+    name: str = "third-child", partitions: int = 1, dead: dict[str, int] | None = None, first: int = 1,
     healthy: bool = True, intervals: bool = True, now: float | None = None, protocol: str = "gradients",
     refused: int = 0, looks: Looks | None = None, contrasts: tuple[Contrast, ...] = (),
 ) -> dict:  # fmt: skip
@@ -130,18 +130,19 @@ def made_up(
             "counts": [round(releases * 0.6 * 0.55**i / (1.2 + i)) for i in range(len(BOUNDS) + 1)],
             "mean": 3.71 if releases else None,
         },
-        "chains": [
+        "partitions": [
             {
-                "chain": chain, "version": releases // chains, "offset": releases // chains + 4,
-                "lag": (releases + 31 * chain) % 57, "owner": None if chain == 5 else f"learner-{chain % 2}-7c9e1f",
+                "partition": partition, "version": releases // partitions, "offset": releases // partitions + 4,
+                "lag": (releases + 31 * partition) % 57,
+                "owner": None if partition == 5 else f"learner-{partition % 2}-7c9e1f",
                 "iterate_gap": 3.1 / math.sqrt(releases + 1.0) if steps else None,
                 "step_size": 0.8 / math.sqrt(releases + 1.0) if steps else None,
-                "refused_updates": (refused if chain == 0 else 0) if examples else None,
+                "refused_updates": (refused if partition == 0 else 0) if examples else None,
                 "unbiased_loss": loss_at(releases) if examples and releases else None,
                 "unbiased_loss_error": loss_error_at(releases) if examples and releases else None,
-                "records": 250_000 * releases // chains if protocol == "summaries" else None,
+                "records": 250_000 * releases // partitions if protocol == "summaries" else None,
             }
-            for chain in range(chains)
+            for partition in range(partitions)
         ],
         "estimate": {
             "names": list(truth), "values": [value_at(one, at, max(releases, 1)) for one, at in truth.items()],
@@ -188,13 +189,13 @@ def many(size: int = 40) -> dict[str, float]:
 DEAD = {"stale": 1204, "malformed": 17, "magnitude": 3, "no-such-reason": 1}
 SCENARIOS: dict[str, Callable[[int], dict]] = {
     "run": made_up,
-    "real": partial(made_up, simulated=False, reference=False, chains=6, dead=DEAD),
-    "many": partial(made_up, truth=many(), name=HOSTILE[0], chains=4, dead=DEAD | {HOSTILE[0]: 5}),
+    "real": partial(made_up, simulated=False, reference=False, partitions=6, dead=DEAD),
+    "many": partial(made_up, truth=many(), name=HOSTILE[0], partitions=4, dead=DEAD | {HOSTILE[0]: 5}),
     "late": partial(made_up, first=180_000),
     "sick": partial(made_up, healthy=False),
-    "examples": partial(made_up, protocol="examples", chains=2, refused=7),
-    "moments": partial(made_up, protocol="moments", chains=2, dead=DEAD),
-    "summaries": partial(made_up, protocol="summaries", chains=2),
+    "examples": partial(made_up, protocol="examples", partitions=2, refused=7),
+    "moments": partial(made_up, protocol="moments", partitions=2, dead=DEAD),
+    "summaries": partial(made_up, protocol="summaries", partitions=2),
     "blind": partial(made_up, intervals=False, reference=False),
 }
 

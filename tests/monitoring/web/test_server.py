@@ -149,7 +149,7 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     found = json.loads(body, parse_constant=lambda word: pytest.fail(word))
     assert found.keys() == {
         "version", "now", "started", "healthy", "problem", "task", "releases", "duplicates", "dead_letters", "rate",
-        "lag", "staleness", "chains", "estimate", "reference", "history", "records", "refused_updates",
+        "lag", "staleness", "partitions", "estimate", "reference", "history", "records", "refused_updates",
         "unbiased_loss", "pace",
     }  # fmt: skip
     assert found["version"] == 1
@@ -159,9 +159,9 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     names = ["same_sex", "age", "intercept"]
     for level in found["task"]["levels"]:
         assert level.keys() == {"name", "words", "guarantee", "epsilon", "mu", "right_at_most", "learned"}
-    for chain in found["chains"]:
-        assert chain.keys() == {
-            "chain", "version", "offset", "lag", "owner", "iterate_gap", "step_size", "unbiased_loss",
+    for partition in found["partitions"]:
+        assert partition.keys() == {
+            "partition", "version", "offset", "lag", "owner", "iterate_gap", "step_size", "unbiased_loss",
             "unbiased_loss_error", "refused_updates", "records",
         }  # fmt: skip
     assert found["staleness"].keys() == {"bounds", "counts", "mean"}

@@ -53,7 +53,7 @@ def test_impossible_bounds_are_refused(n: int) -> None:
 
 def test_below_in_use() -> None:
     """Seeded; the twin is the usual modulo, whose bias shows at a bound of 3/4 of the range."""
-    words = SimulatedNoise(2).words(np.arange(200_000), 64, Purpose.CHAIN)
+    words = SimulatedNoise(2).words(np.arange(200_000), 64, Purpose.PARTITION)
     assert uniform_p_value(np.bincount(below(words, 3), minlength=3)) > FALSE_ALARM
     modulo = (words[:, 0] & np.uint64(3)).astype(np.int64) % 3
     assert uniform_p_value(np.bincount(modulo, minlength=3)) < FALSE_ALARM

@@ -95,7 +95,7 @@ def test_a_copy_of_simulated_noise_repeats() -> None:
 def test_a_record_does_not_depend_on_the_others() -> None:
     noise = SimulatedNoise(99)
     records = np.random.default_rng(0).permutation(2000)
-    for draw in (noise.gaussian, noise.laplace, lambda r, n: noise.words(r, n, Purpose.CHAIN)):
+    for draw in (noise.gaussian, noise.laplace, lambda r, n: noise.words(r, n, Purpose.PARTITION)):
         together = draw(records, 12)
         for row in (0, 1, 1000, 1999):
             np.testing.assert_array_equal(draw(records[row : row + 1], 12)[0], together[row])

@@ -528,7 +528,7 @@ class TestRefusals:
             FileBlock: ["source", "rows", "next_position"],
             ReleaseRequests: ["source", "keep_levels"],
             Run: ["people", "next_row"],
-            Window: ["key", "index", "chain", "since", "outcome", "reason", "records", "next_row"],
+            Window: ["key", "index", "partition", "since", "outcome", "reason", "records", "next_row"],
         }
         for kind, names in shown.items():
             assert [field.name for field in fields(kind) if field.repr] == names

@@ -82,7 +82,8 @@ def left(folder: Path, task: Task) -> tuple[Any, ...]:
     with open_log(f"sqlite:///{folder}/log.db") as log, Ledger(folder / "ledger.db") as ledger:
         ledger.delete_confirmed()
         messages = [
-            [one.value for one in log.read(chain, 0, 1000)] if log.end(chain) else [] for chain in range(log.partitions)
+            [one.value for one in log.read(partition, 0, 1000)] if log.end(partition) else []
+            for partition in range(log.partitions)
         ]
         tables = [
             sorted(by_name(ledger, ledger._file.query(f"SELECT {columns} FROM {table}"), *PLACES))

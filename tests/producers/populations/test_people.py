@@ -394,7 +394,7 @@ def test_what_the_last_block_could_not_send_is_sent_when_it_is_carried_on(
     with population(folder) as people:
         assert len(list(people.steps())) == 1
         assert (people.next_position, people.releases, people.ledger.pending()) == (40, 40, 0)
-        assert sum(people.log.end(chain) for chain in range(people.log.partitions)) == 40
+        assert sum(people.log.end(partition) for partition in range(people.log.partitions)) == 40
 
 
 def test_a_block_that_could_not_be_sent_counts_where_the_same_process_goes_on(
@@ -433,7 +433,7 @@ def test_figures_of_a_file(folder: Path, person: str | None, people: int, releas
 
 
 def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as a model allows, at most 16,384; on several chains a twentieth of what was released, or 256."""
+    """As many as a model allows, at most 16,384; on several partitions a twentieth of what was released, or 256."""
     allowed = [10**6]
     problem = SimpleNamespace(block=lambda releases: allowed[0], shares_models=False)
     for partitions, sizes in (

@@ -79,11 +79,11 @@ class SketchWorld:
             **options,
         )
 
-    def messages(self, chain: int = 0) -> list[Message]:
+    def messages(self, partition: int = 0) -> list[Message]:
         """All that stands on a partition."""
-        return self.log.read(chain, self.log.begin(chain), 1_000_000) if self.log.end(chain) else []
+        return self.log.read(partition, self.log.begin(partition), 1_000_000) if self.log.end(partition) else []
 
-    def releases(self, chain: int = 0) -> list[SketchRelease]:
+    def releases(self, partition: int = 0) -> list[SketchRelease]:
         """The same, checked as a worker checks it, and found plausible by a learner."""
         engine = self.problem.engine()
         rules = WireRules(
@@ -95,7 +95,7 @@ class SketchWorld:
             kind="sketch",
         )
         found = []
-        for message in self.messages(chain):
+        for message in self.messages(partition):
             release = decode(message.value, rules)
             assert isinstance(release, SketchRelease)
             engine.admit(release)

@@ -52,7 +52,7 @@ class TestWindow:
         receipts = [world.producer.add(RECORD) for _ in range(WINDOW)]
         assert [receipt.outcome for receipt in receipts] == ["added"] * (WINDOW - 1) + ["released"]
         assert [receipt.records for receipt in receipts] == list(range(1, WINDOW + 1))
-        assert (receipts[-1].delivery, receipts[-1].level, receipts[-1].chain) == ("sent", "default", 0)
+        assert (receipts[-1].delivery, receipts[-1].level, receipts[-1].partition) == ("sent", "default", 0)
         assert world.producer.records is None
         [release] = world.releases()
         assert (release.records, release.rows, release.level, release.simulated) == (WINDOW, 8, "default", True)
@@ -142,10 +142,10 @@ class TestWindow:
             with SketchWorld(tmp_path / name, make_task(f"rows: 8, window: {WINDOW}", "log: {partitions: 3}")) as world:
                 for organisation in ("a", "b"):
                     fill(world.produce(organisation=organisation), 3)
-                runs.append([[message.value for message in world.messages(chain)] for chain in range(3)])
+                runs.append([[message.value for message in world.messages(partition)] for partition in range(3)])
         assert runs[0] == runs[1]
         assert sum(map(len, runs[0])) == 6
-        assert sum(bool(chain) for chain in runs[0]) > 1
+        assert sum(bool(partition) for partition in runs[0]) > 1
 
     def test_another_level(self, world: SketchWorld) -> None:
         fill(world.produce(level="strict"))
@@ -322,7 +322,7 @@ class TestValues:
                     )
                     for table, columns in {
                         "debits": "*", "spending": "*", "windows": "*", "tariffs": "*", "promises": "*",
-                        "outbox": "number, chain, since, expires, tariff",
+                        "outbox": "number, partition, since, expires, tariff",
                     }.items()
                 }  # fmt: skip
             found.append((texts, releases, tables))
@@ -474,7 +474,7 @@ class TestDelivery:
         assert [message.value for message in world.messages()] == made
 
     def test_a_log_that_was_never_heard_of_opens_nothing(self, world: SketchWorld) -> None:
-        def down(chain: int) -> bytes:
+        def down(partition: int) -> bytes:
             raise MurkError("the log is gone")
 
         producer = world.produce(Wrapped(world.log, cached_model=down))  # type: ignore[arg-type]

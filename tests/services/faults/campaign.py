@@ -119,7 +119,7 @@ class Campaign:
             victim.kill()
             self._tell("learner killed", f"{victim.pid}, kill {kill + 1} of {kills}")
             if len(self.learners) > 2 or self._rng.random() < 0.15:
-                # One leaves as an operator lets it, while the dead one's chains are shared out.
+                # One leaves as an operator lets it, while the dead one's partitions are shared out.
                 leaver = self._victim()
                 assert leaver.stop() == 0, leaver.err
                 self.stopped += 1

@@ -11,7 +11,7 @@ AT_ONCE = 3
 
 
 class Feeder:
-    """Sends a few releases to each partition of a log whose chain has learned the last ones; a context manager.
+    """Sends a few releases to each partition of a log whose partition has learned the last ones; a context manager.
 
     They are the same ones again and again: those of a partition must be more than its window for duplicates holds.
     `PAUSE` is how many seconds are between them at least: with more of it, the rate says less of how busy the machine
@@ -21,7 +21,7 @@ class Feeder:
     def __init__(self, url, partitions):
         self._url = url
         self._closing = threading.Event()
-        # One each: anyone who looks at a chain whose owner has died in a commit waits for the end of that.
+        # One each: anyone who looks at a partition whose owner has died in a commit waits for the end of that.
         self._threads = [
             threading.Thread(target=self._run, args=(number, cycle(values)), daemon=True)
             for number, values in enumerate(partitions)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from murk import Task
 from murk.protocols.device import device_for
-from murk.protocols.scores.engine import Chain, SharedScoreEngine
-from murk.protocols.scores.sums import Epoch
+from murk.protocols.scores.engine import PartitionState, SharedScoreEngine
+from murk.protocols.scores.sums import Round
 from murk.stream import open_log
 from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.topics import Names
@@ -123,9 +123,10 @@ def _messages(log):
 
 
 def alone(task, partitions, known=None):
-    """What one process learns from the same messages in the same order: (learner's state, counters) by chain.
+    """What one process learns from the same messages in the same order: (learner's state, counters) by partition.
 
-    Where chains share models, at those of ``known``, the first chain's state: when one was made is no message's to say.
+    Where partitions share models, at those of ``known``, the first partition's state: when one was made is no message's
+    to say.
     """
     with tempfile.TemporaryDirectory(dir=MEMORY) as place, open_log(f"sqlite:///{place}/log.db") as log:
         log.register_task(task.document())
@@ -145,24 +146,24 @@ def alone(task, partitions, known=None):
         return states(log)
 
 
-def engine_at(task, chain, known):
-    """A learner that has learned nothing, and knows the models that its chain's people answered at."""
+def engine_at(task, partition, known):
+    """A learner that has learned nothing, and knows the models that its partition's people answered at."""
     engine = device_for(task).engine()
     if isinstance(engine, SharedScoreEngine) and known is not None:
         first = engine.another()
         first.load_state_dict(known)
         engine.hear(first)
-        if chain == 0:
-            engine.now = Chain(0, tuple(Epoch(epoch.start, epoch.model) for epoch in first.now.epochs))
+        if partition == 0:
+            engine.now = PartitionState(0, tuple(Round(round_.start, round_.model) for round_ in first.now.rounds))
     return engine
 
 
 def states(log):
-    """(learner's state, counters) by chain, as plain data that is equal only where it is the same bit for bit."""
+    """(learner's state, counters) by partition, as plain data that is equal only where it is the same bit for bit."""
     found = []
     for number in range(log.partitions):
         state = log.checkpoint(number).state
-        # A chain on which nothing arrived has none, unless devices waited for its first iterate.
+        # A partition on which nothing arrived has none, unless devices waited for its first iterate.
         message = None if state is None else decode_state(state, log.url)
         learner = None if message is None else message.learner
         counters = Counters() if message is None else message.counters

@@ -202,10 +202,10 @@ def test_one_read_is_bounded_in_bytes_and_still_gets_everywhere(log: Log) -> Non
 def test_the_newest_model_replaces_the_one_before(url: str, log: Log) -> None:
     assert log.model(0) is None
     log.publish(0, b"one")
-    log.publish(1, b"other chain")
+    log.publish(1, b"other partition")
     log.publish(0, b"two")
     with open_log(url) as again:
-        assert (again.model(0), again.model(1)) == (b"two", b"other chain")
+        assert (again.model(0), again.model(1)) == (b"two", b"other partition")
 
 
 def test_state_and_offset_are_committed_together(url: str, log: Log) -> None:
@@ -263,7 +263,7 @@ def test_a_newer_owner_fences_the_older(url: str, log: Log) -> None:
     with open_log(url) as elsewhere:
         newer = elsewhere.acquire(0)
         assert newer.load() == (b"old", 1)
-        with pytest.raises(FencedError, match="another worker has taken over chain 0"):
+        with pytest.raises(FencedError, match="another worker has taken over partition 0"):
             older.commit(b"stale", 2, [DeadLetter(0, 1, "schema", "", b"x")], b"model")
         with pytest.raises(FencedError):
             older.load()
@@ -279,11 +279,11 @@ def test_a_newer_owner_fences_the_older(url: str, log: Log) -> None:
 
 def test_dead_letters_of_one_partition_or_all(log: Log) -> None:
     letters = {
-        chain: [DeadLetter(chain, 2 * i, "schema", f"é {i}", HOSTILE[i % len(HOSTILE)]) for i in range(600)]
-        for chain in (0, 1)
+        partition: [DeadLetter(partition, 2 * i, "schema", f"é {i}", HOSTILE[i % len(HOSTILE)]) for i in range(600)]
+        for partition in (0, 1)
     }
-    for chain, dead in letters.items():
-        log.acquire(chain).commit(b"s", 1200, dead)
+    for partition, dead in letters.items():
+        log.acquire(partition).commit(b"s", 1200, dead)
     assert list(log.dead_letters(1)) == letters[1]
     assert list(log.dead_letters()) == letters[0] + letters[1]
 

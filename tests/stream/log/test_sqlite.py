@@ -167,7 +167,7 @@ DAMAGE = {
     'UPDATE streams SET "end" = 0': lambda log: log.append([(0, b"y")]),
     "DELETE FROM streams": lambda log: log.begin(0),
     "DELETE FROM states": lambda log: log.checkpoint(0),
-    "DELETE FROM states WHERE chain = 0": lambda log: log.acquire(0),
+    "DELETE FROM states WHERE partition = 0": lambda log: log.acquire(0),
     "DROP TABLE models": lambda log: log.model(0),
 }
 

@@ -19,13 +19,13 @@ from murk.stream.wire.codec import (
     RejectedError,
     WireRules,
     decode,
-    decode_iterate,
+    decode_model,
     encode,
     excerpt,
     json_schema,
     longest_release,
 )
-from murk.stream.wire.releases import GradientRelease, IterateMessage
+from murk.stream.wire.releases import GradientRelease, ModelMessage
 
 TASK = "0123456789abcdef" * 4
 LEVELS = {"default": 1_000, "open": 10}
@@ -34,7 +34,7 @@ RELEASE = GradientRelease(
     id="f" * 32,
     task=TASK,
     level="default",
-    chain=1,
+    partition=1,
     version=7,
     payload=[1, -2, 3],
     time=86_400,
@@ -42,7 +42,7 @@ RELEASE = GradientRelease(
 )
 DATA = encode(RELEASE)
 FIELDS: dict[str, Any] = json.loads(DATA)
-ITERATE = IterateMessage(task=TASK, chain=0, version=7, iterate=[0.1, -1e-300, 5.0])
+ITERATE = ModelMessage(task=TASK, partition=0, version=7, parameters=[0.1, -1e-300, 5.0])
 
 
 def message(**changes: Any) -> bytes:
@@ -81,7 +81,7 @@ sixty_two_bits = st.integers(0, 2**62 - 1)
 def test_a_release_comes_back(
     id: str,
     level: str,
-    chain: int,
+    partition: int,
     version: int,
     payload: list[int],
     time: int,
@@ -92,7 +92,7 @@ def test_a_release_comes_back(
         id=id,
         task=id * 2,
         level=level,
-        chain=chain,
+        partition=partition,
         version=version,
         payload=payload,
         time=time,
@@ -109,22 +109,22 @@ def test_a_release_comes_back(
 @settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20), sixty_two_bits)
 @example([5e-324, 1.7976931348623157e308, -0.0, 0.1, 1 / 3], 0)
-def test_an_iterate_comes_back_bit_for_bit(iterate: list[float], version: int) -> None:
-    data = encode(IterateMessage(task=TASK, chain=1, version=version, iterate=iterate))
-    again = decode_iterate(data, task_hash=TASK, dimension=len(iterate), chain=1)
-    assert [value.hex() for value in again.iterate] == [value.hex() for value in iterate]
+def test_an_iterate_comes_back_bit_for_bit(parameters: list[float], version: int) -> None:
+    data = encode(ModelMessage(task=TASK, partition=1, version=version, parameters=parameters))
+    again = decode_model(data, task_hash=TASK, dimension=len(parameters), partition=1)
+    assert [value.hex() for value in again.parameters] == [value.hex() for value in parameters]
     assert again.version == version
 
 
 def test_the_bytes_are_pinned() -> None:
     assert (
         b'{"schema":1,"kind":"gradient","id":"' + b"f" * 32 + b'","task":"' + TASK.encode() + b'",'
-        b'"level":"default","chain":1,"payload":[1,-2,3],"time":86400,"expires":172800,'
+        b'"level":"default","partition":1,"payload":[1,-2,3],"time":86400,"expires":172800,'
         b'"simulated":false,"version":7}'
     ) == DATA
     assert encode(ITERATE) == (
-        b'{"schema":1,"kind":"iterate","task":"' + TASK.encode() + b'","chain":0,"version":7,'
-        b'"iterate":[0.1,-1e-300,5.0]}'
+        b'{"schema":1,"kind":"model","task":"' + TASK.encode() + b'","partition":0,"version":7,'
+        b'"parameters":[0.1,-1e-300,5.0]}'
     )
 
 
@@ -151,16 +151,16 @@ def test_order_and_spaces_do_not_matter() -> None:
         (b'{"a":' * 100, "malformed"),
         (DATA.replace(b'"level":"default"', b'"level":"\xff"'), "malformed"),
         (DATA.replace(b'"level":"default"', b'"level":"\\ud800"'), "malformed"),
-        (DATA.replace(b'"chain":1', b'"chain":1,"chain":1'), "malformed"),
+        (DATA.replace(b'"partition":1', b'"partition":1,"partition":1'), "malformed"),
         (DATA.replace(b'"level":"default"', b'"level":"a:b","level":"default"'), "malformed"),
-        (DATA.replace(b'"chain":1', b'"ch\\u0061in":0,"chain":1'), "malformed"),
+        (DATA.replace(b'"partition":1', b'"p\\u0061rtition":0,"partition":1'), "malformed"),
         (DATA.replace(b"[1,-2,3]", b"[1,-2,3],"), "malformed"),
         (DATA.replace(b"[1,-2,3]", b"[1,-2,03]"), "malformed"),
         (b"{}", "schema"),
         (message(schema=2), "schema"),
         (message(schema=1.0), "schema"),
         (message(schema=True), "schema"),
-        (message(kind="iterate"), "schema"),
+        (message(kind="model"), "schema"),
         (message(extra=1), "schema"),
         (message(**{"ex\ntra" * 20: 1}), "schema"),
         (message(id="F" * 32), "schema"),
@@ -170,10 +170,10 @@ def test_order_and_spaces_do_not_matter() -> None:
         (message(level=""), "schema"),
         (message(level="a" * 33), "schema"),
         (message(level="a:b"), "schema"),
-        (message(chain=-1), "schema"),
-        (message(chain=1.0), "schema"),
-        (message(chain="1"), "schema"),
-        (message(chain=True), "schema"),
+        (message(partition=-1), "schema"),
+        (message(partition=1.0), "schema"),
+        (message(partition="1"), "schema"),
+        (message(partition=True), "schema"),
         (message(version=2**62), "schema"),
         (message(version=10**400), "schema"),
         (DATA.replace(b"[1,-2,3]", b"[1,-2,3e0]"), "schema"),
@@ -191,7 +191,7 @@ def test_order_and_spaces_do_not_matter() -> None:
         (message(simulated=0), "schema"),
         (message(task="0" * 64), "wrong-task"),
         (message(simulated=True), "simulated"),
-        (message(chain=2), "chain"),
+        (message(partition=2), "partition"),
         (message(level="strict"), "level"),
         (message(payload=[]), "dimension"),
         (message(payload=[1, 2]), "dimension"),
@@ -212,7 +212,7 @@ def test_no_field_may_be_left_out(key: str) -> None:
     left = {name: value for name, value in FIELDS.items() if name != key}
     assert reason(json.dumps(left).encode()) == "schema"
     # Nor replaced by repeating another one.
-    other = "chain" if key != "chain" else "version"
+    other = "partition" if key != "partition" else "version"
     repeated = json.dumps(left).encode()[:-1] + f',"{other}":{FIELDS[other]}}}'.encode()
     assert reason(repeated) in ("schema", "malformed")
 
@@ -229,8 +229,8 @@ def test_what_fits_is_accepted_up_to_the_edges() -> None:
     assert decode(message(payload=[1_000, -1_000, 0]), RULES).payload == [1_000, -1_000, 0]
     assert decode(message(level="open", payload=[10, -10, 0]), RULES).level == "open"
     assert decode(message(simulated=True), WireRules(TASK, True, (3,), {"default": 3}, partitions=2)).simulated
-    with pytest.raises(RejectedError, match="chain 1 of 1"):
-        decode(message(chain=1), WireRules(TASK, False, (3,), {"default": 3}))
+    with pytest.raises(RejectedError, match="partition 1 of 1"):
+        decode(message(partition=1), WireRules(TASK, False, (3,), {"default": 3}))
     exact = WireRules(TASK, False, (3,), {"default": 3}, partitions=2, max_bytes=len(DATA))
     assert decode(DATA, exact) == RELEASE
     assert reason(DATA + b" ", exact) == "too-large"
@@ -289,14 +289,14 @@ def test_a_message_of_many_mistakes_is_told_by_its_first() -> None:
 
 
 def test_details_say_what_was_found_bounded_and_escaped() -> None:
-    hostile = rejection(message(chain="\x1b[31m" + "é" * 500)).detail
-    assert hostile.startswith(r"chain: '\\x1b[31m\xe9")
+    hostile = rejection(message(partition="\x1b[31m" + "é" * 500)).detail
+    assert hostile.startswith(r"partition: '\\x1b[31m\xe9")
     assert hostile.endswith("...: int_type")
     assert len(hostile) < 100
     assert rejection(message(task="0" * 64)).detail == f"made for task {'0' * 12}, this one is {TASK[:12]}"
     assert rejection(message(level="strict")).detail == "level 'strict' is not one of the task's"
     assert rejection(b"{}").detail == "id: missing"
-    assert str(rejection(message(chain=2))) == "chain: chain 2 of 2"
+    assert str(rejection(message(partition=2))) == "partition: partition 2 of 2"
 
 
 @given(st.text() | st.binary())
@@ -312,20 +312,20 @@ def test_reasons_are_the_vocabulary() -> None:
     assert all(name == name.lower() and name.isascii() for name in REASONS)
 
 
-SCORE = {**FIELDS, "kind": "score", "question": "score", "item": 0}
+SCORE = {**FIELDS, "kind": "score", "query": "score", "item": 0}
 
 
 @pytest.mark.parametrize(
     ("changes", "wanted"),
     [
         ({}, None),
-        ({"question": "scatter", "payload": [1, 2, 3, 4, 5, 6]}, None),
-        ({"question": "curvature", "payload": [1] * 6}, None),
+        ({"query": "scatter", "payload": [1, 2, 3, 4, 5, 6]}, None),
+        ({"query": "curvature", "payload": [1] * 6}, None),
         ({"payload": [1, 2, 3, 4]}, "dimension"),
         ({"payload": [1] * 7}, "dimension"),
         ({"payload": [1, 2, 3, 4, 5, 1001]}, "magnitude"),
-        ({"question": "gradient"}, "schema"),
-        ({"question": None}, "schema"),
+        ({"query": "gradient"}, "schema"),
+        ({"query": None}, "schema"),
         ({"kind": "gradient"}, "schema"),
         ({"version": -1}, "schema"),
     ],
@@ -338,8 +338,8 @@ def test_a_score_has_one_of_several_lengths(changes: dict[str, Any], wanted: Rea
         assert json.loads(encode(decode(data, rules))) == {**SCORE, **changes}
     else:
         assert reason(data, rules) == wanted
-    missing = {key: value for key, value in SCORE.items() if key != "question"}
-    assert rejection(json.dumps(missing).encode(), rules).detail == "question: missing"
+    missing = {key: value for key, value in SCORE.items() if key != "query"}
+    assert rejection(json.dumps(missing).encode(), rules).detail == "query: missing"
 
 
 def test_rules_need_a_dimension() -> None:
@@ -352,13 +352,13 @@ def test_rules_need_a_dimension() -> None:
     ("changes", "wanted"),
     [
         ({"task": "0" * 64}, "wrong-task"),
-        ({"chain": 1}, "chain"),
-        ({"iterate": [1.0, 2.0]}, "dimension"),
-        ({"iterate": [1.0, 2.0, math.inf]}, "schema"),
-        ({"iterate": [1.0, 2.0, math.nan]}, "schema"),
-        ({"iterate": [1.0, 2.0, "3"]}, "schema"),
-        ({"iterate": [1.0, 2.0, True]}, "schema"),
-        ({"iterate": [0.0] * 10_000}, "too-large"),
+        ({"partition": 1}, "partition"),
+        ({"parameters": [1.0, 2.0]}, "dimension"),
+        ({"parameters": [1.0, 2.0, math.inf]}, "schema"),
+        ({"parameters": [1.0, 2.0, math.nan]}, "schema"),
+        ({"parameters": [1.0, 2.0, "3"]}, "schema"),
+        ({"parameters": [1.0, 2.0, True]}, "schema"),
+        ({"parameters": [0.0] * 10_000}, "too-large"),
         ({"version": -1}, "schema"),
         ({"version": 1.5}, "schema"),
         ({"kind": "gradient"}, "schema"),
@@ -369,7 +369,7 @@ def test_rules_need_a_dimension() -> None:
 def test_iterates_of_a_hostile_model_are_rejected(changes: dict[str, Any], wanted: Reason) -> None:
     data = json.dumps(json.loads(encode(ITERATE)) | changes).encode()
     with pytest.raises(RejectedError) as caught:
-        decode_iterate(data, task_hash=TASK, dimension=3, chain=0)
+        decode_model(data, task_hash=TASK, dimension=3, partition=0)
     assert caught.value.reason == wanted
 
 
@@ -381,14 +381,14 @@ def test_overflowing_and_repeated_iterates_are_rejected() -> None:
         (data[:-1], "malformed"),
     ):
         with pytest.raises(RejectedError) as caught:
-            decode_iterate(damaged, task_hash=TASK, dimension=3)
+            decode_model(damaged, task_hash=TASK, dimension=3)
         assert caught.value.reason == wanted
-    assert decode_iterate(data.replace(b"5.0", b"5"), task_hash=TASK, dimension=3) == ITERATE
+    assert decode_model(data.replace(b"5.0", b"5"), task_hash=TASK, dimension=3) == ITERATE
 
 
 def test_releases_are_checked_where_they_are_made() -> None:
     good = RELEASE.model_dump()
-    for changes in ({"id": "x"}, {"payload": [1.0]}, {"version": True}, {"chain": -1}, {"person": "me"}):
+    for changes in ({"id": "x"}, {"payload": [1.0]}, {"version": True}, {"partition": -1}, {"person": "me"}):
         with pytest.raises(ValidationError):
             GradientRelease(**(good | changes))
     with pytest.raises(ValidationError, match="frozen"):
@@ -403,7 +403,7 @@ def test_times_are_truncated_to_the_granularity() -> None:
 
 def test_json_schema_describes_every_message() -> None:
     schemas = json_schema()
-    assert set(schemas) == {"gradient", "score", "example", "moment", "target", "sketch", "gram", "newton", "iterate"}
+    assert set(schemas) == {"gradient", "score", "example", "moment", "target", "sketch", "gram", "newton", "model"}
     gradient = schemas["gradient"]
     assert set(gradient["required"]) == set(gradient["properties"]) == set(FIELDS)
     assert gradient["additionalProperties"] is False
@@ -420,7 +420,7 @@ from murk.stream.wire.codec import WireRules, decode, encode
 from murk.stream.wire.releases import KINDS, GradientRelease
 print(any(model.__pydantic_complete__ for model in KINDS.values()), Task.__pydantic_complete__)
 data = (
-    b'{"schema":1,"kind":"gradient","id":"%s","task":"%s","level":"default","chain":0,"payload":[12,-7],'
+    b'{"schema":1,"kind":"gradient","id":"%s","task":"%s","level":"default","partition":0,"payload":[12,-7],'
     b'"time":0,"expires":9,"simulated":false,"version":7}' % (b"0" * 32, b"f" * 64)
 )
 rules, start = WireRules("f" * 64, simulated=False, lengths=(2,), magnitudes={"default": 20}), Barrier(16)

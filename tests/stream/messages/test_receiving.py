@@ -19,7 +19,7 @@ TASK = "0123456789abcdef" * 4
 LEVELS = {"default": 1_000, "open": 10}
 MORE: dict[str, dict[str, Any]] = {
     "gradient": {"version": 7},
-    "score": {"version": 7, "question": "scatter", "item": 0},
+    "score": {"version": 7, "query": "scatter", "item": 0},
     "sketch": {"rows": 1, "records": 9, "spread": 0.5},
     "gram": {"records": 9},
     "newton": {"records": 9, "model": [0.25]},
@@ -35,7 +35,7 @@ def rules(kind: str, **changes: Any) -> WireRules:
 def release(kind: str) -> Release:
     model, payload = KINDS[kind], [1, -2, 3]
     return model(
-        id="0123456789abcdef" * 2, task=TASK, level="default", chain=1, time=86_400, expires=172_800,
+        id="0123456789abcdef" * 2, task=TASK, level="default", partition=1, time=86_400, expires=172_800,
         payload=model.packed(payload) if issubclass(model, PackedRelease) else payload, **MORE.get(kind, {}),
     )  # fmt: skip
 
@@ -93,13 +93,13 @@ def test_strings_are_as_strict(kind: str) -> None:
     its, fields = rules(kind), json.loads(encode(release(kind)))
     strange = ["F" * 32, "f" * 31, "f" * 33, "f" * 31 + " ", " " * 32, "f" * 15 + "  " + "f" * 15, "0" * 32, "é" * 32,
                "f" * 30 + "\u0660\u0660", "\ud800" * 32, "f" * 32 + "\n", "a:b"]  # fmt: skip
-    for name in ("id", "task", "level", "kind", "question"):
+    for name in ("id", "task", "level", "kind", "query"):
         for text in strange:
             taken = outcome(json.dumps(fields | {name: text}).encode(), its) == "taken"
             assert taken == ((name, text) == ("id", "0" * 32))
     twice = json.dumps(fields)[:-1]
-    assert outcome(f'{twice}, "chain": 1}}'.encode(), its) == "malformed"
-    assert outcome(f'{twice}, "ch\\u0061in": 1}}'.encode(), its) == "malformed"
+    assert outcome(f'{twice}, "partition": 1}}'.encode(), its) == "malformed"
+    assert outcome(f'{twice}, "p\\u0061rtition": 1}}'.encode(), its) == "malformed"
 
 
 @pytest.mark.parametrize("kind", WITH_NUMBERS)
@@ -114,7 +114,7 @@ def test_bytes_put_anywhere_are_seen_alike(kind: str) -> None:
 def test_a_long_or_foreign_message_is_refused_alike(kind: str) -> None:
     data = encode(release(kind))
     for wanted, changes in {
-        "too-large": {"max_bytes": len(data) - 1}, "simulated": {"simulated": True}, "chain": {"partitions": 1},
+        "too-large": {"max_bytes": len(data) - 1}, "simulated": {"simulated": True}, "partition": {"partitions": 1},
         "dimension": {"lengths": (2, 4)}, "magnitude": {"magnitudes": {"default": 2, "open": 5}},
         "level": {"magnitudes": {"open": 2**80}},
     }.items():  # fmt: skip
@@ -165,7 +165,7 @@ def block(values: list[bytes], its: WireRules) -> Any:
 @pytest.mark.parametrize("kind", WITH_NUMBERS)
 def test_a_block_of_honest_releases_is_taken_at_once(kind: str) -> None:
     its, fields = rules(kind), json.loads(encode(release(kind)))
-    values = [json.dumps(fields | {"id": f"{number:032x}", "chain": number % 2}).encode() for number in range(5)]
+    values = [json.dumps(fields | {"id": f"{number:032x}", "partition": number % 2}).encode() for number in range(5)]
     assert len(block(values, its)) == 5
     assert len(block([encode(release(kind)), json.dumps(fields, indent=1).encode()], its)) == 2
     assert block([], its) is None
@@ -176,12 +176,13 @@ def test_a_block_with_anything_odd_is_not(kind: str) -> None:
     its, good = rules(kind), encode(release(kind))
     fields = json.loads(good)
     changes: list[dict[str, Any]] = [
-        {"simulated": True}, {"chain": 2}, {"level": "none"}, {"task": TASK[::-1]}, {"payload": [1]}, {"payload": []},
+        {"simulated": True}, {"partition": 2}, {"level": "none"}, {"task": TASK[::-1]}, {"payload": [1]},
+        {"payload": []},
         {"payload": [0, 0, 1_001]}, {"level": "open", "payload": [0, -11, 0]}, {"payload": [1, 2, 3.5]},
         {"id": "F" * 32}, {"id": "f" * 31}, {"id": "f" * 30 + "  "}, {"extra": 1},
     ]  # fmt: skip
     odd = [b"", b"{}", good[:-1], good[1:], good + b" ", b" " + good, good + b"," + good, good + good]
-    odd += [b"[" + good + b"]", json.dumps(fields)[:-1].encode() + b', "chain": 1}']
+    odd += [b"[" + good + b"]", json.dumps(fields)[:-1].encode() + b', "partition": 1}']
     odd += [json.dumps(fields | change).encode() for change in changes]
     for one in odd:
         assert block([good, one, good], its) is None, one
@@ -204,7 +205,7 @@ def test_messages_that_are_releases_only_together_are_not_taken(kind: str) -> No
         assert block(inside[0].split(b"SPLIT"), its) is None
     # As many colons in all, one too many in one and one too few in the other.
     fields = json.loads(encode(release(kind)))
-    twice = json.dumps(fields)[:-1].encode() + b', "chain": 1}'
+    twice = json.dumps(fields)[:-1].encode() + b', "partition": 1}'
     fewer = json.dumps({name: value for name, value in fields.items() if name != "time"}).encode()
     assert block([twice, fewer], its) is None
 

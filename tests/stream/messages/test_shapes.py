@@ -6,7 +6,7 @@ import pytest
 
 from murk.stream.wire import codec
 from murk.stream.wire.blocks import block_receiver, receiver
-from murk.stream.wire.codec import RejectedError, WireRules, decode, decode_iterate
+from murk.stream.wire.codec import RejectedError, WireRules, decode, decode_model
 from murk.stream.wire.releases import KINDS, PackedRelease
 
 SIZE = 2000
@@ -33,10 +33,10 @@ def rules(kind):
 
 
 def message(kind, payload):
-    fields = {"schema": 1, "kind": kind, "id": "0" * 32, "task": "f" * 64, "level": "default", "chain": 0,
+    fields = {"schema": 1, "kind": kind, "id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0,
               "time": 0, "expires": 9, "simulated": False}  # fmt: skip
     fields |= {"version": 0} if kind in ("gradient", "score") else {}
-    fields |= {"question": "score", "item": 0} if kind == "score" else {}
+    fields |= {"query": "score", "item": 0} if kind == "score" else {}
     fields |= {"records": 9} if kind in ("sketch", "gram", "newton") else {}
     fields |= {"rows": 1, "spread": 1.0} if kind == "sketch" else {}
     fields |= {"model": []} if kind == "newton" else {}
@@ -60,10 +60,10 @@ def test_of_a_hostile_list_one_mistake_is_described(kind, item, described):
 
 @pytest.mark.parametrize("item", ITEMS)
 def test_so_it_is_of_models(item, described):
-    data = message("iterate", "").replace(b'"payload": []', b'"iterate": [' + ",".join([item] * SIZE).encode() + b"]")
+    data = message("model", "").replace(b'"payload": []', b'"parameters": [' + ",".join([item] * SIZE).encode() + b"]")
     data = data.replace(b'"id": "' + b"0" * 32 + b'", ', b"")
     with pytest.raises(RejectedError):
-        decode_iterate(data, task_hash="f" * 64, dimension=SIZE)
+        decode_model(data, task_hash="f" * 64, dimension=SIZE)
     assert max(described, default=0) <= 8
     newton = message("newton", "").replace(b'"model": []', b'"model": [' + ",".join([item] * SIZE).encode() + b"]")
     with pytest.raises(RejectedError):

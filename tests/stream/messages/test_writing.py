@@ -15,7 +15,7 @@ from tests.fuzz.mutate import STRANGE
 from tests.stream.messages.test_receiving import MORE, WITH_NUMBERS
 
 FIELDS: dict[str, Any] = {
-    "id": "0123456789abcdef" * 2, "task": "f" * 64, "level": "default", "chain": 3, "payload": [1, -2, 2**62 - 1],
+    "id": "0123456789abcdef" * 2, "task": "f" * 64, "level": "default", "partition": 3, "payload": [1, -2, 2**62 - 1],
     "time": 86_400, "expires": 172_800, "simulated": True,
 }  # fmt: skip
 
@@ -40,11 +40,13 @@ def test_the_bytes_are_those_of_the_model(kind: str) -> None:
 
 @settings(max_examples=80, deadline=None)
 @given(
-    payload=st.lists(st.integers(1 - 2**62, 2**62 - 1)), chain=st.integers(0, 2**62 - 1), time=st.integers(0, 2**53 - 1)
+    payload=st.lists(st.integers(1 - 2**62, 2**62 - 1)),
+    partition=st.integers(0, 2**62 - 1),
+    time=st.integers(0, 2**53 - 1),
 )
-def test_every_number_is_written_alike(payload: list[int], chain: int, time: int) -> None:
+def test_every_number_is_written_alike(payload: list[int], partition: int, time: int) -> None:
     for kind in WITH_NUMBERS:
-        fields = {**fields_of(kind), "payload": payload, "chain": chain, "time": time}
+        fields = {**fields_of(kind), "payload": payload, "partition": partition, "time": time}
         assert writer(kind)(**fields) == encode(KINDS[kind](**fields))
 
 

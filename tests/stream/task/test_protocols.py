@@ -128,7 +128,7 @@ def test_a_file_that_names_no_protocol_gets_one_by_rule(text: str, chosen: str) 
     assert found.protocol == chosen
 
 
-def test_chains_of_scores_share_models_unless_a_file_says_otherwise() -> None:
+def test_partitions_of_scores_share_models_unless_a_file_says_otherwise() -> None:
     for more, models in (
         ("", "per-partition"), ("log: {partitions: 1}\n", "per-partition"), ("log: {partitions: 2}\n", "shared"),
         ("log: {partitions: 2}\nscores: {exponent: 0.5}\n", "shared"),
@@ -389,7 +389,7 @@ def test_a_mixture_is_capped_in_its_own_currency() -> None:
 
 def test_how_long_a_release_can_be() -> None:
     sketch = KINDS["sketch"](
-        id="f" * 32, task="f" * 64, level="a" * 32, chain=2**62 - 1, rows=2**31 - 1, records=2**62 - 1,
+        id="f" * 32, task="f" * 64, level="a" * 32, partition=2**62 - 1, rows=2**31 - 1, records=2**62 - 1,
         spread=1.2345678901234567e-300, time=2**53 - 1, expires=2**53 - 1, simulated=False,
         payload=KINDS["sketch"].packed([2**62 - 1] * 50),
     )  # fmt: skip

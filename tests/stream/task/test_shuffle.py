@@ -36,10 +36,10 @@ def test_the_local_guarantee_follows_from_the_central_one():
     # The largest in thousandths that keeps the promise.
     assert shuffled_delta(4.907, 18_000, 0.5) <= 1e-6 < shuffled_delta(4.908, 18_000, 0.5)
     assert Task.from_document(task.document()) == task
-    # The mechanism that this makes has that pure epsilon, whatever the question.
+    # The mechanism that this makes has that pure epsilon, whatever the query.
     mechanisms = device_for(task).mechanisms["default"]
-    for question in ("score", "scatter", "curvature"):
-        guarantee = mechanisms.mechanism(question).guarantee
+    for query in ("score", "scatter", "curvature"):
+        guarantee = mechanisms.mechanism(query).guarantee
         assert isinstance(guarantee, PureDP)
         assert 4.8 < guarantee.epsilon <= 4.907
 
@@ -84,12 +84,12 @@ def test_honest_people_are_counted_exactly():
 def test_epochs_are_no_smaller_than_a_crowd():
     settings = device_for(parse(CROWD)).settings
     # Rounds of the survey are no smaller either.
-    rounds = settings.survey.starts
-    assert all(stop - start >= 20_000 for start, stop in pairwise(rounds))
-    ends = [settings.epoch_end(rounds[-1] + count) - rounds[-1] for count in (0, 19_999, 20_000, 40_000)]
+    survey_rounds = settings.survey.starts
+    assert all(stop - start >= 20_000 for start, stop in pairwise(survey_rounds))
+    ends = [settings.round_end(survey_rounds[-1] + count) - survey_rounds[-1] for count in (0, 19_999, 20_000, 40_000)]
     assert ends == [20_000, 20_000, 40_000, 80_000]
     small = device_for(parse("shuffle: {crowd: 1000, promise: {epsilon: 0.5}}")).settings
-    assert small.epoch_end(small.survey.end) == small.survey.end + 3_000
+    assert small.round_end(small.survey.end) == small.survey.end + 3_000
     assert settings.digest != small.digest
 
 

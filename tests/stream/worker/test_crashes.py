@@ -42,8 +42,8 @@ from tests.stream.processes import Start, at_once, finish
 SUBJECTS = ("sums", *BY_NAME)
 # Faults of processes and disks are the worker's, whatever is learned: over models and windows.
 SOME = ("sums", "gradients", "scores", "summaries")
-# When chains make a model that they share is a matter of time, as each looks after the others (tests/services has such
-# faults). A chain's own models are a function of its partition.
+# When partitions make a model that they share is a matter of time, as each looks after the others (tests/services has
+# such faults). A partition's own models are a function of its partition.
 PROTOCOLS = {**BY_NAME, "scores": OWN_MODELS}
 # Once it was shown that nothing depends on chance, few of the protocols' own will do, of organisations' fewest.
 COUNTS = {"sums": 6_000, "summaries": 1_200}
@@ -119,7 +119,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: S
         state = learn(log, task)
         assert outcome(log) == wanted
     assert state.counters.read == count
-    assert state.trail.counts[-1] > state.counters.learned // 2
+    assert state.history.counts[-1] > state.counters.learned // 2
     assert state.counters.duplicates > count // 30
 
 
@@ -127,7 +127,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_state(path: Path, start: S
 def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
     path: Path, start: Start, subject: str, times: int
 ) -> None:
-    """Its chain has moved on meanwhile; more than once, where that is quick."""
+    """Its partition has moved on meanwhile; more than once, where that is quick."""
     task = task_of(subject, 1000)
     wanted = undisturbed(path, task, mixed(task, 4, COUNTS.get(subject, USUAL)))
     # The process holds the lock most of the time, and keeps it when it is frozen: try again soon.
@@ -147,7 +147,7 @@ def test_a_worker_frozen_amid_its_work_is_refused_when_it_wakes(
 
 
 def take_over(log: SqliteLog, task: Task, process: Child, before: int) -> Worker:
-    """Freeze a process that has learned, where it does not hold the log's lock, and take its chain."""
+    """Freeze a process that has learned, where it does not hold the log's lock, and take its partition."""
     while True:
         while log.checkpoint(0).offset == before:
             assert process.status is None
@@ -183,7 +183,9 @@ def test_the_newer_worker_fences_the_older(path: Path, subject: str) -> None:
         older = Worker(log, task, learner_for(task), batch=4)
         older.step()
         newer = Worker(elsewhere, task, learner_for(task), batch=3)
-        with pytest.raises(FencedError, match=r"another worker has taken over chain 0.*one worker for each chain"):
+        with pytest.raises(
+            FencedError, match=r"another worker has taken over partition 0.*one worker for each partition"
+        ):
             older.step()
         assert log.checkpoint(0).offset == 4
         with pytest.raises(MurkError, match="was fenced by another one: start a new one"):

@@ -78,7 +78,7 @@ def test_memory_is_bounded_by_twice_the_size() -> None:
 
 
 def test_ids_that_collide_as_integers_cost_no_more() -> None:
-    """Multiples of 2^61 - 1 are one and the same to the hash of an int, and so one slow chain of lookups."""
+    """Multiples of 2^61 - 1 are one and the same to the hash of an int, and so one slow partition of lookups."""
     window = DuplicateWindow(20_000)
     colliding = [f"{k * (2**61 - 1):032x}" for k in range(20_000)]
     assert len({hash(int(identifier, 16)) for identifier in colliding}) == 1

@@ -112,7 +112,7 @@ def packed(state: Any) -> Iterator[np.ndarray[Any, np.dtype[np.float64]]]:
     """All arrays and numbers of a learner's state."""
     if isinstance(state, dict):
         for name, value in state.items():
-            if name not in ("settings", "moments", "schema", "level", "question"):
+            if name not in ("settings", "moments", "schema", "level", "query"):
                 yield from packed(value)
     elif isinstance(state, list):
         for value in state:
@@ -140,10 +140,10 @@ def test_a_damaged_state_of_a_learner_is_refused(log: SqliteLog, task: Task) -> 
     standing = log.checkpoint(0).state
     assert standing is not None
     for name, learner in spoilt(state):
-        spoil(log, "UPDATE states SET state = ? WHERE chain = 0", altered(standing, learner=learner))
+        spoil(log, "UPDATE states SET state = ? WHERE partition = 0", altered(standing, learner=learner))
         with pytest.raises(MurkError) as refusal:
             Worker(log, task, learner_for(task)).close()
         assert "unexpected" not in str(refusal.value), name
-    spoil(log, "UPDATE states SET state = ? WHERE chain = 0", standing)
+    spoil(log, "UPDATE states SET state = ? WHERE partition = 0", standing)
     put(log, [message(task, number) for number in range(20, 30)])
     assert learn(log, task).counters.learned == 30

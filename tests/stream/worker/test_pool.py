@@ -1,4 +1,4 @@
-"""A process's share of the chains: what it takes over, releases, waits for and tells."""
+"""A process's share of the partitions: what it takes over, releases, waits for and tells."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from murk.errors import MurkError
-from murk.stream.log.interface import AllChains, FencedError, Membership, UnreachableError
+from murk.stream.log.interface import AllPartitions, FencedError, Membership, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker import pool as module
-from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, ChainVitals, Pulse, WorkerPool
+from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, PartitionVitals, Pulse, WorkerPool
 from murk.stream.worker.worker import Progress
 from tests.stream.harness import SumLearner, make_task, message, put
 
@@ -17,14 +17,14 @@ TASK = make_task()
 
 
 class Group(Membership):
-    """Shares chains as a test says, or cannot be heard of."""
+    """Shares partitions as a test says, or cannot be heard of."""
 
-    def __init__(self, *chains: int, shared: bool = True) -> None:
-        self.own, self.shared = set(chains), shared
+    def __init__(self, *partitions: int, shared: bool = True) -> None:
+        self.own, self.shared = set(partitions), shared
         self.away = False
         self.closed: list[bool] = []
 
-    def chains(self) -> frozenset[int]:
+    def partitions(self) -> frozenset[int]:
         if self.away:
             raise UnreachableError("the others are away")
         return frozenset(self.own)
@@ -48,8 +48,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def make(log: SqliteLog, clock: Clock) -> Iterator[Callable[..., WorkerPool[Any]]]:
-    for chain in range(2):
-        put(log, [message(TASK, 100 * chain + number, chain=chain) for number in range(3)], chain)
+    for partition in range(2):
+        put(log, [message(TASK, 100 * partition + number, partition=partition) for number in range(3)], partition)
     made: list[WorkerPool[Any]] = []
 
     def team(membership: Membership) -> WorkerPool[Any]:
@@ -73,12 +73,12 @@ def test_learns_what_falls_to_it_and_lets_go_of_the_rest(make: Callable[..., Wor
     assert (team.step(), set(team.learners)) == (1, {1})
     vitals = team.pulse.vitals()
     assert (vitals.learned, vitals.duplicates, vitals.dead, vitals.read) == (6, 0, 1, 7)
-    assert set(vitals.chains) == {1}
-    assert (vitals.chains[1].version, vitals.chains[1].offset) == (3, 4)
+    assert set(vitals.partitions) == {1}
+    assert (vitals.partitions[1].version, vitals.partitions[1].offset) == (3, 4)
     assert log.checkpoint(0).offset == 3
 
 
-def test_a_log_that_is_away_is_waited_for_and_every_chain_owned_anew(
+def test_a_log_that_is_away_is_waited_for_and_every_partition_owned_anew(
     make: Callable[..., WorkerPool[Any]], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = Group(0, 1)
@@ -87,7 +87,7 @@ def test_a_log_that_is_away_is_waited_for_and_every_chain_owned_anew(
     group.away = True
     assert (team.step(), team.trouble, team.learners) == (0, "the others are away", {})
     assert team.pulse.vitals().trouble == "the others are away"
-    assert team.pulse.vitals().chains == {}
+    assert team.pulse.vitals().partitions == {}
     group.away = False
     clock.now += PAUSE - 0.01
     assert (team.step(), team.trouble) == (0, "the others are away")
@@ -104,7 +104,7 @@ def test_a_log_that_is_away_is_waited_for_and_every_chain_owned_anew(
     assert [line.startswith("waiting:") for line in said] == [True, False, True]
 
 
-def test_a_chain_that_another_one_took_is_let_be_for_a_while(
+def test_a_partition_that_another_one_took_is_let_be_for_a_while(
     make: Callable[..., WorkerPool[Any]], clock: Clock, log: SqliteLog
 ) -> None:
     team = make(Group(0, 1))
@@ -116,16 +116,16 @@ def test_a_chain_that_another_one_took_is_let_be_for_a_while(
     clock.now += PAUSE - 0.01
     assert (team.step(), set(team.learners)) == (0, {1})
     clock.now += 0.01
-    with pytest.raises(MurkError, match="chain 0"):
+    with pytest.raises(MurkError, match="partition 0"):
         team.step()
 
 
-def test_a_chain_that_nobody_shares_and_another_one_took_is_an_error(
+def test_a_partition_that_nobody_shares_and_another_one_took_is_an_error(
     make: Callable[..., WorkerPool[Any]], log: SqliteLog
 ) -> None:
-    assert not AllChains([0]).shared
-    group = AllChains([0, 1])
-    assert group.chains() == {0, 1}
+    assert not AllPartitions([0]).shared
+    group = AllPartitions([0, 1])
+    assert group.partitions() == {0, 1}
     team = make(group)
     team.step()
     log.acquire(1).commit(b"another one's", 3)
@@ -136,7 +136,7 @@ def test_a_chain_that_nobody_shares_and_another_one_took_is_an_error(
 
 
 def test_how_it_leaves(make: Callable[..., WorkerPool[Any]]) -> None:
-    """For good, but after a fault: then it is started again and comes back to its chains."""
+    """For good, but after a fault: then it is started again and comes back to its partitions."""
     for error, for_good in ((None, True), (KeyboardInterrupt(), True), (MurkError("a fault"), False)):
         group = Group(0)
         try:
@@ -156,17 +156,17 @@ def test_how_far_behind_it_is(
     team = make(Group(0, 1))
     team.step()
     team.measure()
-    assert [one.lag for one in team.pulse.vitals().chains.values()] == [0, 0]
+    assert [one.lag for one in team.pulse.vitals().partitions.values()] == [0, 0]
     put(log, [b"x", b"y"], 1)
     team.measure()
-    assert [one.lag for one in team.pulse.vitals().chains.values()] == [0, 2]
+    assert [one.lag for one in team.pulse.vitals().partitions.values()] == [0, 2]
 
     def away(self: object, partition: int) -> int:
         raise UnreachableError("away")
 
     monkeypatch.setattr(SqliteLog, "end", away)
     team.measure()
-    assert [one.lag for one in team.pulse.vitals().chains.values()] == [0, 2]
+    assert [one.lag for one in team.pulse.vitals().partitions.values()] == [0, 2]
 
 
 def test_says_how_far_it_is_now_and_then(
@@ -184,7 +184,9 @@ def test_says_how_far_it_is_now_and_then(
     assert said() == []
     clock.now += 0.01
     team.step()
-    assert ["chains [0]: 3 messages read since the start: 3 learned, 0 duplicates, 0 dead" in line for line in said()]
+    assert [
+        "partitions [0]: 3 messages read since the start: 3 learned, 0 duplicates, 0 dead" in line for line in said()
+    ]
     assert len(said()) == 1
     # Where nothing was read since, nothing is said; and then not before as much time again.
     clock.now += LOG_INTERVAL
@@ -202,28 +204,28 @@ def test_a_pulse_counts_and_forgets() -> None:
     pulse = Pulse(clock)
     assert pulse.vitals().stepped == 100.0
     pulse.owns(0, version=10, offset=20)
-    assert pulse.vitals().chains == {0: ChainVitals(10, 20, None, None)}
+    assert pulse.vitals().partitions == {0: PartitionVitals(10, 20, None, None)}
     pulse.measured(0, 7)
     clock.now = 101.0
     pulse.stepped(0, Progress(read=9, learned=2, duplicates=3, dead=4, offset=25, version=12))
-    assert pulse.vitals().chains == {0: ChainVitals(12, 25, 101.0, 2)}
+    assert pulse.vitals().partitions == {0: PartitionVitals(12, 25, 101.0, 2)}
     pulse.stepped(0, Progress(read=90, learned=20, duplicates=30, dead=40, offset=30, version=13))
     found = pulse.vitals()
     assert (found.learned, found.duplicates, found.dead, found.read) == (22, 33, 44, 99)
-    assert found.chains[0].lag == 0
+    assert found.partitions[0].lag == 0
     pulse.measured(0, -3)
-    assert pulse.vitals().chains[0].lag == 0
+    assert pulse.vitals().partitions[0].lag == 0
     pulse.measured(0, 1)
-    assert pulse.vitals().chains[0].lag == 1
+    assert pulse.vitals().partitions[0].lag == 1
     clock.now = 102.0
     pulse.beat("away")
     assert (pulse.vitals().trouble, pulse.vitals().stepped) == ("away", 102.0)
     pulse.dropped(0)
     pulse.dropped(0)
-    assert pulse.vitals().chains == {}
+    assert pulse.vitals().partitions == {}
 
 
-def test_idle_chains_are_asked_for_at_once_and_none_is_read(
+def test_idle_partitions_are_asked_for_at_once_and_none_is_read(
     make: Callable[..., WorkerPool[Any]], log: SqliteLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     team = make(Group(0, 1))
@@ -231,12 +233,12 @@ def test_idle_chains_are_asked_for_at_once_and_none_is_read(
     assert team.step() == 0
     read: list[int] = []
     own = log.read
-    monkeypatch.setattr(log, "read", lambda chain, *more: read.append(chain) or own(chain, *more))
+    monkeypatch.setattr(log, "read", lambda partition, *more: read.append(partition) or own(partition, *more))
     for _ in range(20):
         assert team.step() == 0
     assert read == []
     # What arrives on one of them is read of that one, and learned.
-    put(log, [message(TASK, 700, chain=1)], 1)
+    put(log, [message(TASK, 700, partition=1)], 1)
     assert (team.step(), read) == (1, [1])
     assert team.learners[1].n_releases == 4
 
@@ -247,8 +249,8 @@ def test_a_log_that_went_back_is_noticed_while_nothing_arrives(
     team = make(Group(0, 1))
     team.step()
     team.step()
-    monkeypatch.setattr(log, "ends_of", lambda chains: [0 for _ in chains])
+    monkeypatch.setattr(log, "ends_of", lambda partitions: [0 for _ in partitions])
     read: list[int] = []
-    monkeypatch.setattr(log, "read", lambda chain, *more: read.append(chain) or [])
+    monkeypatch.setattr(log, "read", lambda partition, *more: read.append(partition) or [])
     team.step()
     assert read == [0, 1]

@@ -50,7 +50,7 @@ def test_a_learner_of_other_levels_or_with_a_past_is_refused(log: SqliteLog) -> 
 def change_state(log: SqliteLog, **changes: Any) -> None:
     state = log.checkpoint(0).state
     assert state is not None
-    spoil(log, "UPDATE states SET state = ? WHERE chain = 0", altered(state, **changes))
+    spoil(log, "UPDATE states SET state = ? WHERE partition = 0", altered(state, **changes))
 
 
 @pytest.mark.parametrize(
@@ -58,12 +58,12 @@ def change_state(log: SqliteLog, **changes: Any) -> None:
     [
         ({"identity": "0" * 32}, "another identity.*recreated"),
         ({"task": "0" * 64}, "of another task"),
-        ({"chain": 1}, "that of chain 1"),
+        ({"partition": 1}, "that of partition 1"),
         ({"offset": 9}, "ends at offset 9, and 10 was committed"),
         ({"last_id": "0" * 32}, "last release before offset 10 is not the one"),
         ({"last_id": None}, "last release before offset 10 is not the one"),
         ({"schema": 3}, "another version of Murk .schema 3"),
-        ({"kind": "iterate"}, "invalid: kind"),
+        ({"kind": "model"}, "invalid: kind"),
         ({"counters": {"learned": -1, "duplicates": 0, "dead": {}}}, "invalid: counters.learned"),
         (
             {"counters": {"learned": 9, "duplicates": 1, "dead": {}}},

@@ -1,4 +1,4 @@
-"""A worker on a chain of scores with its own models: one when an epoch ends and at no other time, the same bytes
+"""A worker on a partition of scores with its own models: one when a round ends and at no other time, the same bytes
 anyone who does it."""
 
 import json
@@ -52,7 +52,7 @@ def test_models_come_out_when_epochs_end(tmp_path: Path, messages: list[bytes]) 
     # Devices need not wait for the end of the step.
     assert versions(at_once) == [*STARTS[1:], END + 3_000, END + 6_000]
     assert at_once[-1] == model
-    # Workers that end between and amid epochs, one at an epoch's end.
+    # Workers that end between and amid rounds, one at a round's end.
     pieces, again, other = lives(tmp_path / "pieces.db", messages, [1_000, 700, 450, 2_500], 2)
     assert (again, other) == (model, state)
     assert set(pieces) == set(at_once)

@@ -1,4 +1,4 @@
-"""Workers of chains that share models: made once, committed with the first chain's state, and known in time."""
+"""Workers of partitions that share models: made once, committed with the first partition's state, and known in time."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from murk.protocols.scores import device as scores
 from murk.stream.log.interface import Checkpoint, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import encode
-from murk.stream.wire.releases import IterateMessage
+from murk.stream.wire.releases import ModelMessage
 from murk.stream.worker.sharing import CommittedLearners, Making, Told, sharing_of
 from murk.stream.worker.worker import Worker
 from tests.producers.world import Wrapped
@@ -46,28 +46,32 @@ def log(tmp_path: Path) -> Iterator[SqliteLog]:
         yield log
 
 
-def arrive(log: SqliteLog, chain: int, start: int, stop: int, **fields: Any) -> None:
+def arrive(log: SqliteLog, partition: int, start: int, stop: int, **fields: Any) -> None:
     made = answers()
     numbers = range(start, stop)
-    put(log, [message(TASK, one, **made[one % len(made)] | {"chain": chain} | fields) for one in numbers], chain)
+    put(
+        log,
+        [message(TASK, one, **made[one % len(made)] | {"partition": partition} | fields) for one in numbers],
+        partition,
+    )
 
 
-def worker(log: Any, chain: int, **settings: Any) -> Worker:
-    return Worker(log, TASK, learner_for(TASK), chain, **{"look": 0.0, **settings})
+def worker(log: Any, partition: int, **settings: Any) -> Worker:
+    return Worker(log, TASK, learner_for(TASK), partition, **{"look": 0.0, **settings})
 
 
-def learn(log: SqliteLog, *chains: int) -> None:
-    for chain in chains:
-        with worker(log, chain) as one:
+def learn(log: SqliteLog, *partitions: int) -> None:
+    for partition in partitions:
+        with worker(log, partition) as one:
             drain(one)
 
 
-def starts(log: SqliteLog, chain: int) -> list[int]:
-    return [epoch["start"] for epoch in state_of(log, chain).learner["epochs"]]
+def starts(log: SqliteLog, partition: int) -> list[int]:
+    return [round_["start"] for round_ in state_of(log, partition).learner["rounds"]]
 
 
-def version(log: SqliteLog, chain: int = 0) -> int | None:
-    model = log.model(chain)
+def version(log: SqliteLog, partition: int = 0) -> int | None:
+    model = log.model(partition)
     return None if model is None else int(json.loads(model)["version"])
 
 
@@ -75,14 +79,14 @@ def reasons(log: SqliteLog) -> list[str]:
     return [letter.reason for letter in log.dead_letters()]
 
 
-def test_the_first_chain_makes_a_model_of_what_all_have_learned(log: SqliteLog) -> None:
+def test_the_first_partition_makes_a_model_of_what_all_have_learned(log: SqliteLog) -> None:
     arrive(log, 1, 0, 2_500)
     arrive(log, 0, 5_000, 5_499)
     learn(log, 1, 0)
     assert (version(log), starts(log, 0)) == (0, [0])
     arrive(log, 1, 2_500, 2_501)
     learn(log, 1)
-    # Nothing arrived for the first chain itself.
+    # Nothing arrived for the first partition itself.
     learn(log, 0)
     assert (version(log), starts(log, 0), starts(log, 1)) == (3_000, [0, 3_000], [0])
     assert version(log, 1) is None
@@ -91,20 +95,20 @@ def test_the_first_chain_makes_a_model_of_what_all_have_learned(log: SqliteLog) 
     learn(log, 1)
     assert starts(log, 1) == [0, 3_000]
     assert reasons(log) == []
-    first, other = (state_of(log, chain).learner["epochs"][1] for chain in range(2))
+    first, other = (state_of(log, partition).learner["rounds"][1] for partition in range(2))
     assert first["model"] == other["model"]
     whole = device_for(TASK).estimate(list(map(CommittedLearners(log, TASK, lambda: learner_for(TASK)), range(2))))
     assert whole.n_releases == 2_600 + 499
 
 
-def test_the_curve_is_of_all_chains_and_the_first_ones(log: SqliteLog) -> None:
-    """A point at each model, of what it was made of; by itself a chain has learned next to nothing."""
+def test_the_curve_is_of_all_partitions_and_the_first_ones(log: SqliteLog) -> None:
+    """A point at each model, of what it was made of; by itself a partition has learned next to nothing."""
     task: Any = TASK
     arrive(log, 0, 5_000, 6_600)
     arrive(log, 1, 0, 1_500)
     learn(log, 1, 0)
     whole = device_for(task).estimate(list(map(CommittedLearners(log, task, lambda: learner_for(task)), range(2))))
-    first, other = (state_of(log, chain).trail for chain in range(2))
+    first, other = (state_of(log, partition).history for partition in range(2))
     assert (first.counts, other.counts) == ([3_100], [])
     point = first.table(whole.values.size, "a test")[0]
     assert point[: whole.values.size].tolist() == whole.values.astype(np.float32).tolist()
@@ -112,8 +116,8 @@ def test_the_curve_is_of_all_chains_and_the_first_ones(log: SqliteLog) -> None:
     # A worker that comes later goes on with it.
     arrive(log, 1, 1_500, 4_500, version=3_000)
     learn(log, 1, 0)
-    assert state_of(log).trail.counts == [3_100, 6_100]
-    assert state_of(log, 1).trail.counts == []
+    assert state_of(log).history.counts == [3_100, 6_100]
+    assert state_of(log, 1).history.counts == []
 
 
 def test_a_model_is_on_the_log_with_the_state_that_holds_it_or_not_at_all(log: SqliteLog) -> None:
@@ -153,12 +157,12 @@ def test_a_model_is_on_the_log_with_the_state_that_holds_it_or_not_at_all(log: S
     assert log.model(0) == model
 
 
-def test_other_chains_look_once_after_they_have_read_and_no_more(log: SqliteLog) -> None:
+def test_other_partitions_look_once_after_they_have_read_and_no_more(log: SqliteLog) -> None:
     looks: list[int] = []
 
-    def model(chain: int) -> bytes | None:
-        looks.append(chain)
-        return log.model(chain)
+    def model(partition: int) -> bytes | None:
+        looks.append(partition)
+        return log.model(partition)
 
     with worker(Wrapped(log, model=model), 1, batch=1_000) as one:
         looks.clear()
@@ -199,19 +203,19 @@ def test_a_model_that_no_learner_made_is_told_to_nobody(log: SqliteLog, caplog: 
     learn(log, 0)
     honest = log.model(0)
     assert honest is not None
-    iterate = json.loads(honest)["iterate"]
+    parameters = json.loads(honest)["parameters"]
     forged = [
         b"not a model",
-        encode(IterateMessage(task=TASK.hash, chain=1, version=6_000, iterate=iterate)),
-        encode(IterateMessage(task=TASK.hash, chain=0, version=3_001, iterate=iterate)),
-        encode(IterateMessage(task=TASK.hash, chain=0, version=3_000, iterate=[1e9, *iterate[1:]])),
+        encode(ModelMessage(task=TASK.hash, partition=1, version=6_000, parameters=parameters)),
+        encode(ModelMessage(task=TASK.hash, partition=0, version=3_001, parameters=parameters)),
+        encode(ModelMessage(task=TASK.hash, partition=0, version=3_000, parameters=[1e9, *parameters[1:]])),
         # Of more releases than there are messages.
-        encode(IterateMessage(task=TASK.hash, chain=0, version=6_000, iterate=iterate)),
+        encode(ModelMessage(task=TASK.hash, partition=0, version=6_000, parameters=parameters)),
     ]
     for number, one in enumerate(forged):
         log.publish(0, one)
         arrive(log, 1, 10 * number, 10 * number + 5, version=6_000)
-        # What honest people were asked stands in the first chain's state.
+        # What honest people were asked stands in the first partition's state.
         arrive(log, 1, 10 * number + 5, 10 * number + 8, version=3_000)
         learn(log, 1)
         assert starts(log, 1) == [0, 3_000]
@@ -219,7 +223,7 @@ def test_a_model_that_no_learner_made_is_told_to_nobody(log: SqliteLog, caplog: 
         # Of a version that is in the state nothing that a message says is looked at.
         assert ("not one that a learner has published" in caplog.text) is (number != 3)
         caplog.clear()
-    # The first chain's worker puts the right one there again.
+    # The first partition's worker puts the right one there again.
     learn(log, 0)
     assert log.model(0) == honest
 
@@ -246,14 +250,14 @@ def test_forged_models_and_answers_to_them_take_nothing_away(log: SqliteLog) -> 
     honest = log.model(0) or b""
     arrive(log, 1, 0, 50, version=3_000)
     learn(log, 1)
-    before = [state_of(log, chain).learner for chain in range(2)]
+    before = [state_of(log, partition).learner for partition in range(2)]
     for number in range(10):
         far = 3_000 << 30 + number
         log.publish(0, honest.replace(b'"version":3000', f'"version":{far}'.encode()))
         arrive(log, 1, 100 + number, 101 + number, version=far)
         learn(log, 1, 0)
         assert log.model(0) == honest
-    assert [state_of(log, chain).learner for chain in range(2)] == before
+    assert [state_of(log, partition).learner for partition in range(2)] == before
     assert reasons(log) == ["future"] * 10
     arrive(log, 0, 8_000, 11_000, version=3_000)
     learn(log, 0)
@@ -262,12 +266,12 @@ def test_forged_models_and_answers_to_them_take_nothing_away(log: SqliteLog) -> 
     assert starts(log, 1) == [0, 3_000, 6_000]
 
 
-def broken(log: SqliteLog, chain: int, kind: str) -> Any:
-    """The log, on which another chain's state is not what its learner commits, or cannot be read."""
+def broken(log: SqliteLog, partition: int, kind: str) -> Any:
+    """The log, on which another partition's state is not what its learner commits, or cannot be read."""
 
     def checkpoint(of: int) -> Checkpoint:
         found = log.checkpoint(of)
-        if of != chain:
+        if of != partition:
             return found
         if kind == "away":
             raise UnreachableError("its partition has no leader")
@@ -283,8 +287,8 @@ def broken(log: SqliteLog, chain: int, kind: str) -> Any:
             state["counters"]["learned"] += more
             state["learner"]["n_releases"] += more
         elif kind == "numbers":
-            for epoch in state["learner"]["epochs"]:
-                for tally in epoch["tallies"]:
+            for round_ in state["learner"]["rounds"]:
+                for tally in round_["tallies"]:
                     tally["total"] = [2**126] * len(tally["total"])
         elif kind == "identity":
             state["identity"] = "0" * 32
@@ -294,7 +298,9 @@ def broken(log: SqliteLog, chain: int, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["junk", "counts", "more", "identity", "numbers", "away"])
-def test_a_chain_is_not_held_up_by_anothers_state(log: SqliteLog, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partition_is_not_held_up_by_anothers_state(
+    log: SqliteLog, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
     arrive(log, 1, 0, 2_500)
     learn(log, 1)
     arrive(log, 0, 5_000, 6_000)
@@ -310,7 +316,7 @@ def test_a_chain_is_not_held_up_by_anothers_state(log: SqliteLog, kind: str, cap
 
 
 @pytest.mark.parametrize("kind", ["junk", "counts", "identity"])
-def test_a_chain_goes_on_where_the_first_ones_state_is_damaged(log: SqliteLog, kind: str) -> None:
+def test_a_partition_goes_on_where_the_first_ones_state_is_damaged(log: SqliteLog, kind: str) -> None:
     arrive(log, 0, 5_000, 8_000)
     learn(log, 0)
     arrive(log, 1, 0, 10)
@@ -346,14 +352,14 @@ def test_what_people_answered_is_not_refused_because_a_read_failed(log: SqliteLo
 
 
 def test_nothing_is_learned_before_the_newest_model_is_known(log: SqliteLog) -> None:
-    """With an older copy of the first chain's state, and a partition that is away: answers to it would be refused."""
+    """With an older copy of the first partition's state, and a partition that is away: its answers would be refused."""
     arrive(log, 1, 0, 3_000)
     learn(log, 0, 1)
-    before = log._database.query('SELECT state, "offset" FROM states WHERE chain = 0', (), (bytes, int))
+    before = log._database.query('SELECT state, "offset" FROM states WHERE partition = 0', (), (bytes, int))
     learn(log, 0)
     arrive(log, 0, 7_000, 7_010, version=3_000)
     with log._database.write() as connection:
-        connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE chain = 0', before[0])
+        connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE partition = 0', before[0])
     asked = 0
 
     def ends() -> Sequence[int]:
@@ -377,7 +383,7 @@ def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: S
     arrive(log, 1, 0, 3_000)
     learn(log, 0, 1)
     database = log._database
-    before = database.query('SELECT state, "offset" FROM states WHERE chain = 0', (), (bytes, int))
+    before = database.query('SELECT state, "offset" FROM states WHERE partition = 0', (), (bytes, int))
     learn(log, 0)
     model = log.model(0)
     assert version(log) == 3_000
@@ -386,7 +392,7 @@ def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: S
     learn(log, 1)
     for honest in (True, False):
         with database.write() as connection:
-            connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE chain = 0', before[0])
+            connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE partition = 0', before[0])
         if not honest:
             # Of a version that there can be none of yet: it would be long before there is another.
             log.publish(0, (model or b"").replace(b'"version":3000', b'"version":6000'))
@@ -432,11 +438,13 @@ def test_a_worker_looks_at_others_now_and_then(log: SqliteLog) -> None:
 
 def test_who_makes_models_and_who_is_told_of_them(log: SqliteLog) -> None:
     shared, own = learner_for(TASK), learner_for(fault_task(OWN_MODELS, duplicates=51))
-    kinds = [type(sharing_of(log, TASK, learner, chain, 0.2)) for learner in (shared, own) for chain in range(2)]
+    kinds = [
+        type(sharing_of(log, TASK, learner, partition, 0.2)) for learner in (shared, own) for partition in range(2)
+    ]
     assert kinds == [Making, Told, type(None), type(None)]
 
 
-def test_a_chains_learner_is_decoded_again_where_its_state_has_moved(log: SqliteLog) -> None:
+def test_a_partitions_learner_is_decoded_again_where_its_state_has_moved(log: SqliteLog) -> None:
     others = CommittedLearners(log, TASK, lambda: learner_for(TASK))
     nothing = others(1)
     assert nothing.n_releases == 0
@@ -453,4 +461,4 @@ def test_a_chains_learner_is_decoded_again_where_its_state_has_moved(log: Sqlite
     first = others(0)
     learn(log, 0)
     assert others(0) is not first
-    assert others(0).model.flat.tolist() == json.loads(log.model(0) or b"")["iterate"]
+    assert others(0).model.flat.tolist() == json.loads(log.model(0) or b"")["parameters"]

@@ -30,7 +30,7 @@ NOW = 1_700_050_000
 
 
 class Judging:
-    """A chain that learns messages in blocks, with all that it then knows."""
+    """A partition that learns messages in blocks, with all that it then knows."""
 
     def __init__(self, task: Task, *, at_once: bool) -> None:
         self.learner = learner_for(task)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from murk.stream.log.interface import DeadLetter
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.wire.codec import decode_iterate
+from murk.stream.wire.codec import decode_model
 from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
 from murk.task.task import Task
 from tests.stream.harness import (
@@ -50,16 +50,16 @@ def test_state_offset_and_newest_model_stand_on_the_log_together(log: SqliteLog)
     learn(log)
     state = state_of(log)
     assert json.loads(log.checkpoint(0).state or b"").keys() == {
-        "schema", "kind", "task", "identity", "chain", "offset", "last_id", "counters", "trail", "learner",
+        "schema", "kind", "task", "identity", "partition", "offset", "last_id", "counters", "history", "learner",
     }  # fmt: skip
-    assert (state.task, state.identity, state.chain) == (task.hash, log.identity, 0)
+    assert (state.task, state.identity, state.partition) == (task.hash, log.identity, 0)
     assert state.offset == log.checkpoint(0).offset == 20
     assert state.last_id == hashlib.sha256(b"19").hexdigest()[:32]
     assert sums(state.counters) == {"learned": 20, "duplicates": 0, "dead": {}}
     model = log.model(0)
     assert model is not None
-    iterate = decode_iterate(model, task_hash=task.hash, dimension=DIMENSION, chain=0)
-    assert (iterate.version, iterate.iterate) == (16, [120.0, -120.0, 16.0])
+    parameters = decode_model(model, task_hash=task.hash, dimension=DIMENSION, partition=0)
+    assert (parameters.version, parameters.parameters) == (16, [120.0, -120.0, 16.0])
 
 
 def test_the_first_iterate_is_published_before_there_is_anything_to_read(log: SqliteLog) -> None:
@@ -69,7 +69,7 @@ def test_the_first_iterate_is_published_before_there_is_anything_to_read(log: Sq
         assert worker.step() == Progress(0, 0, 0, 0, offset=0, version=0)
     model = log.model(0)
     assert model is not None
-    assert decode_iterate(model, task_hash=task.hash, dimension=DIMENSION).version == 0
+    assert decode_model(model, task_hash=task.hash, dimension=DIMENSION).version == 0
 
 
 def test_a_worker_with_nothing_to_do_writes_nothing(log: SqliteLog, path: Path) -> None:
@@ -86,12 +86,12 @@ def test_a_worker_with_nothing_to_do_writes_nothing(log: SqliteLog, path: Path) 
         assert other.execute("PRAGMA data_version").fetchone() != before
 
 
-def test_chains_are_apart(log: SqliteLog) -> None:
+def test_partitions_are_apart(log: SqliteLog) -> None:
     task = make_task()
     put(log, [message(task, i) for i in range(5)])
-    put(log, [message(task, i, chain=1) for i in range(5, 12)], partition=1)
-    for chain, count in ((1, 7), (0, 5)):
-        with Worker(log, task, SumLearner(task), chain) as worker:
+    put(log, [message(task, i, partition=1) for i in range(5, 12)], partition=1)
+    for partition, count in ((1, 7), (0, 5)):
+        with Worker(log, task, SumLearner(task), partition) as worker:
             assert [p.learned for p in drain(worker)] == [count]
     assert (state_of(log, 0).counters.learned, state_of(log, 1).counters.learned) == (5, 7)
 
@@ -177,7 +177,7 @@ def test_a_duplicate_counts_within_the_window_and_not_beyond(log: SqliteLog) -> 
 
 
 @pytest.mark.parametrize(
-    ("spoiled", "taken"), [({"chain": 1}, False), ({"expires": 0, "time": 0}, False), ({"version": 10**6}, True)]
+    ("spoiled", "taken"), [({"partition": 1}, False), ({"expires": 0, "time": 0}, False), ({"version": 10**6}, True)]
 )
 def test_an_id_is_taken_by_all_that_came_here_in_its_time(log: SqliteLog, spoiled: dict[str, int], taken: bool) -> None:
     """Whatever became of it; what retention may have removed takes none, or a window could not be rebuilt."""

@@ -1,4 +1,4 @@
-// Headline, staleness, dead letters, chains and levels.
+// Headline, staleness, dead letters, partitions and levels.
 
 import { byId, element, fillRows, setText } from "./dom.js";
 import { count, dayOf, decimals, estimatePlaces, NONE, rate, share, significant } from "./format.js";
@@ -17,7 +17,7 @@ const MEANINGS = {
   dimension: "wrong number of coordinates",
   level: "at a privacy level that the task does not offer",
   magnitude: "a coordinate larger than honest noise",
-  chain: "on the partition of another chain",
+  partition: "on another partition",
   expired: "arrived after its expiry",
   stale: "computed with a model that is too old",
   future: "computed with a model that does not exist yet",
@@ -28,7 +28,7 @@ const MEANINGS = {
 // What a release is, by protocol.
 const RELEASES = {
   gradients: "one person's noisy gradient at the newest model",
-  scores: "one person's noisy answer to one question, at the model of an epoch",
+  scores: "one person's noisy answer to one query, at the model of a round",
   examples: "one person's noisy example",
   moments: "the noisy moments of one person's record",
   summaries: "an organisation's noisy moments, or mixture, of many records",
@@ -38,7 +38,7 @@ const PROMISES = {
 };
 const PROMISE = "A level is a guarantee about one release";
 
-// Columns of the table of chains that depend on the protocol.
+// Columns of the table of partitions that depend on the protocol.
 const COLUMNS = [
   { key: "iterate_gap", head: "gap-column", label: "Iterate gap", write: significant,
     says: "Iterate gap: distance from the newest iterate to its average." },
@@ -56,7 +56,7 @@ export function updateBlocks(status) {
   byId("staleness-section").hidden = status.staleness === null;
   if (status.staleness !== null) showStaleness(status.staleness);
   showDead(status.dead_letters);
-  showChains(status.chains);
+  showPartitions(status.partitions);
   showLevels(status.task.levels);
 }
 
@@ -140,21 +140,21 @@ function showDead(letters) {
 }
 
 // The log names an owner from its first commit on.
-const unowned = (chain) => (chain.version === 0 ? "named with its first commit" : "not recorded");
+const unowned = (partition) => (partition.version === 0 ? "named with its first commit" : "not recorded");
 
-function showChains(chains) {
-  const known = COLUMNS.filter(({ key }) => chains.some((chain) => chain[key] !== null));
+function showPartitions(partitions) {
+  const known = COLUMNS.filter(({ key }) => partitions.some((partition) => partition[key] !== null));
   for (const column of COLUMNS) byId(column.head).hidden = !known.includes(column);
   // A log in a file has no owners.
-  const owned = chains.some((chain) => chain.owner !== null) || chains.every((chain) => chain.version === 0);
+  const owned = partitions.some((partition) => partition.owner !== null) || partitions.every((partition) => partition.version === 0);
   byId("owner-column").hidden = !owned;
-  setText(byId("chains-foot"), ["Version: releases learned.", ...known.map(({ says }) => says)].join(" "));
-  fillRows(byId("chains").tBodies[0], chains.map((chain) => [
-    { head: true, text: String(chain.chain), label: "Chain" },
-    { kind: "n", text: count(chain.version), label: "Version" },
-    { kind: "n", text: count(chain.lag), label: "Lag" },
-    ...(owned ? [{ kind: chain.owner === null ? "owner nobody" : "owner", text: chain.owner ?? unowned(chain), label: "Owner" }] : []),
-    ...known.map(({ key, label, write }) => ({ kind: "n", text: write(chain[key]), label })),
+  setText(byId("partitions-foot"), ["Version: releases learned.", ...known.map(({ says }) => says)].join(" "));
+  fillRows(byId("partitions").tBodies[0], partitions.map((partition) => [
+    { head: true, text: String(partition.partition), label: "Partition" },
+    { kind: "n", text: count(partition.version), label: "Version" },
+    { kind: "n", text: count(partition.lag), label: "Lag" },
+    ...(owned ? [{ kind: partition.owner === null ? "owner nobody" : "owner", text: partition.owner ?? unowned(partition), label: "Owner" }] : []),
+    ...known.map(({ key, label, write }) => ({ kind: "n", text: write(partition[key]), label })),
   ]));
 }
 

@@ -1,4 +1,4 @@
-r"""Several classes: coefficients from epochs' answers over public rows, or lines through indicators without any.
+r"""Several classes: coefficients from rounds' answers over public rows, or lines through indicators without any.
 
 For K classes there are K - 1 contrasts of coefficients, Theta (K - 1, p); B is their orthonormal basis, (K, K - 1), and
 the class probabilities at x are ``q = softmax(B Theta x)``. A person's score at the origin A is
@@ -6,8 +6,8 @@ the class probabilities at x are ``q = softmax(B Theta x)``. A person's score at
     r(y) (x) c(z) z,    r(y) = B'(e_y - q_g) / max_k |e_k - q_g|,    q_g = softmax(g B A x),
 
 no longer than 1, since ``|B'(e_y - q)| = |e_y - q|``. With g = 1 its mean given x is zero at the truth for any
-distribution of x. An epoch's mean score estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows,
-where pi is the share of people with a target; all epochs' equations are solved together, weighted by their noise. Other
+distribution of x. A round's mean score estimates ``pi G(Theta)``, ``G = mean sum_k q_k r(k) (x) c z`` over the rows,
+where pi is the share of people with a target; all rounds' equations are solved together, weighted by their noise. Other
 people are asked for ``1/2 c z z'``, zero if the target is missing: these matrices determine pi, and tell whether people
 are like the rows. Intervals allow for differences that this check may miss, as if the rows were a sample of ``1 /
 kappa`` people; kappa is the largest value up to 1/4 that the matrices do not contradict by a standard deviation.
@@ -52,7 +52,7 @@ _MOST, _DOUBTED = 0.25, 1.0
 
 @dataclass(frozen=True)
 class ClassScores:
-    """The scores of rows for each class, at an epoch's model."""
+    """The scores of rows for each class, at a round's model."""
 
     rows: Rows  # the m covariates
     basis: Floats  # B, (K, K - 1)
@@ -61,7 +61,7 @@ class ClassScores:
 
     @classmethod
     def of(cls, model: Model, rows: Rows, basis: Floats) -> ClassScores:
-        """Return the scores at one epoch's model."""
+        """Return the scores at one round's model."""
         at = probabilities(rows.points, model.origin * model.exponent, basis)
         largest = np.sqrt(1.0 - 2.0 * at.min(axis=1) + np.sum(at**2, axis=1))
         answers = (basis[None, :, :] - (at @ basis)[:, None, :]) / largest[:, None, None]
@@ -107,7 +107,7 @@ def probabilities(points: Floats, theta: Floats, basis: Floats) -> Floats:
 
 
 class ClassSolution:
-    """The solution of all epochs' equations over public rows, with values for the K classes' own K p coefficients."""
+    """The solution of all rounds' equations over public rows, with values for the K classes' own K p coefficients."""
 
     public = True
 
@@ -247,7 +247,7 @@ _SAME = 0.01  # part of the estimated share of missing targets that differences 
 class ClassLines:
     """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
 
-    ``found`` are the epochs' mean answers, oldest first, ``indicators`` those about each class as a binary target.
+    ``found`` are the rounds' mean answers, oldest first, ``indicators`` those about each class as a binary target.
     """
 
     public = False
@@ -329,7 +329,7 @@ class ClassLines:
         return np.asarray(4.0 * blocks.reshape(classes * p, classes * p))
 
     def _noises(self, one: int, other: int) -> list[tuple[float, float]]:
-        """Return the covariance of two classes' mean scores by epoch, as `ProbabilityLine.covariance_with` takes it."""
+        """Return the covariance of two classes' mean scores by round, as `ProbabilityLine.covariance_with` takes it."""
         rates, found = (self.lines[one].rate, self.lines[other].rate), []
         for each in self._found:
             if each.score is None:
@@ -347,7 +347,7 @@ class ClassLines:
         return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
 
     def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
-        """Return the next epoch's model: at the classes' shares, in coordinates where people spread evenly.
+        """Return the next round's model: at the classes' shares, in coordinates where people spread evenly.
 
         ``noise`` holds the noise variances of one entry of a score and of a matrix, in units of their bounds.
         """
@@ -374,7 +374,7 @@ def _largest(at: Floats) -> float:
 
 
 def indicator(each: Summary, label: int, basis: Floats) -> Summary:
-    """Return an epoch's mean answers for one class's indicator, a binary target; the origin has constants alone."""
+    """Return a round's mean answers for one class's indicator, a binary target; the origin has constants alone."""
     at = centre(each.model, basis)
     q = min(max(float(at[label]), 1e-9), 1.0 - 1e-9)
     origin = np.append(np.zeros(len(each.model.transform) - 1), math.log(q / (1.0 - q)))

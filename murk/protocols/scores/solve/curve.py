@@ -1,6 +1,6 @@
-"""Coefficients from epochs' mean answers without public rows: moments, curvature, weighted equations, solution.
+"""Coefficients from rounds' mean answers without public rows: moments, curvature, weighted equations, solution.
 
-In epoch k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with ``h_k =
+In round k, at origin a_k and transform W_k, the mean score u_k estimates ``pi G_k(theta) + D_k h_k``, with ``h_k =
 W_k^-T (theta - a_k)``. G_k is computed over normal rows with the released second moments (`Expected`), pi is the share
 of people with a target, and D corrects the curvature of those rows by the released one: the empirical Bayes estimate
 whose prior variance is the excess of D's mean square over its noise. Its remaining error, of variance e^2 for each
@@ -8,7 +8,7 @@ number, counts as noise of u_k:
 
     S_k(theta) = (s_k^2 + e^2 |h|^2 / 2) I + e^2 h h' / 2 + spread / n_k + (b b' + |b|^2 I / p),
 
-where b is a part of the difference between G_k and its tangent at a_k. All epochs share pi and D along the
+where b is a part of the difference between G_k and its tangent at a_k. All rounds share pi and D along the
 coefficients, which matter most: these two are solved for together with theta, with the released curvatures as prior.
 
 The estimate minimizes ``sum_k |u_k - ...|^2`` in S_k^-1, plus a weak prior; its variance contains the error of D once.
@@ -50,11 +50,11 @@ _AT_ONCE = 2**20  # largest number of floats in memory while several coefficient
 _LEAST = 0.02  # least share of targets present
 _RARE = 0.15  # least rate of an outcome with log odds from centred scores alone
 _CLOSE = 1e-6  # largest step at which a solution counts as found
-_CURVE_ERROR = 0.3  # relative error of the normal rows' curve between an epoch's origin and the solution
+_CURVE_ERROR = 0.3  # relative error of the normal rows' curve between a round's origin and the solution
 
 
 class _Equations:
-    """Epochs' mean scores and their expectations, side by side, (k, ...)."""
+    """Rounds' mean scores and their expectations, side by side, (k, ...)."""
 
     def __init__(self, asked: Summaries, rows: Rows, response: Response, curvature: Curvature, back: Floats) -> None:
         answers = [each.score for each in asked if each.score is not None]
@@ -82,17 +82,17 @@ class _Equations:
         self.tangent = np.array([one.slope(logit) for one, logit in zip(self.expected, logits, strict=True)])
 
     def scores(self, level: Floats) -> Floats:
-        """Return each epoch's expected mean score, (..., k, p), if rows have these probabilities or means, (..., m)."""
+        """Return each round's expected mean score, (..., k, p), if rows have these probabilities or means, (..., m)."""
         return np.asarray(self.low + np.moveaxis(self.rise @ level.T, (0, 1), (-2, -1)))
 
     def displacements(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return solutions (..., p) minus each epoch's origin, in coded units and its coordinates, (..., k, p)."""
+        """Return solutions (..., p) minus each round's origin, in coded units and its coordinates, (..., k, p)."""
         way = theta[..., None, :] - self.origin
         return way, (self.change @ way[..., None])[..., 0]
 
 
 class Solution:
-    """The solution of epochs' equations; if people are ``unlike`` the public rows, only of those of centred scores."""
+    """The solution of rounds' equations; if people are ``unlike`` the public rows, only of those of centred scores."""
 
     public = False
     doubt = 0.0  # normal rows claim nothing about people but their second moments
@@ -143,7 +143,7 @@ class Solution:
         return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
 
     def _noise(self, theta: Floats, scores: Floats, spreads: Floats) -> tuple[Floats, Floats]:
-        """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single epochs, and shared errors."""
+        """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single rounds, and shared errors."""
         stacked, identity = self._stacked, np.eye(self.features)
         way, h = stacked.displacements(theta)
         numbers = (h[..., None, :] @ stacked.carried)[..., 0, :]
@@ -198,7 +198,7 @@ class Solution:
             solution = descend(solution, terms, _STEPS)
             self._pull = self._pull_of(self._effects(solution[: self.features], terms(solution)[0]))
         if not np.all(np.isfinite(solution)):
-            raise MurkError("the epochs' equations have no finite solution")
+            raise MurkError("the rounds' equations have no finite solution")
         return solution
 
     # Precision of the solution
@@ -235,7 +235,7 @@ class Solution:
 
     @cached_property
     def misfits(self) -> Floats:
-        """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
+        """Squared residual of each round's mean score, in units of its variance, (k,)."""
         if not self._asked:
             return np.zeros(0)
         scores = self._stacked.scores(self.response.level(self.rows.points @ self.values))
@@ -283,14 +283,14 @@ class Solution:
         """Whether the outcome is too rare for log odds by scores that are all centred at one probability."""
         if not self.response.binary or any(np.any(each.model.origin[:-1]) for each in self._asked):
             return False
-        # By the solution, and as published for the newest epoch: both are noisy.
+        # By the solution, and as published for the newest round: both are noisy.
         constant = np.append(np.zeros(self.features - 1), self.newest.origin[-1])
         logits = self.rows.points @ np.column_stack([self.values, constant])
         rates = self.rows.shares @ self.response.level(logits)
         return bool(np.min(np.minimum(rates, 1.0 - rates)) < _RARE)
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
+        """Return the next round's model: its origin is the solution, and its transform makes curvature isotropic."""
         base = even_coordinates(self.moments, reach)
         if not self.moments.settled:
             return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
@@ -322,7 +322,7 @@ def _limit_stretch(transform: Floats, reach: float, frame: Floats) -> Floats:
     """Return a transform that stretches no direction of x' = ``frame`` x more than necessary.
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
-    direction seems weak and would be stretched again in every epoch. So a stretch s beyond ``h = R/2`` becomes ``sqrt(h
+    direction seems weak and would be stretched again in every round. So a stretch s beyond ``h = R/2`` becomes ``sqrt(h
     s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
     left, stretches, right = np.linalg.svd(transform @ inverse(frame))

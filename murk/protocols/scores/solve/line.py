@@ -43,7 +43,7 @@ _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Floats], Floats]
 
 _Effects = tuple[Floats, Floats]  # of errors of A, (..., p, p, p), and of the share of labels, (..., p)
 
-_DOUBTED = 0.5  # relative error of the change of A between two epochs' coordinates, as predicted over normal rows
+_DOUBTED = 0.5  # relative error of the change of A between two rounds' coordinates, as predicted over normal rows
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
 _SAME = 0.01  # difference allowed between curvatures and scatters of the same people where all labels are present
 _WIDEST = 1.0  # a half-width of 1 or more says nothing about a probability: not learned
@@ -58,18 +58,18 @@ RAREST, _FEWEST, _MOST = 0.01, 0.1, 0.4
 
 @dataclass(frozen=True)
 class _Equation:
-    """One epoch's mean score times m, in the newest coordinates: ``mean = pi change A (b - q e)``."""
+    """One round's mean score times m, in the newest coordinates: ``mean = pi change A (b - q e)``."""
 
     mean: Floats  # (p,)
     middle: float  # q
-    change: Floats  # maps ``A h`` of the newest coordinates to this epoch's, (p, p)
-    shift: Floats  # difference of A between the coordinates over normal rows, (p, p), in this epoch's on the left
+    change: Floats  # maps ``A h`` of the newest coordinates to this round's, (p, p)
+    shift: Floats  # difference of A between the coordinates over normal rows, (p, p), in this round's on the left
     noise: Floats  # covariance of the mean, (p, p)
     square: Floats  # mean of ``c^2 z z'``, (p, p)
 
 
 class ProbabilityLine:
-    """The least-squares line through labels, from the epochs' mean answers, oldest first, and people's moments.
+    """The least-squares line through labels, from the rounds' mean answers, oldest first, and people's moments.
 
     ``values`` are b, in coded units, (p,); ``rate`` is the share of positive labels, and ``model`` a model at origin
     zero whose ``c(z)`` weights people.
@@ -101,7 +101,7 @@ class ProbabilityLine:
 
     @classmethod
     def of(cls, found: Summaries, response: Response, moments: Moments | None = None) -> ProbabilityLine | None:
-        """Return the line of epochs, or None where they do not determine it."""
+        """Return the line of rounds, or None where they do not determine it."""
         if not response.binary or not tells_line(found):
             return None
         return cls(found, moments or Moments.of(found, response))
@@ -123,15 +123,15 @@ class ProbabilityLine:
         out = plain.transform @ self._back
         return own, own - out @ self._predicted @ out.T
 
-    def _answers(self, centred: Sequence[_Centred], question: str, factor: float = 1.0) -> list[_MatrixAnswer]:
-        """Return matrices of one question as estimates of ``E c z z'``, with predictions and possible errors."""
+    def _answers(self, centred: Sequence[_Centred], query: str, factor: float = 1.0) -> list[_MatrixAnswer]:
+        """Return matrices of one query as estimates of ``E c z z'``, with predictions and possible errors."""
         matrices: list[_MatrixAnswer] = []
         for each, expected, change in centred:
-            answer: Answer | None = getattr(each, question)
+            answer: Answer | None = getattr(each, query)
             model = each.model
-            if answer is None or (question == "curvature" and np.any(model.origin[:-1])):
+            if answer is None or (query == "curvature" and np.any(model.origin[:-1])):
                 continue
-            weight = 0.5 if question == "scatter" else _LOGISTIC.weights(model.origin[-1:], model.exponent)[0]
+            weight = 0.5 if query == "scatter" else _LOGISTIC.weights(model.origin[-1:], model.exponent)[0]
             answer = answer.times(1.0 / float(weight) * factor)
             matrices.append((_at_zero(model), answer, partial(np.asarray, expected), _DOUBTED * change))
         return matrices
@@ -248,7 +248,7 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each epoch, ``noises`` has the covariance of both mean scores times m: that of equal coordinates, and the
+        For each round, ``noises`` has the covariance of both mean scores times m: that of equal coordinates, and the
         factor of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
@@ -261,7 +261,7 @@ class ProbabilityLine:
 
     @cached_property
     def misfits(self) -> Floats:
-        """Squared residual of each epoch's mean score, in units of its variance, (k,)."""
+        """Squared residual of each round's mean score, in units of its variance, (k,)."""
         squares = []
         for equation, (design, _) in zip(self._equations, self._designs, strict=True):
             own, shared = self._noise(equation, design, self._whitened)
@@ -340,7 +340,7 @@ def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float
 
 
 def tells_line(found: Summaries) -> bool:
-    """Return whether epochs determine the line: some scores are centred at one probability, and there are scatters."""
+    """Return whether rounds determine the line: some scores are centred at one probability, and there are scatters."""
     return any(map(_is_centred, found)) and any(each.scatter for each in found)
 
 
@@ -348,7 +348,7 @@ _LINE, _LOGISTIC = Response(False), Response(True)
 
 
 def _is_centred(each: Summary) -> bool:
-    """Return whether an epoch's scores were centred at one probability for everybody."""
+    """Return whether a round's scores were centred at one probability for everybody."""
     return each.score is not None and not np.any(each.model.origin[:-1])
 
 

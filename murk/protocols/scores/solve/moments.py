@@ -116,7 +116,7 @@ class Moments:
     shape: Floats  # second moment of ``B x``, of mean eigenvalue 1
     scale: float  # factor of ``B x`` for a typical length of sqrt p
     settled: bool  # whether ``B x`` is spread evenly enough over all directions
-    base: Floats  # B, the newest epoch's unstretched coordinates, (p, p)
+    base: Floats  # B, the newest round's unstretched coordinates, (p, p)
     frame: Frame
     kept: float = 0.0  # share kept of the matrices' differences from the expected moments, and of their noise
     # standard deviations of the remaining errors of the moments of x', (p, p)
@@ -125,7 +125,7 @@ class Moments:
 
     @classmethod
     def of(cls, found: Summaries, response: Response, coordinates: Coordinates | None = None) -> Moments:
-        """Return the moments of all epochs' released scatters, shrunk towards what is known, more if noisier."""
+        """Return the moments of all rounds' released scatters, shrunk towards what is known, more if noisier."""
         newest = found[-1].model
         base = unstretched(newest)
         frame = Frame.isotropic(base) if coordinates is None else Frame.of(coordinates)
@@ -351,7 +351,7 @@ def pooled(
     """Return released matrices in the coordinates ``onto``, (p, p), weighted by precision; None if there are none.
 
     ``answers`` are models, released matrices and their predictions; ``doubts`` are each matrix's possible errors as an
-    estimate at ``onto``, (p, p). Epochs in other coordinates may determine the first coordinate of ``onto`` poorly.
+    estimate at ``onto``, (p, p). Rounds in other coordinates may determine the first coordinate of ``onto`` poorly.
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
@@ -405,7 +405,7 @@ _RAREST = 0.1  # least expected variance of a category
 
 @dataclass(frozen=True)
 class Curvature:
-    """The difference between released curvatures and those over the rows, in the newest epoch's coordinates."""
+    """The difference between released curvatures and those over the rows, in the newest round's coordinates."""
 
     ratio: float  # ratio to the rows' curvature: below 1 if targets are missing
     along: Floats  # the direction of the coefficients, of length 1, (p,)
@@ -416,7 +416,7 @@ class Curvature:
 
     @classmethod
     def of(cls, found: Summaries, rows: Rows, response: Response, moments: Moments) -> Curvature:
-        """Return the correction of the rows' curvature by all epochs' released curvatures.
+        """Return the correction of the rows' curvature by all rounds' released curvatures.
 
         ``moments`` are those of the rows.
         """

@@ -1,7 +1,7 @@
-"""Coefficients from epochs' answers with public covariates, allowing for people unlike the public rows.
+"""Coefficients from rounds' answers with public covariates, allowing for people unlike the public rows.
 
 The people's distribution of covariates is that of the rows, reweighted at random as if the rows were a sample of ``1 /
-kappa`` of them. Epochs' mean scores and the mean curvature form one vector r with
+kappa`` of them. Rounds' mean scores and the mean curvature form one vector r with
 
     r = pi (G(theta) + b) + noise,    b ~ N(0, kappa Gamma),
 
@@ -40,7 +40,7 @@ _NUMBERS = 600  # largest number of entries for which all entries of a curvature
 
 @dataclass(frozen=True)
 class Equation:
-    """One epoch's mean score, its expectation, and the transform to the coordinates of its group."""
+    """One round's mean score, its expectation, and the transform to the coordinates of its group."""
 
     answer: Answer
     expected: Expected
@@ -77,7 +77,7 @@ class ReleasedMoments:
 
     @classmethod
     def of(cls, found: Summaries, response: Response, rows: Rows) -> ReleasedMoments:
-        """Extract the scores and curvatures of all epochs, and compute the rows' terms of their expectations."""
+        """Extract the scores and curvatures of all rounds, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
         answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
@@ -127,7 +127,7 @@ class ReleasedMoments:
 
 
 def _grouped(found: Summaries, response: Response, rows: Rows) -> list[list[Equation]]:
-    """Return epochs' equations, grouped by exponent and similar variance, weighted by precision in each group."""
+    """Return rounds' equations, grouped by exponent and similar variance, weighted by precision in each group."""
     newest = found[-1].model
     groups: dict[tuple[float, int], list[Equation]] = {}
     for each in found:
@@ -213,7 +213,7 @@ class _Fitted:
 
 
 class PublicSolution:
-    """The solution of all epochs' equations over public rows, from the epochs' mean answers, oldest first.
+    """The solution of all rounds' equations over public rows, from the rounds' mean answers, oldest first.
 
     If nobody was asked for a curvature (``checked``), people are assumed to resemble the rows and to have targets.
     """
@@ -245,7 +245,7 @@ class PublicSolution:
         steps = np.array([each.step[:p] for each in fitted])
         self.values = theta + weights @ steps
         if not np.all(np.isfinite(self.values)):
-            raise MurkError("the epochs' equations have no finite solution")
+            raise MurkError("the rounds' equations have no finite solution")
         differ = steps - weights @ steps
         within = [w * each.covariance[:p, :p] for w, each in zip(weights, fitted, strict=True)]
         self.covariance = (differ * weights[:, None]).T @ differ + sum(within)
@@ -462,9 +462,9 @@ class PublicSolution:
         return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
 
     def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
-        """Return the next epoch's model: its origin is the solution, and its transform makes curvature isotropic."""
+        """Return the next round's model: its origin is the solution, and its transform makes curvature isotropic."""
         p = self.features
-        # Always from the second moments: else rare directions would be stretched again in every epoch.
+        # Always from the second moments: else rare directions would be stretched again in every round.
         base = whitening(self.rows.second_moment)
         at = Model(self.origin if self.response.binary else np.zeros(p), base, reach, exponent, 0, 0)
         predicted = mean_matrix(at, self._tilted, self.response)

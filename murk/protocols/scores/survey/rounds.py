@@ -72,25 +72,25 @@ class Survey:
         """Number of releases after which no round begins."""
         return self.starts[-1]
 
-    def opening(self) -> Round:
+    def opening(self) -> SurveyRound:
         """Return the first round."""
         columns = len(self.numbers)
-        return Round(1, np.zeros(columns), np.where(self.numbers, 1.0, _CATEGORY))
+        return SurveyRound(1, np.zeros(columns), np.where(self.numbers, 1.0, _CATEGORY))
 
-    def concluded(self, replies: Sequence[list[Reply]], rounds: int) -> Coordinates | Round:
-        """Return the coordinates, or the next round if ``rounds`` do not suffice; ``replies`` are by column."""
+    def concluded(self, replies: Sequence[list[Reply]], survey_rounds: int) -> Coordinates | SurveyRound:
+        """Return the coordinates, or the next round if ``survey_rounds`` do not suffice; ``replies`` are by column."""
         found = [self._location(column, own) for column, own in enumerate(replies)]
         unsettled = [
-            number and ((stated is None and rounds < _LEAST) or not location.settled)
+            number and ((stated is None and survey_rounds < _LEAST) or not location.settled)
             for number, stated, location in zip(self.numbers, self.stated, found, strict=True)
         ]
-        if rounds < _MOST and any(unsettled):
+        if survey_rounds < _MOST and any(unsettled):
             scale = [
                 max(location.extent, _NARROWEST) if asked else 0.0
                 for location, asked in zip(found, unsettled, strict=True)
             ]
-            thresholds = min(rounds + 1, len(THRESHOLDS) - 1)
-            return Round(thresholds, np.array([each.centre for each in found]), np.array(scale))
+            thresholds = min(survey_rounds + 1, len(THRESHOLDS) - 1)
+            return SurveyRound(thresholds, np.array([each.centre for each in found]), np.array(scale))
         features, target = (found[:-1], _target_of(found[-1])) if self.target else (found, (0.0, 1.0))
 
         def column(name: str) -> Floats:
@@ -120,8 +120,8 @@ def _rounded(value: float) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Round:
-    """The questions of one round: for a column j and a threshold c of a list, "is x_j above ``centre + c scale``?"."""
+class SurveyRound:
+    """The queries of one round: for a column j and a threshold c of a list, "is x_j above ``centre + c scale``?"."""
 
     thresholds: int  # index of the list in `THRESHOLDS`
     centre: Floats  # (columns,), coded units

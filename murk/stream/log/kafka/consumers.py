@@ -307,8 +307,8 @@ def record(letter: DeadLetter) -> dict[str, Any]:
     }
 
 
-def letters(reader: Reader, chain: int) -> Iterator[DeadLetter]:
-    """Iterate over a chain's dead letters, without those that a repeated commit wrote again."""
+def letters(reader: Reader, partition: int) -> Iterator[DeadLetter]:
+    """Iterate over a partition's dead letters, without those that a repeated commit wrote again."""
     last = -1
     for stored in records(reader):
         place = (stored.key or b"").rpartition(b":")[2]
@@ -317,7 +317,7 @@ def letters(reader: Reader, chain: int) -> Iterator[DeadLetter]:
             last = int(place)
             headers = dict(stored.headers)
             reason, detail = ((headers.get(key) or b"").decode("utf-8", "replace") for key in (_REASON, _DETAIL))
-            yield DeadLetter(chain, last, reason, detail, stored.value or b"")
+            yield DeadLetter(partition, last, reason, detail, stored.value or b"")
 
 
 _WAIT_MS = 500
@@ -326,7 +326,7 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class CachedModels:
-    """The newest model by chain, and the ends of the partitions of releases just after that was read."""
+    """The newest model by partition, and the ends of the partitions of releases just after that was read."""
 
     models: Mapping[bytes, bytes] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)

@@ -301,37 +301,39 @@ class KafkaLog(Log):
         self._readers.close_unused(self.url)
         return self._current_ends().of(self._names.releases, *partitions)
 
-    def publish(self, chain: int, message: bytes) -> None:
-        base.check_partition(self, chain)
-        self._sending.deliver(self._names.models, [(chain, message)], key=str(chain).encode(), ms=int(1000 * time()))
+    def publish(self, partition: int, message: bytes) -> None:
+        base.check_partition(self, partition)
+        self._sending.deliver(
+            self._names.models, [(partition, message)], key=str(partition).encode(), ms=int(1000 * time())
+        )
 
-    def model(self, chain: int) -> bytes | None:
-        base.check_partition(self, chain)
-        return self._newest_models(chain).get(str(chain).encode())
+    def model(self, partition: int) -> bytes | None:
+        base.check_partition(self, partition)
+        return self._newest_models(partition).get(str(partition).encode())
 
-    def cached_model(self, chain: int) -> tuple[bytes | None, int]:
-        base.check_partition(self, chain)
+    def cached_model(self, partition: int) -> tuple[bytes | None, int]:
+        base.check_partition(self, partition)
         if self._cache is None:
             self._cache = ModelCache(self._clients, self._names, self.partitions)
         cached = self._cache.cached()
-        return cached.models.get(str(chain).encode()), cached.ends[chain]
+        return cached.models.get(str(partition).encode()), cached.ends[partition]
 
     def time_bounds(self) -> tuple[float, float]:
         # The broker's clock has passed the time that it gave the newest model.
         cached = None if self._cache is None else self._cache.latest
         return (-math.inf if cached is None else cached.appended), math.inf
 
-    def checkpoint(self, chain: int) -> Checkpoint:
-        base.check_partition(self, chain)
-        record = self._state(chain) if self._has_model_states() else None
+    def checkpoint(self, partition: int) -> Checkpoint:
+        base.check_partition(self, partition)
+        record = self._state(partition) if self._has_model_states() else None
         if record is None:
             # A model begins at the oldest message, as it may be fitted long after the first release.
-            return Checkpoint(None, 0 if self.model_name is None else self.begin(chain))
+            return Checkpoint(None, 0 if self.model_name is None else self.begin(partition))
         offset = dict(record.headers).get(transactions.OFFSET, b"")
         if not offset.isdigit():
             raise MurkError(
-                f"the newest record of {self._names.states}, partition {chain}, has no offset in its headers: it was "
-                "not written by Murk. Restore the topic from a copy (docs/recover.md)"
+                f"the newest record of {self._names.states}, partition {partition}, has no offset in its headers: it "
+                "was not written by Murk. Restore the topic from a copy (docs/recover.md)"
             )
         return Checkpoint(record.value, int(offset))
 
@@ -345,28 +347,31 @@ class KafkaLog(Log):
         return bytes(record.value) if record else None
 
     def owners(self) -> Mapping[int, str]:
-        records = {chain: self._state(chain) for chain in range(self.partitions)}
-        headers = {chain: dict(record.headers) for chain, record in records.items() if record is not None}
-        return {chain: own.get(transactions.OWNER, b"").decode("utf-8", "replace") for chain, own in headers.items()}
+        records = {partition: self._state(partition) for partition in range(self.partitions)}
+        headers = {partition: dict(record.headers) for partition, record in records.items() if record is not None}
+        return {
+            partition: own.get(transactions.OWNER, b"").decode("utf-8", "replace") for partition, own in headers.items()
+        }
 
-    def acquire(self, chain: int) -> base.Ownership:
-        base.check_partition(self, chain)
+    def acquire(self, partition: int) -> base.Ownership:
+        base.check_partition(self, partition)
         self._check_topic_ids()
         if not self._has_model_states():
             self._topics.create_for_model(self.registered_task())
             self._has_states = True
-        key = str(chain).encode()
-        start_model = partial(self._sending.start, self._names.models, chain, key=key)
-        return KafkaOwnership(self._clients, self._names, chain, self.checkpoint, self._check_topic_ids, start_model)
+        key = str(partition).encode()
+        start_model = partial(self._sending.start, self._names.models, partition, key=key)
+        return KafkaOwnership(
+            self._clients, self._names, partition, self.checkpoint, self._check_topic_ids, start_model
+        )
 
     def join(self, name: str | None = None) -> base.Membership:
         return KafkaMembership(self._clients, self._names, name)
 
     def dead_letters(self, partition: int | None = None) -> Iterator[DeadLetter]:
-        chains = range(self.partitions) if partition is None else [partition]
-        for chain in chains:
-            base.check_partition(self, chain)
-            yield from letters(self._reader(self._names.dead, chain, committed=True), chain)
+        for each in range(self.partitions) if partition is None else [partition]:
+            base.check_partition(self, each)
+            yield from letters(self._reader(self._names.dead, each, committed=True), each)
 
     def trim(self, before: float) -> int:
         self.registered_task()
@@ -430,16 +435,17 @@ class KafkaLog(Log):
 
     def _check_beginning(self, task: Task) -> None:
         """Refuse to begin on topics that have releases but no state."""
-        for chain in range(task.log.partitions):
-            place = TopicPartition(self._names.releases, chain)
-            if self._current_ends().end(place)[place] and self._state(chain) is None:
+        for partition in range(task.log.partitions):
+            place = TopicPartition(self._names.releases, partition)
+            if self._current_ends().end(place)[place] and self._state(partition) is None:
                 raise UserError(
-                    f"{self._names.releases} has releases in partition {chain}, but their task and state are missing: "
-                    f"topics of {self.url} were deleted. Restore them, or begin with a new log (docs/recover.md)"
+                    f"{self._names.releases} has releases in partition {partition}, but their task and state are "
+                    f"missing: topics of {self.url} were deleted. Restore them, or begin with a new log "
+                    "(docs/recover.md)"
                 )
 
     def _has_model_states(self) -> bool:
-        """Return whether there is a topic of this object's states; a model's is created when its first chain starts."""
+        """Return whether there is a topic of this object's states; a model's is created with its first partition."""
         self._has_states = self._has_states or self._topics.exists(self._names.states)
         return self._has_states
 
@@ -469,10 +475,10 @@ class KafkaLog(Log):
             self._ends = Ends(self._clients)
         return self._ends
 
-    def _state(self, chain: int) -> Any | None:
+    def _state(self, partition: int) -> Any | None:
         if self._state_reader is None:
             self._state_reader = Shared(self._clients, self._current_ends(), self._names.states)
-        return self._state_reader.record(chain)
+        return self._state_reader.record(partition)
 
 
 def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:

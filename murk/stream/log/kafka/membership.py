@@ -23,9 +23,10 @@ _ERROR_CODE = "MURK-KAFKA-001"
 
 LOOK = 0.2  # seconds between two polls of the group
 PAUSE = 0.5  # seconds between two attempts to reach a broker
-JOINING = 5.0  # seconds that the first request for chains waits for the group to assign some
-HANDING_OVER = 2.0  # seconds that a chain's next owner waits for this process to end its step, before it is fenced
-# Milliseconds after which a learner that has not called `chains` leaves the group (as with ``max.poll.interval.ms``).
+JOINING = 5.0  # seconds that the first request for partitions waits for the group to assign some
+HANDING_OVER = 2.0  # seconds that a partition's next owner waits for this process to end its step, before it is fenced
+# Milliseconds after which a learner that has not called `partitions` leaves the group (as with
+# ``max.poll.interval.ms``).
 PATIENCE_MS = 300_000
 _LOOK_AGAIN = 0.001
 _CLOSING = 3.0
@@ -94,10 +95,10 @@ def _bind(name: str) -> socket.socket:
 class KafkaMembership(Membership):
     """One learner's membership in the consumer group of a log.
 
-    The group only assigns chains: committed offsets are in the chains' states, since anybody with Kafka's tools can
-    reset a group's offsets. A member that was away for less than the session time-out keeps its chains. A thread polls
-    the group, so that learning does not wait for it. ``name`` is by default the machine's name and the number of a
-    `Slot`. Raises `UserError` if it is invalid.
+    The group only assigns partitions: committed offsets are in the partitions' states, since anybody with Kafka's tools
+    can reset a group's offsets. A member that was away for less than the session time-out keeps its partitions. A
+    thread polls the group, so that learning does not wait for it. ``name`` is by default the machine's name and the
+    number of a `Slot`. Raises `UserError` if it is invalid.
     """
 
     shared = True
@@ -113,8 +114,8 @@ class KafkaMembership(Membership):
         # Started on first use, so that an unreachable broker is handled in the same way then as later.
         self._thread: threading.Thread | None = None
 
-    def chains(self) -> frozenset[int]:
-        """Return the chains last assigned to this process; a process that stops asking leaves the group."""
+    def partitions(self) -> frozenset[int]:
+        """Return the partitions last assigned to this process; a process that stops asking leaves the group."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
             self._thread.start()
@@ -123,7 +124,7 @@ class KafkaMembership(Membership):
         # In this order: a change after this line counts as not yet reported.
         self._asked.set()
         error = self._error
-        # Without a broker, a learner that has chains goes on: if they get new owners, it is fenced.
+        # Without a broker, a learner that has partitions goes on: if they get new owners, it is fenced.
         if error is not None and not (isinstance(error, UnreachableError) and self._assigned):
             raise error
         return self._assigned
@@ -145,7 +146,7 @@ class KafkaMembership(Membership):
             except FencedInstanceIdError:
                 words = (
                     "another learner of %s has joined under the name %s: give each its own --name. This one continues "
-                    "without a name, and its chains go to others when it is restarted"
+                    "without a name, and its partitions go to others when it is restarted"
                 )
                 _log.error(words, self._url, self.name)
                 self.name, self._assigned = None, frozenset()
@@ -153,7 +154,7 @@ class KafkaMembership(Membership):
                 self._error = error
                 self._answered.set()
                 self._stop.wait(PAUSE)
-            except Exception as error:  # noqa: BLE001 - raised by `chains`
+            except Exception as error:  # noqa: BLE001 - raised by `partitions`
                 self._error = error
                 self._answered.set()
                 return
@@ -169,7 +170,7 @@ class KafkaMembership(Membership):
                     asked = monotonic()
                     self._asked.clear()
                 if monotonic() - asked < PATIENCE_MS / 1000:
-                    with translate_errors(self._url, "sharing the chains", apart=(FencedInstanceIdError,)):
+                    with translate_errors(self._url, "sharing the partitions", apart=(FencedInstanceIdError,)):
                         self._apply(frozenset(member.assigned()))
                     if member.settled:
                         self._answered.set()
@@ -186,7 +187,7 @@ class KafkaMembership(Membership):
     def _apply(self, assigned: frozenset[int]) -> None:
         lost = self._assigned - assigned
         if assigned != self._assigned:
-            _log.info("chains %s of %s are assigned to this process", sorted(assigned), self._url)
+            _log.info("partitions %s of %s are assigned to this process", sorted(assigned), self._url)
         self._assigned, self._error = assigned, None
         if lost:
             # They are released at the next poll: let a step that is under way end first.

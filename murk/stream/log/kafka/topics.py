@@ -49,9 +49,9 @@ class Names:
         self.group = f"murk-{log}" if model is None else f"murk-{log}.{model}"
         self.states, self.estimates = f"{self.group}-states", f"{self.group}-estimates"
 
-    def owner(self, chain: int) -> str:
-        """Return the transactional id of a chain's owner."""
-        return f"{self.group}-{chain}"
+    def owner(self, partition: int) -> str:
+        """Return the transactional id of a partition's owner."""
+        return f"{self.group}-{partition}"
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ class Topics:
                 wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
             elif have != spec.partitions:
                 wrong.append(
-                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a chain, so set "
-                    f"log.partitions to {have}, or use another log"
+                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a partition, so "
+                    f"set log.partitions to {have}, or use another log"
                 )
             for key, (now, needed) in _misfits(spec, configs[topic]).items():
                 least = "at least " if key in spec.least else ""

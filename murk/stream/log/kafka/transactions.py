@@ -1,4 +1,4 @@
-"""Data written in transactions: a chain's commits, the task's document, and crowds."""
+"""Data written in transactions: a partition's commits, the task's document, and crowds."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ _UNCONFIRMED = 32  # batches of a crowd that may be on their way
 
 
 class KafkaOwnership(Ownership):
-    """The newest producer with a chain's transactional id, which fences the one before and aborts its transaction.
+    """The newest producer with a partition's transactional id, which fences the one before and aborts its transaction.
 
-    After a commit whose outcome is unknown, the chain must be acquired again. ``load`` reads the committed state and
-    offset; ``check`` raises if the topics are not those with which the log was opened; ``start_model`` sends a model
-    without waiting and returns a future.
+    After a commit whose outcome is unknown, the partition must be acquired again. ``load`` reads the committed state
+    and offset; ``check`` raises if the topics are not those with which the log was opened; ``start_model`` sends a
+    model without waiting and returns a future.
     """
 
     def __init__(
         self,
         clients: Clients,
         names: Names,
-        chain: int,
+        partition: int,
         load: Callable[[int], Checkpoint],
         check: Callable[[], None],
         start_model: Callable[[bytes], Any],
     ) -> None:
-        self.chain = chain
+        self.partition = partition
         self._url, self._names = clients.url, names
         self._load, self._check, self._start_model = load, check, start_model
         self._sent_model: Any = None
         self._lost: MurkError | None = None
-        self._producer = clients.owner(names.owner(chain), f"taking over chain {chain}")
+        self._producer = clients.owner(names.owner(partition), f"taking over partition {partition}")
 
     def load(self) -> Checkpoint:
         """Read the committed state."""
         self._check_owned()
-        return self._load(self.chain)
+        return self._load(self.partition)
 
     def commit(
         self, state: bytes, offset: int, dead: Dead = (), model: bytes | None = None, estimate: bytes | None = None
@@ -70,27 +70,29 @@ class KafkaOwnership(Ownership):
         if sent is not None:
             with suppress(KafkaError):
                 sent.get(timeout=PATIENCE_MS / 1000)
-        key, names = str(self.chain).encode(), self._names
+        key, names = str(self.partition).encode(), self._names
         owner = f"{socket.gethostname()}:{os.getpid()}".encode()
         try:
             self._producer.begin_transaction()
             # The task's own learner lists dead letters; a model only counts them.
             for letter in dead if names.model is None else ():
-                self._producer.send(names.dead, partition=self.chain, **record(letter))
+                self._producer.send(names.dead, partition=self.partition, **record(letter))
             if model is not None:
-                self._producer.send(names.models, model, key=key, partition=self.chain)
+                self._producer.send(names.models, model, key=key, partition=self.partition)
             if estimate is not None:
                 self._producer.send(names.estimates, estimate, key=KEY, partition=0)
             headers = [(OFFSET, str(offset).encode()), (OWNER, owner)]
-            self._producer.send(names.states, state, key=key, partition=self.chain, headers=headers)
+            self._producer.send(names.states, state, key=key, partition=self.partition, headers=headers)
             self._producer.commit_transaction()
         except KafkaError as error:
-            lost = translate(error, self._url, f"committing chain {self.chain}")
-            self._lost = base.taken_over(self.chain, self._url) if isinstance(lost, FencedError) else lost
+            lost = translate(error, self._url, f"committing partition {self.partition}")
+            self._lost = base.taken_over(self.partition, self._url) if isinstance(lost, FencedError) else lost
             raise self._lost from error
         except BaseException:
             # The outcome of an interrupted commit is unknown.
-            self._lost = MurkError(f"a commit to chain {self.chain} of {self._url} was interrupted: acquire it again")
+            self._lost = MurkError(
+                f"a commit to partition {self.partition} of {self._url} was interrupted: acquire it again"
+            )
             raise
 
     def publish_uncommitted(self, model: bytes) -> None:
@@ -101,7 +103,7 @@ class KafkaOwnership(Ownership):
 
     def close(self) -> None:
         """Close the producer; the next owner or the time-out aborts an open transaction."""
-        self._lost = self._lost or MurkError(f"chain {self.chain} of {self._url} was given up")
+        self._lost = self._lost or MurkError(f"partition {self.partition} of {self._url} was given up")
         self._producer.leave()
 
     def _check_owned(self) -> None:

@@ -23,7 +23,7 @@ from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
 PATIENCE_MS = 10_000  # milliseconds that one request may take before the log counts as unreachable
 # Milliseconds that a device waits for a broker to confirm a release; then the release waits in the outbox.
 SENDING_MS = 6_000
-# Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its chain go on.
+# Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its partition go on.
 TRANSACTION_MS = 10_000
 CROWD_MS = 300_000  # the same for a shuffler, whose crowd may be a million releases
 METADATA_MS = 3_000  # maximum age in milliseconds of the metadata by which a learner assigns partitions

@@ -52,7 +52,7 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 
 @contextmanager
 def translate_errors(url: str, doing: str, *, apart: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Translate the library's errors, except those ``apart``, about ``doing`` something, as in "reading chain 0".
+    """Translate the library's errors, except those ``apart``, about ``doing`` something, as in "reading partition 0".
 
     Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
     `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
@@ -76,7 +76,7 @@ def translate(error: Exception, url: str, doing: str) -> MurkError:
             f"{_resource_names(error)} ({doing}): grant the rights that docs/deploy.md lists",
             code="MURK-KAFKA-002",
         )
-    text = _chain(error)
+    text = _partition(error)
     if isinstance(error, errors.SaslAuthenticationFailedError) or "SaslAuthenticationFailed" in text:
         return UserError(f"{url}: the broker refuses user name or password: check MURK_KAFKA_* settings", code=REFUSED)
     if isinstance(error, ssl.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
@@ -182,7 +182,7 @@ def _resource_names(error: Exception) -> str:
     return f" {', '.join(names)}" if all(map(_NAME.fullmatch, names)) else ""
 
 
-def _chain(error: BaseException) -> str:
+def _partition(error: BaseException) -> str:
     words = []
     at: BaseException | None = error
     while at is not None:

@@ -1,4 +1,4 @@
-"""The trail of a chain's estimate: its points follow from the log alone, and are few whatever the count."""
+"""The history of a partition's estimate: its points follow from the log alone, and are few whatever the count."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,14 @@ from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import WireRules, decode
 from murk.stream.wire.state import (
+    HISTORY_BYTES,
     MOST_POINTS,
-    TRAIL_BYTES,
-    Trail,
-    TrailRecorder,
+    History,
+    HistoryRecorder,
     decode_state,
     first_point,
+    history_bytes,
     most_points,
-    trail_bytes,
 )
 from murk.stream.worker.worker import Worker
 from tests.stream.harness import DIMENSION, drain, learn, learner_for, make_task, message, put, spoil, state_of
@@ -39,13 +39,13 @@ class Flat:
         return np.full(len(self.values), np.inf)
 
 
-def walked(until: int, coefficients: int = 2, first: int = 16) -> Trail:
-    """The trail of a chain that has come so far, one release after another."""
-    recorder = TrailRecorder(Trail(), coefficients, first, "here")
+def walked(until: int, coefficients: int = 2, first: int = 16) -> History:
+    """The history of a partition that has come so far, one release after another."""
+    recorder = HistoryRecorder(History(), coefficients, first, "here")
     count = 0
     while (count := recorder.next(count) or until + 1) <= until:
         recorder.add(count, count // 100, Flat(count, coefficients))
-    return recorder.trail
+    return recorder.history
 
 
 def test_points_are_spread_over_the_logarithm() -> None:
@@ -65,7 +65,7 @@ def test_there_are_never_too_many_and_they_follow_from_the_count_alone(coefficie
     reached = 2**55
     whole = walked(reached, coefficients)
     assert most // 2 <= len(whole.counts) <= most
-    assert len(json.dumps(whole.model_dump())) <= trail_bytes(coefficients) < TRAIL_BYTES + 8000
+    assert len(json.dumps(whole.model_dump())) <= history_bytes(coefficients) < HISTORY_BYTES + 8000
     for until in (50, 1000, 2**20 + 1):
         assert len(walked(until, coefficients).counts) <= most
     table = whole.table(coefficients, "here")
@@ -73,7 +73,7 @@ def test_there_are_never_too_many_and_they_follow_from_the_count_alone(coefficie
     assert np.all(table[:, :coefficients] == np.float32(whole.counts)[:, None])
     assert np.all(np.isinf(table[:, coefficients:-1]))
     # Where it began late, as one of an older version does, it has the same points from there on.
-    late = TrailRecorder(Trail(), coefficients, 16, "here")
+    late = HistoryRecorder(History(), coefficients, 16, "here")
     count = late.next(1000) or 0
     assert count in walked(2000, coefficients).counts
 
@@ -83,14 +83,14 @@ def test_room_for_a_trail_is_what_the_longest_takes(coefficients: int) -> None:
     """Counts of 18 digits and times of 10, of which the first is as long as all others; and hardly more."""
     most = most_points(coefficients)
     numbers = "A" * (most * 4 * -(-4 * (2 * coefficients + 1) // 3))
-    longest = Trail(counts=[10**18 - 1] * most, times=[10**10 - 1] * most, numbers=numbers)
+    longest = History(counts=[10**18 - 1] * most, times=[10**10 - 1] * most, numbers=numbers)
     length = len(json.dumps(longest.model_dump(), separators=(",", ":")))
-    assert length <= trail_bytes(coefficients) <= length + 64
+    assert length <= history_bytes(coefficients) <= length + 64
 
 
 def test_a_point_beyond_all_room_is_not_kept() -> None:
     assert most_points(5000) == 0
-    recorder = TrailRecorder(Trail(), 5000, 16, "here")
+    recorder = HistoryRecorder(History(), 5000, 16, "here")
     assert recorder.next(0) is None
 
 
@@ -98,30 +98,30 @@ def test_a_point_beyond_all_room_is_not_kept() -> None:
 @pytest.mark.parametrize("grows", [False, True])
 def test_of_points_at_any_count_few_are_kept_and_always_the_newest(coefficients: int, grows: bool) -> None:
     """As of models, which come at counts of their own; where old releases are forgotten, evenly for good."""
-    recorder = TrailRecorder(Trail(), coefficients, 256, "here")
+    recorder = HistoryRecorder(History(), coefficients, 256, "here")
     count = 3_100
     for model in range(1_000):
         recorder.add(count, model, Flat(count, coefficients))
-        trail = recorder.trail
-        assert trail.counts[-1] == count
-        assert len(trail.counts) <= most_points(coefficients)
+        history = recorder.history
+        assert history.counts[-1] == count
+        assert len(history.counts) <= most_points(coefficients)
         count += max(3_000, count // 9) if grows and model < 300 else 3_000
-    table = trail.table(coefficients, "here")
-    assert np.all(table[:, 0] == np.float32(trail.counts))
+    table = history.table(coefficients, "here")
+    assert np.all(table[:, 0] == np.float32(history.counts))
     # Half of what there is room for, were it full; the grid begins long before the first of these.
-    assert len(trail.counts) >= 10
+    assert len(history.counts) >= 10
     # One who begins with it goes on as the one who made it.
-    again = TrailRecorder(trail, coefficients, 256, "here")
+    again = HistoryRecorder(history, coefficients, 256, "here")
     for one in (recorder, again):
         one.add(count, 1_000, Flat(count, coefficients))
-    assert again.trail == recorder.trail
+    assert again.history == recorder.history
 
 
 def test_times_never_go_back() -> None:
-    recorder = TrailRecorder(Trail(), 1, 16, "here")
+    recorder = HistoryRecorder(History(), 1, 16, "here")
     for count, time in ((16, 500), (20, 400), (24, 600)):
         recorder.add(count, time, Flat(count, 1))
-    assert recorder.trail.times == [500, 500, 600]
+    assert recorder.history.times == [500, 500, 600]
 
 
 @pytest.mark.parametrize(
@@ -135,11 +135,11 @@ def test_times_never_go_back() -> None:
 def test_a_damaged_trail_is_refused(change: dict) -> None:
     whole = walked(24)
     assert len(whole.counts) == 3
-    TrailRecorder(whole, 2, 16, "here")
-    with pytest.raises(MurkError, match=r"the state of here is damaged \(invalid: trail"):
-        TrailRecorder(whole.model_copy(update=change), 2, 16, "here")
+    HistoryRecorder(whole, 2, 16, "here")
+    with pytest.raises(MurkError, match=r"the state of here is damaged \(invalid: history"):
+        HistoryRecorder(whole.model_copy(update=change), 2, 16, "here")
     with pytest.raises(MurkError, match="damaged"):
-        TrailRecorder(whole, 3, 16, "here")
+        HistoryRecorder(whole, 3, 16, "here")
 
 
 @pytest.fixture
@@ -152,7 +152,7 @@ def log(tmp_path: Path):
 TASK = make_task(more="granularity: 100s")
 
 
-def test_a_chain_notes_where_it_stood_and_when(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_notes_where_it_stood_and_when(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the log's own times, truncated, whatever the clock says; duplicates and dead letters are no releases."""
     read = SqliteLog.read
 
@@ -164,14 +164,14 @@ def test_a_chain_notes_where_it_stood_and_when(log: SqliteLog, monkeypatch: pyte
     monkeypatch.setattr(SqliteLog, "read", timed)
     releases = [message(TASK, i) for i in range(MANY)]
     put(log, [b"malformed", *releases[:10], releases[3], *releases[10:]])
-    trail = learn(log, TASK).trail
-    assert trail.counts == walked(MANY).counts
+    history = learn(log, TASK).history
+    assert history.counts == walked(MANY).counts
     # Before the release that made the count n stood 2 others and n - 1 releases.
-    assert trail.times == [(1_000_050 + 3 * (count + 1)) // 100 * 100 for count in trail.counts]
-    table = trail.table(DIMENSION, "here")
+    assert history.times == [(1_000_050 + 3 * (count + 1)) // 100 * 100 for count in history.counts]
+    table = history.table(DIMENSION, "here")
     single = learner_for(TASK)
     rules = WireRules(TASK.hash, TASK.simulated, (DIMENSION,), {"default": single.mechanisms["default"].magnitude})
-    for count, row in zip(trail.counts, table, strict=True):
+    for count, row in zip(history.counts, table, strict=True):
         single.learn_releases([decode(value, rules) for value in releases[single.n_releases : count]])
         found = single.estimate()
         assert row.tobytes() == np.float32([*found.values, *found.half_widths(), found.standard_error]).tobytes()
@@ -191,7 +191,7 @@ def test_it_does_not_depend_on_batches_and_restarts(log: SqliteLog, tmp_path: Pa
         with Worker(other, TASK, learner_for(TASK), batch=batch) as worker:
             drain(worker)
         again = state_of(other)
-    assert again.trail.model_copy(update={"times": []}) == whole.trail.model_copy(update={"times": []})
+    assert again.history.model_copy(update={"times": []}) == whole.history.model_copy(update={"times": []})
     assert again.learner == whole.learner
 
 
@@ -200,14 +200,14 @@ def test_a_state_without_a_trail_goes_on(log: SqliteLog) -> None:
     with Worker(log, TASK, learner_for(TASK)) as worker:
         worker.step(100)
     old = json.loads(log.checkpoint(0).state or b"")
-    del old["trail"]
+    del old["history"]
     old["schema"] = 1
     spoil(log, "UPDATE states SET state = ?", json.dumps(old).encode())
     found = learn(log, TASK)
-    assert found.trail.counts == [count for count in walked(MANY).counts if count > 100]
+    assert found.history.counts == [count for count in walked(MANY).counts if count > 100]
     assert json.loads(log.checkpoint(0).state or b"")["schema"] == 2
-    with pytest.raises(MurkError, match="invalid: trail"):
-        decode_state(json.dumps({**old, "schema": 2, "trail": {"counts": [-1]}}).encode(), "here")
+    with pytest.raises(MurkError, match="invalid: history"):
+        decode_state(json.dumps({**old, "schema": 2, "history": {"counts": [-1]}}).encode(), "here")
 
 
 def test_what_cannot_be_told_is_a_gap_and_stops_nothing(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def test_what_cannot_be_told_is_a_gap_and_stops_nothing(log: SqliteLog, monkeypa
     monkeypatch.setattr(type(learner), "estimate", failing)
     with Worker(log, TASK, learner) as worker:
         drain(worker)
-    assert state_of(log).trail.counts == [count for count in walked(100).counts if count != 32]
+    assert state_of(log).history.counts == [count for count in walked(100).counts if count != 32]
 
 
 def leave_room(monkeypatch: pytest.MonkeyPatch, room: int) -> None:
@@ -236,7 +236,7 @@ def test_a_state_that_leaves_no_room_goes_without(log: SqliteLog, monkeypatch: p
     put(log, [message(TASK, i) for i in range(100)])
     leave_room(monkeypatch, 900)
     found = learn(log, TASK)
-    assert (found.counters.learned, found.trail) == (100, Trail())
+    assert (found.counters.learned, found.history) == (100, History())
 
 
 @pytest.mark.parametrize(("more", "kept"), [(2_000, False), (6_000, True)])
@@ -246,8 +246,8 @@ def test_room_is_needed_for_the_longest_trail_and_for_all_the_rest(
     put(log, [message(TASK, i) for i in range(40)])
     size = len(json.dumps(learn(log, TASK).learner))
     put(log, [message(TASK, i) for i in range(40, 100)])
-    leave_room(monkeypatch, size + trail_bytes(DIMENSION) + more)
-    assert bool(learn(log, TASK).trail.counts) == kept
+    leave_room(monkeypatch, size + history_bytes(DIMENSION) + more)
+    assert bool(learn(log, TASK).history.counts) == kept
 
 
 @pytest.mark.parametrize("room", [900, 2500])
@@ -264,5 +264,5 @@ def test_without_room_it_does_not_depend_on_restarts_either(
             for stop in stops:
                 with Worker(one, TASK, learner_for(TASK)) as worker:
                     worker.step(stop)
-            found.add(tuple(state_of(one).trail.counts))
+            found.add(tuple(state_of(one).history.counts))
     assert len(found) == 1
