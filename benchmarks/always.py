@@ -99,14 +99,14 @@ def engine_looks(
     if task.public is not None:
         drawn = rng.multinomial(task.public.set_aside, people.shares)
         task = task.with_public(people.points[drawn > 0], drawn[drawn > 0])
-    problem, records = device_for(task), people.records
+    device, records = device_for(task), people.records
     if task.protocol == "scores":
-        shares = {level: 1.0 / len(problem.mechanisms) for level in problem.mechanisms}
+        shares = {level: 1.0 / len(device.mechanisms) for level in device.mechanisms}
         partitions = task.log.partitions
         if "change" in name:
             shares = {"default": 1.0}
         forecast = part("scores", "forecast").estimates
-        steps = forecast(problem, records, counts, shares, partitions, rng)
+        steps = forecast(device, records, counts, shares, partitions, rng)
         for releases, step in zip(counts, steps, strict=True):
             if "change" in name and releases > math.sqrt(counts[0] * counts[-1]):
                 # A dictionary that the forecast reads at each step: from the middle on, everybody is strict.
@@ -115,39 +115,39 @@ def engine_looks(
             yield releases, step()
         return
     if task.protocol == "moments":
-        yield from moment_looks(problem, records, counts, rng)
+        yield from moment_looks(device, records, counts, rng)
         return
     if task.protocol == "summaries":
-        yield from sketch_looks(problem, records, counts, rng)
+        yield from sketch_looks(device, records, counts, rng)
         return
     seeds = np.random.default_rng(rng.integers(2**63))
-    done, engine = 0, problem.engine()
+    done, engine = 0, device.engine()
     if task.protocol == "examples":
-        engine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
-        if problem.settings.cells is None:
-            engine.covariates = problem.covariates
+        engine = engine_of(device.settings, device.mechanisms, seed=int(rng.integers(2**63)))
+        if device.settings.cells is None:
+            engine.covariates = device.covariates
     for releases in counts:
         drawn = rng.choice(len(records.shares), size=releases - done, p=records.shares)
         X, y = records.X[drawn], records.y[drawn]
         if task.protocol == "gradients":
-            learn(problem, X, y, np.zeros(len(X), dtype=np.int64), seed=int(seeds.integers(2**63)), engine=engine)
+            learn(device, X, y, np.zeros(len(X), dtype=np.int64), seed=int(seeds.integers(2**63)), engine=engine)
         else:
-            engine.learn_records(X, y, [problem.mechanisms["default"]])
+            engine.learn_records(X, y, [device.mechanisms["default"]])
         done = releases
-        yield releases, problem.estimate([engine])
+        yield releases, device.estimate([engine])
 
 
-def moment_looks(problem, records, counts, rng):
+def moment_looks(device, records, counts, rng):
     """Estimates from sums of moments that grow by the sums of further people."""
-    layout, V = problem.layout, problem.vectors(records.X, records.y)
+    layout, V = device.layout, device.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums, done = np.zeros(layout.dimension), np.zeros(kernels.SUMS), 0
     for releases in counts:
         for name, size in split(releases - done, {"default": 1.0}).items():
-            level = Level.of(problem.mechanisms[name], layout)
+            level = Level.of(device.mechanisms[name], layout)
             weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
             if layout.observed:
-                released = released_sum(problem.mechanisms[name], V, drawn, rng)
+                released = released_sum(device.mechanisms[name], V, drawn, rng)
             else:
                 released = drawn @ V + np.sqrt(size * np.repeat(variances, parts)) * rng.normal(size=layout.dimension)
             total = total + np.repeat(weights, parts) * released
@@ -156,16 +156,16 @@ def moment_looks(problem, records, counts, rng):
                 sums[kernels.NOISE + place] += size * weights[place] ** 2 * variances[place]
                 sums[kernels.SQUARES + place] += size * weights[place] ** 2
         done = releases
-        yield releases, fit(problem.model, MomentSums(total.copy(), sums.copy(), releases), layout).estimate
+        yield releases, fit(device.model, MomentSums(total.copy(), sums.copy(), releases), layout).estimate
 
 
-def sketch_looks(problem, records, counts, rng):
+def sketch_looks(device, records, counts, rng):
     """Estimates from equal windows of an organisation's records."""
-    engine, done, noise = problem.engine(), 0, SimulatedNoise(int(rng.integers(2**63)))
+    engine, done, noise = device.engine(), 0, SimulatedNoise(int(rng.integers(2**63)))
     for releases in counts:
         while done < releases:
             drawn = rng.choice(len(records.shares), size=WINDOW, p=records.shares)
-            window = problem.accumulator("default", noise, done // WINDOW)
+            window = device.accumulator("default", noise, done // WINDOW)
             window.add_block(np.column_stack([records.X[drawn], records.y[drawn]]))
             engine.learn_window(window.release())
             done += WINDOW

@@ -78,11 +78,11 @@ def people(sizes, rate, classes, zipf, strength, mixed, rng):
 def coverage(number, design, replications):
     """Yield people, the share of streams with an interval, mean and least coverage, and what chance makes of 95%."""
     sizes, guarantee, loss, classes, *world = design
-    problem = device_for(task(sizes, guarantee, loss, classes))
-    engine = problem.engine()
+    device = device_for(task(sizes, guarantee, loss, classes))
+    engine = device.engine()
     mechanism = engine.mechanisms["default"]
     true = people(sizes, world[0], classes, *world[1:], np.random.default_rng(900 + number))
-    cells = CellLoss(problem.table, engine.settings)
+    cells = CellLoss(device.table, engine.settings)
     theta, found = cells.minimise(true, 0.0, np.zeros(engine.settings.size))
     assert found, "these people have no best coefficients"
     truth = np.kron(cells.named, np.eye(engine.settings.features)) @ theta

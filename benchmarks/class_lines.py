@@ -70,10 +70,10 @@ def learned(X, theta, mu, people, rows, seed):
         covariates = PublicCovariates(points, counts.astype(np.int64))
     names = tuple(f"x{place}" for place in range(p))
     settings = Settings(names, False, covariates, labels=tuple(map(str, range(classes))), line=covariates is None)
-    problem = ScoreDevice(settings, {"default": score_mechanisms("best", GaussianDP(mu), p, classes - 1)})
+    device = ScoreDevice(settings, {"default": score_mechanisms("best", GaussianDP(mu), p, classes - 1)})
     chance = class_probabilities(X @ theta.T, np.eye(classes))
     records = Records(np.tile(X, (classes, 1)), np.repeat(np.arange(float(classes)), len(X)), chance.T.ravel() / len(X))
-    [step] = planned.estimates(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng([seed, 7]))
+    [step] = planned.estimates(device, records, [people], {"default": 1.0}, 1, np.random.default_rng([seed, 7]))
     return step()
 
 

@@ -47,9 +47,9 @@ TASKS = {
 }
 
 
-def weighted_fit(problem, x, y):
-    """Minimiser of the problem's own weighted objective over raw records, in coded units."""
-    settings = problem.settings
+def weighted_fit(device, x, y):
+    """Minimiser of the device's own weighted objective over raw records, in coded units."""
+    settings = device.settings
     z = x if settings.transform is None else x @ settings.transform.T
     weights = 1.0 / np.maximum(1.0, np.linalg.norm(z, axis=1))
     if not settings.scaled:
@@ -106,14 +106,14 @@ def main(argv):
                 aside, order = order[: task.public.set_aside], order[task.public.set_aside :]
                 points, counts = np.unique(x[aside], axis=0, return_counts=True)
                 own = task.with_public(points, counts.astype(np.int64))
-            problem = device_for(own)
+            device = device_for(own)
             if r == 0:
-                truth = weighted_fit(problem, x, y)
-            levels = rng.integers(len(problem.mechanisms), size=len(order))
-            engine = learn(problem, x[order], y[order], levels, seed=r)
+                truth = weighted_fit(device, x, y)
+            levels = rng.integers(len(device.mechanisms), size=len(order))
+            engine = learn(device, x[order], y[order], levels, seed=r)
             ways = {"shown": engine.estimate()}
             if ways["shown"].method == inference.PLUG_IN:
-                asked = replace(problem.settings, intervals="random-scaling")
+                asked = replace(device.settings, intervals="random-scaling")
                 ways["random scaling"] = inference.estimate(asked, [engine.memory])
             for way, estimate in ways.items():
                 found.setdefault(way, []).append((estimate.values, estimate.half_widths(0.95)))

@@ -38,7 +38,7 @@ class Feed:
 
     def __init__(self, task=TASK):
         self.task = task
-        self.problem = device_for(task)
+        self.device = device_for(task)
         self.noise = SimulatedNoise(1)
         self.made = 0
 
@@ -46,10 +46,10 @@ class Feed:
         """``count`` encoded releases at ``version``, with their partition."""
         rows = np.arange(self.made, self.made + count)
         self.made += count
-        mechanism, kind = self.problem.mechanisms["default"], KINDS[self.problem.kind]
+        mechanism, kind = self.device.mechanisms["default"], KINDS[self.device.kind]
         payloads = mechanism.randomize(np.zeros((count, mechanism.dimension)), self.noise, rows).tolist()
         now = int(time.time())
-        more = {"version": version} if self.problem.interactive else {}
+        more = {"version": version} if self.device.interactive else {}
         return [
             (partition, encode(kind(
                 id=name, task=self.task.hash, level="default", partition=partition, payload=payload, time=0,

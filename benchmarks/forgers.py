@@ -274,17 +274,17 @@ privacy: {guarantee: {gdp: {mu: 2.0}}}
 def sketches(organisations, seed):
     """Second moments of organisations, some of whom invent all of their records."""
     rng = np.random.default_rng(seed)
-    problem = device_for(Task.parse(_SKETCH))
-    engine = problem.engine()
+    device = device_for(Task.parse(_SKETCH))
+    engine = device.engine()
 
     def window(engine, rows, number):
-        accumulator = problem.accumulator("default", SimulatedNoise(seed), number)
+        accumulator = device.accumulator("default", SimulatedNoise(seed), number)
         accumulator.add_block(rows)
         engine.learn_window(accumulator.release())
 
     for number in range(organisations):
         X, y = people(200, rng)
-        window(engine, problem.records(np.c_[X, np.ones(200)], 2.0 * y - 1.0), number)
+        window(engine, device.records(np.c_[X, np.ones(200)], 2.0 * y - 1.0), number)
 
     def attacks(m):
         for a in (-1.0, 1.0):

@@ -31,7 +31,7 @@ from murk.protocols.mean_functions import LOSSES
 from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.kernels import moments
 from murk.protocols.moments.mechanisms import calibrated
-from murk.protocols.moments.model import MomentModel, Response
+from murk.protocols.moments.model import MomentModel, ResponseRange
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums
 
@@ -221,7 +221,7 @@ def limit(X, y):
         total += layout.vectors(Z[start : start + 10_000], 2.0 * y[start : start + 10_000] - 1.0).sum(axis=0)
     public = Covariates(Z, np.full(len(Z), 1 / n), n, Z.T @ Z / n)
     sums = MomentSums(total, np.array([n, n, 0, 0, n, n]), len(X))
-    exact = fit(MomentModel(LOSSES["logistic"], Response(0, 1), public), sums, layout)
+    exact = fit(MomentModel(LOSSES["logistic"], ResponseRange(0, 1), public), sums, layout)
     return exact.values, sm.Logit(y.astype(float), Z).fit(disp=0).params
 
 
@@ -294,7 +294,7 @@ def bias(replications):
             mean[[1, 2, 4]] *= math.sqrt(2.0)
             sums, cells = MomentSums(mean, np.array([1.0, 1, 0, 0, 1, 1]), 1), []
             for solver in ("stein", "score"):
-                model = MomentModel(LOSSES["logistic"], Response(0, 1), public, "private", solver)
+                model = MomentModel(LOSSES["logistic"], ResponseRange(0, 1), public, "private", solver)
                 found = fit(model, sums, layout)
                 cells.append(", ".join(f"{value:.3f}" for value in found.values))
             what = f"one of two values, the second for {rare:.0%}; one normal"

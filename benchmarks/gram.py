@@ -133,10 +133,10 @@ def newton(x, y, budget, seed, largest=1.0, first=None):
     mechanism = NewtonMechanism.calibrate(budget, columns=p + 1, feature_bound=bound, first=first)
     names = tuple(map(str, range(p)))
     settings = NewtonSettings(names, bound, kind="binary", largest=largest, first=mechanism.first)
-    problem = NewtonDevice(settings, {"default": mechanism})
-    window, order = problem.accumulator("default", SimulatedNoise(seed), 0), np.random.default_rng(seed)
+    device = NewtonDevice(settings, {"default": mechanism})
+    window, order = device.accumulator("default", SimulatedNoise(seed), 0), np.random.default_rng(seed)
     window.add_block(np.column_stack([x, y])[order.permutation(len(y))])
-    engine = problem.engine()
+    engine = device.engine()
     engine.learn_window(window.release())
     return engine.estimate()
 

@@ -60,8 +60,8 @@ def worked(broker, count, rounds, singly=False):
         rules = WireRules(
             feed.task.hash,
             True,
-            (feed.problem.dimension,),
-            {level: m.magnitude for level, m in feed.problem.mechanisms.items()},
+            (feed.device.dimension,),
+            {level: m.magnitude for level, m in feed.device.mechanisms.items()},
         )
         receive = receiver(rules)
         clock = Clock()
@@ -114,7 +114,7 @@ def _iterate(broker, topic, count):
 
 
 def _work(log, feed, warm):
-    engine = feed.problem.engine()
+    engine = feed.device.engine()
     with Worker(log, feed.task, engine) as worker:
         while engine.n_releases < warm:
             worker.step(warm - engine.n_releases)

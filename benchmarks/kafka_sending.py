@@ -39,7 +39,7 @@ def sent(broker, rounds, folder):
         Ledger(folder / "ledger.db") as ledger,
     ):
         topic = Names("sending-bare").releases
-        producer = Producer(task, log, ledger, noise=SimulatedNoise(1), problem=device_for(task))
+        producer = Producer(task, log, ledger, noise=SimulatedNoise(1), device=device_for(task))
         producer.begin(source)
         # So many that every kernel is compiled from here on.
         producer.release_block(next(blocks))
@@ -114,9 +114,9 @@ def cycle(broker, count, rounds, folder):
         Ledger(folder / "crowd.db") as ledger,
         Learner(url, folder / "cycle.log"),
     ):
-        producer = Producer(feed.task, log, ledger, noise=SimulatedNoise(1), problem=feed.problem)
+        producer = Producer(feed.task, log, ledger, noise=SimulatedNoise(1), device=feed.device)
         producer.begin(source)
-        wait_for_models(log, feed.problem, 120.0)
+        wait_for_models(log, feed.device, 120.0)
         for block in source.blocks(0, lambda: size):
             begun = time.perf_counter()
             producer.release_block(block)
@@ -125,7 +125,7 @@ def cycle(broker, count, rounds, folder):
             while log.checkpoint(0).offset < end:
                 time.sleep(0.001)
             learned.append(time.perf_counter() - begun)
-            wait_for_models(log, feed.problem, 120.0)
+            wait_for_models(log, feed.device, 120.0)
             seen.append(time.perf_counter() - begun)
     print(
         f"a simulated population, blocks of {size} releases, its learner elsewhere, median of {len(seen)} blocks, ms:"

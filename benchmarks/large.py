@@ -1,6 +1,6 @@
 """What works with 100, 1,000 and 10,000 coded features, by protocol: ``python -m benchmarks.large``.
 
-For each a process of its own: what the task is refused for, or the CPU time of making a problem, of a release on a
+For each a process of its own: what the task is refused for, or the CPU time of making a device, of a release on a
 device (vector, noise, message) and of learning it, the size of a release, of a model and of a partition's state, and
 the process's largest memory.
 """
@@ -63,25 +63,25 @@ def measured(case, features):
     """One line of the table, as a dictionary."""
     start = time.process_time()
     task = task_of(case, features)
-    problem = device_for(task)
-    problem.check_state()
+    device = device_for(task)
+    device.check_state()
     found = {"made": time.process_time() - start}
-    engine = problem.engine()
+    engine = device.engine()
     found["state"] = len(json.dumps(engine.state_dict()))
     if task.of_organisations:
         return found
     rng = np.random.default_rng(1)
-    mechanism, kind, noise = problem.mechanisms["default"], KINDS[problem.kind], SimulatedNoise(1)
+    mechanism, kind, noise = device.mechanisms["default"], KINDS[device.kind], SimulatedNoise(1)
     device, learner = [], []
-    asking = hasattr(problem, "queries")
-    for turn in range(TURNS + min(MOST, COMPILED // (RELEASES * problem.dimension))):
+    asking = hasattr(device, "queries")
+    for turn in range(TURNS + min(MOST, COMPILED // (RELEASES * device.dimension))):
         X = np.column_stack([rng.uniform(-1, 1, (RELEASES, features - 1)), np.ones(RELEASES)])
         y = (rng.random(RELEASES) < 0.5) * 1.0
         start = time.process_time()
         if asking:
-            mechanism = problem.mechanism("default", "score")
-        version, theta = engine.published() if problem.interactive else (0, None)
-        V = problem.vectors(X, y, None if theta is None else np.array(theta))
+            mechanism = device.mechanism("default", "score")
+        version, theta = engine.published() if device.interactive else (0, None)
+        V = device.vectors(X, y, None if theta is None else np.array(theta))
         rows = np.arange(turn * RELEASES, (turn + 1) * RELEASES)
         payloads = mechanism.randomize(V, noise, rows).tolist()
         more = {"version": version} if "version" in kind.model_fields else {}
@@ -103,7 +103,7 @@ def measured(case, features):
     device, learner = (statistics.median(each[-TURNS:]) / RELEASES for each in (device, learner))
     found |= {"release": max(map(len, messages)), "device": device, "learner": learner}
     found["state"] = len(json.dumps(engine.state_dict()))
-    published = engine.published() if problem.interactive else None
+    published = engine.published() if device.interactive else None
     found["model"] = len(json.dumps(published[1])) if published else 0
     return found
 

@@ -24,7 +24,7 @@ from murk.protocols.device import device_for
 from murk.protocols.examples.engine import engine_of
 from murk.protocols.examples.estimate import estimate as estimate_examples
 from murk.protocols.population import Effects, designs
-from murk.protocols.summaries.device import WindowProblem
+from murk.protocols.summaries.device import WindowDevice
 
 POOL = {100: 100_000, 1_000: 50_000, 10_000: 5_000}
 """People to draw from, by coded features."""
@@ -72,20 +72,20 @@ def task_of(case, size, n):
 
 def learned(task, people, n, rng):
     """The estimate of n people; None where the simulation would need them all at once, and they are too many."""
-    problem = device_for(task) if not task.public else None
-    if problem is not None and not isinstance(problem, WindowProblem) and task.protocol in ("gradients", "examples"):
+    device = device_for(task) if not task.public else None
+    if device is not None and not isinstance(device, WindowDevice) and task.protocol in ("gradients", "examples"):
         engine = None
         if task.protocol == "examples":
-            if problem.settings.outer:
+            if device.settings.outer:
                 return whole(task, people, n, rng)
-            engine = engine_of(problem.settings, problem.mechanisms, seed=1)
+            engine = engine_of(device.settings, device.mechanisms, seed=1)
         for start in range(0, n, BLOCK):
             X, y = people.drawn(min(BLOCK, n - start), rng)
             if task.protocol == "examples":
-                engine.learn_records(X, y, [problem.mechanisms["default"]])
+                engine.learn_records(X, y, [device.mechanisms["default"]])
             else:
-                engine = learn(problem, X, y, np.zeros(len(X), dtype=np.int64), 1, engine=engine)
-        return estimate_examples([engine]) if task.protocol == "examples" else problem.estimate([engine])
+                engine = learn(device, X, y, np.zeros(len(X), dtype=np.int64), 1, engine=engine)
+        return estimate_examples([engine]) if task.protocol == "examples" else device.estimate([engine])
     return whole(task, people, n, rng)
 
 

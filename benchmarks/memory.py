@@ -75,15 +75,15 @@ def monitored(folder, text):
 def people(task, log):
     """Feed people's releases to a worker; yields how many it has learned."""
     feed = Feed(task)
-    engine = feed.problem.engine()
+    engine = feed.device.engine()
     with Worker(log, feed.task, engine) as worker:
         while True:
             # A gradient must not be older than the task allows; the others have no age.
-            count = min(max(1, engine.n_releases // 100), 4096) if feed.problem.interactive else 4096
-            log.append(feed.block(engine.published()[0] if feed.problem.interactive else 0, count))
+            count = min(max(1, engine.n_releases // 100), 4096) if feed.device.interactive else 4096
+            log.append(feed.block(engine.published()[0] if feed.device.interactive else 0, count))
             while count:  # Kafka brings no more than a fetch at once
                 count -= worker.step().read
-            feed.problem.estimate([engine])
+            feed.device.estimate([engine])
             yield engine.n_releases
 
 
@@ -93,7 +93,7 @@ def organisation(folder, log):
     rng, done = np.random.default_rng(1), 0
     with Ledger(f"{folder}/ledger.db") as ledger:
         producer = OrganisationProducer(task, log, ledger, noise=SimulatedNoise(1))
-        with Worker(log, task, Feed(task).problem.engine()) as worker:
+        with Worker(log, task, Feed(task).device.engine()) as worker:
             while True:
                 X = np.column_stack([rng.uniform(-1.0, 1.0, (4096, NUMBERS)), np.ones(4096)])
                 receipts = producer.add_block(X, rng.choice([0.0, 1.0], 4096))

@@ -66,7 +66,7 @@ class Partitions:
 
     def __init__(self, log, task):
         self.log, self.task, self._feed = log, task, Feed(task)
-        self._engines = [self._feed.problem.engine() for _ in range(task.log.partitions)]
+        self._engines = [self._feed.device.engine() for _ in range(task.log.partitions)]
         self._workers = [
             Worker(log, task, engine, partition=partition) for partition, engine in enumerate(self._engines)
         ]

@@ -6,13 +6,13 @@ from murk.privacy.noise import SimulatedNoise
 from murk.protocols.gradients import kernels as k
 
 
-def learn(problem, x, y, levels, seed, share=100, engine=None):
+def learn(device, x, y, levels, seed, share=100, engine=None):
     """The engine after all records, in blocks of a hundredth of the releases so far; one given goes on.
 
-    ``levels`` numbers each record's level among the problem's.
+    ``levels`` numbers each record's level among the device's.
     """
-    engine = problem.engine() if engine is None else engine
-    mechanisms = list(problem.mechanisms.values())
+    engine = device.engine() if engine is None else engine
+    mechanisms = list(device.mechanisms.values())
     units = np.array([m.unit for m in mechanisms])
     variances = np.array([m.variance for m in mechanisms])
     kinds = np.array([m.code for m in mechanisms])
@@ -21,7 +21,7 @@ def learn(problem, x, y, levels, seed, share=100, engine=None):
     while start < len(x):
         stop = min(start + max(1, (before + start) // share), len(x))
         version, iterate = engine.published()
-        gradients = problem.vectors(x[start:stop], y[start:stop], np.array(iterate))
+        gradients = device.vectors(x[start:stop], y[start:stop], np.array(iterate))
         payloads = np.empty(gradients.shape, dtype=np.int64)
         for number, mechanism in enumerate(mechanisms):
             own = levels[start:stop] == number

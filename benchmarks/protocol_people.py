@@ -85,13 +85,13 @@ def drawn(setting, rng):
     return people, y, public, test, theta
 
 
-def summed_moments(problem, X, y, rng):
+def summed_moments(device, X, y, rng):
     """The estimate of released second moments."""
-    layout, mechanism = problem.layout, problem.mechanisms["default"]
+    layout, mechanism = device.layout, device.mechanisms["default"]
     # A missing target counts as none where that is told, and else as the middle of its range.
-    targets, there = np.nan_to_num(2.0 * y - 1.0 if problem.binary else y), ~np.isnan(y)
+    targets, there = np.nan_to_num(2.0 * y - 1.0 if device.binary else y), ~np.isnan(y)
     directed = layout.observed and direction_spread(mechanism)[1] is not None
-    vectors = problem.vectors(X, y) if directed else None
+    vectors = device.vectors(X, y) if directed else None
     if layout.observed:
         X, targets = X[there], targets[there]
     total = (X.T @ X)[np.triu_indices(layout.size)]
@@ -112,26 +112,26 @@ def summed_moments(problem, X, y, rng):
         sums[kernels.NOISE + part] = n * weights[part] ** 2 * variances[part]
         sums[kernels.SQUARES + part] = n * weights[part] ** 2
     total *= np.repeat(weights, [layout.cross, layout.size])
-    return fit(problem.model, MomentSums(total, sums, len(there)), layout).estimate
+    return fit(device.model, MomentSums(total, sums, len(there)), layout).estimate
 
 
-def summed_gram(problem, X, y, rng):
+def summed_gram(device, X, y, rng):
     """The estimate of an organisation's one window."""
-    mechanism, engine = problem.mechanisms["default"], problem.engine()
-    z = problem.records(X, y)
+    mechanism, engine = device.mechanisms["default"], device.engine()
+    z = device.records(X, y)
     noise = noise_of(mechanism, z.shape[1], rng)
     engine.sums.add(z.T @ z + noise, records=len(X), noise=mechanism.scale**2, weight=1.0)
     return engine.estimate()
 
 
-def summed_steps(problem, X, y, rng):
+def summed_steps(device, X, y, rng):
     """The estimate of an organisation's one window by a Newton step from its first records."""
-    mechanism, engine = problem.mechanisms["default"], problem.engine()
-    z = problem.records(X, y)
+    mechanism, engine = device.mechanisms["default"], device.engine()
+    z = device.records(X, y)
     d = z.shape[1]
     own, _ = mechanism.parts(len(z))
     first = z[:own].T @ z[:own] + noise_of(mechanism.start, d, rng)
-    model = model_of(problem.settings, mechanism.start, first, own)
+    model = model_of(device.settings, mechanism.start, first, own)
     step = noise_of(mechanism.step, d, rng)
     for start in range(own, len(z), _BLOCK):
         rows = z[start : start + _BLOCK]
@@ -142,13 +142,13 @@ def summed_steps(problem, X, y, rng):
     return engine.estimate()
 
 
-def summed_outer(problem, X, y, rng):
+def summed_outer(device, X, y, rng):
     """The engine of released outer products, after one partition of people with Gaussian noise.
 
     Squares of noise in the covariance of what was released are at their mean.
     """
-    mechanism, p, n = problem.mechanisms["default"], problem.settings.features, len(X)
-    engine, v = engine_of(problem.settings, problem.mechanisms, seed=0), problem.vectors(X, y)
+    mechanism, p, n = device.mechanisms["default"], device.settings.features, len(X)
+    engine, v = engine_of(device.settings, device.mechanisms, seed=0), device.vectors(X, y)
     variance = mechanism.variance
     noise = symmetric(math.sqrt(n * variance) * rng.normal(size=mechanism.dimension), p + 1)
     total = v.T @ v + noise
@@ -162,12 +162,12 @@ def summed_outer(problem, X, y, rng):
     engine.triangles[0] = total[:p, :p][lower]
     engine.triangles[1] = (n * np.eye(p))[lower]
     theta = estimate_examples([engine]).values
-    theta = theta * min(1.0, problem.settings.radius / max(np.linalg.norm(theta), 1e-9))
+    theta = theta * min(1.0, device.settings.radius / max(np.linalg.norm(theta), 1e-9))
     pulled = v[:, :p] * (v @ np.append(theta, -1.0))[:, None]
     own = acting(theta)
     engine.triangles[1] = (pulled.T @ pulled + n * variance * (0.5 * np.eye(p) + own @ own.T))[lower]
     engine.rows[k.REFERENCE] = theta
-    engine.covariates = problem.covariates
+    engine.covariates = device.covariates
     return engine
 
 
@@ -176,23 +176,23 @@ def estimate_of(task, X, y, public, rng):
     if len(public):
         covariates = covariates_of(public)
         task = task.with_public(covariates.points, covariates.counts) if task.public else task
-    problem, seed = device_for(task), int(rng.integers(2**31))
-    if isinstance(problem, ScoreDevice):
-        engine = problem.engine()
+    device, seed = device_for(task), int(rng.integers(2**31))
+    if isinstance(device, ScoreDevice):
+        engine = device.engine()
         answer(engine, X, y, rng)
         return engine.estimate()
-    if isinstance(problem, GradientDevice):
-        return problem.estimate([learn(problem, X, y, np.zeros(len(X), dtype=np.int64), seed)])
-    if isinstance(problem, ExampleDevice) and problem.settings.outer:
-        return estimate_examples([summed_outer(problem, X, y, rng)])
-    if isinstance(problem, ExampleDevice):
-        engine = engine_of(problem.settings, problem.mechanisms, seed=seed)
-        engine.covariates = problem.covariates
-        engine.learn_records(X, y, [problem.mechanisms["default"]])
+    if isinstance(device, GradientDevice):
+        return device.estimate([learn(device, X, y, np.zeros(len(X), dtype=np.int64), seed)])
+    if isinstance(device, ExampleDevice) and device.settings.outer:
+        return estimate_examples([summed_outer(device, X, y, rng)])
+    if isinstance(device, ExampleDevice):
+        engine = engine_of(device.settings, device.mechanisms, seed=seed)
+        engine.covariates = device.covariates
+        engine.learn_records(X, y, [device.mechanisms["default"]])
         return estimate_examples([engine])
-    if isinstance(problem, NewtonDevice):
-        return summed_steps(problem, X, y, rng)
-    return (summed_gram if isinstance(problem, GramDevice) else summed_moments)(problem, X, y, rng)
+    if isinstance(device, NewtonDevice):
+        return summed_steps(device, X, y, rng)
+    return (summed_gram if isinstance(device, GramDevice) else summed_moments)(device, X, y, rng)
 
 
 def predictions(task, values, X, exact=False):

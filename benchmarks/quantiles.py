@@ -49,13 +49,13 @@ def quantile(weights, q):
 
 def simulated(own, weights, missing, people, replications, seed, level=0.95):
     """Return estimates, lower and upper ends, each (replications, quantiles)."""
-    problem, used = device_for(own), weights > 0.0
+    device, used = device_for(own), weights > 0.0
     y = np.append(GRID[used], np.nan)
     shares = np.append((1.0 - missing) * weights[used] / weights.sum(), missing)
     records, found = Records(np.ones((len(y), 1)), y, shares), []
     for replication in range(replications):
         rng = np.random.default_rng([seed, replication])
-        estimate = forecast.estimate(problem, records, people, {"default": 1.0}, 1, rng)
+        estimate = forecast.estimate(device, records, people, {"default": 1.0}, 1, rng)
         found.append((estimate.values, *np.clip(estimate.ends(level), -1.0, 1.0)))
     return np.moveaxis(np.array(found), 1, 0)
 

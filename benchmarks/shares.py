@@ -109,9 +109,9 @@ def spread(shares):
 
 def variance(own, y, shares):
     """n times the variances of the reported numbers, from the expected sums of very many people."""
-    problem = device_for(own)
-    mechanism = problem.mechanisms["default"]
-    statistics, places = statistics_of(problem.settings, mechanism), problem.settings.positions(np.array(y))[:, 0]
+    device = device_for(own)
+    mechanism = device.mechanisms["default"]
+    statistics, places = statistics_of(device.settings, mechanism), device.settings.positions(np.array(y))[:, 0]
     if isinstance(statistics, Windows):
         at = np.zeros((len(places), len(mechanism.chances)))
         level = np.minimum((places * 30).astype(int), 29)
@@ -127,7 +127,7 @@ def variance(own, y, shares):
         at[np.arange(len(places)), whole] += 1.0 - (places - whole)
         if hasattr(statistics, "chances"):
             sums = MANY * shares @ at @ statistics.chances
-        elif problem.settings.classes:
+        elif device.settings.classes:
             sums = MANY * mechanism.height * shares @ at
         else:
             into = np.array([[-1.0, 1.0, 0.0], [-1.0, -1.0, 2.0]])[: mechanism.vertices - 1, : mechanism.vertices]
@@ -135,7 +135,7 @@ def variance(own, y, shares):
             square = (axes * shares[:, None]).T @ axes + mechanism.variance * into @ into.T
             upper = np.triu_indices(len(into))
             sums = MANY * np.append(mechanism.height * shares @ axes, (mechanism.height / 1024.0) ** 2 * square[upper])
-    found = estimate_of(problem.settings, {"default": (MANY, sums)}, {"default": statistics}, 1)
+    found = estimate_of(device.settings, {"default": (MANY, sums)}, {"default": statistics}, 1)
     return MANY * found.spread**2, type(mechanism).__name__
 
 
@@ -186,14 +186,14 @@ def coverage_table(people, replications):
         for text in ("pure: {epsilon: 1}", "pure: {epsilon: 4}", "gdp: {mu: 0.5}", "gdp: {mu: 1}", "gdp: {mu: 3}"):
             for missing in (0.0, 0.3):
                 own, y = task(target, text), np.array([*values, math.nan])
-                problem, of = device_for(own), np.array(shares)
+                device, of = device_for(own), np.array(shares)
                 records = Records(np.ones((len(y), 1)), y, np.append((1.0 - missing) * of, missing))
                 truth = np.array([of @ values]) if own.target.kind == "real" else 2.0 * of - 1.0
                 truth = truth[1:] if own.target.kind == "binary" else truth
                 held, errors, halves = [], [], []
                 for replication in range(replications):
                     rng = np.random.default_rng([5, replication])
-                    found = forecast.estimate(problem, records, people, {"default": 1.0}, 1, rng)
+                    found = forecast.estimate(device, records, people, {"default": 1.0}, 1, rng)
                     errors.append(found.values - truth)
                     halves.append(found.half_widths())
                     held.append(np.abs(errors[-1]) <= halves[-1])

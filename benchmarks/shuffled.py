@@ -53,12 +53,12 @@ def task_of(way, people):
 def measured(way, people, replications, seed, every):
     """The median half-width in points, and how often it held the raw records' effect, of those that were learned."""
     task, (X, y) = task_of(way, people), every
-    problem, halves, held = device_for(task), [], []
+    device, halves, held = device_for(task), [], []
     for replication in range(replications):
         rng = np.random.default_rng([seed, people, replication])
         # All people are drawn without replacement, and more than there are with.
         chosen = rng.choice(len(X), people, replace=people > len(X))
-        engine = problem.engine()
+        engine = device.engine()
         answer(engine, X[chosen], y[chosen], rng)
         values, spread = marginal_effects(engine.estimate())
         truth, _ = effect(X[chosen], y[chosen])

@@ -73,10 +73,10 @@ def logs(folder, task, broker=None):
 def measured(releases, crowd, broker=None):
     """Releases in crowds, and CPU and wall seconds of shuffler and worker."""
     task = task_of(crowd)
-    problem = device_for(task)
+    device = device_for(task)
     with tempfile.TemporaryDirectory() as place, logs(place, task, broker) as (input_log, log):
         fill(input_log, task, 0, releases)
-        with Shuffler(input_log, log, task, problem, Store(Path(place) / "store")) as shuffler:
+        with Shuffler(input_log, log, task, device, Store(Path(place) / "store")) as shuffler:
             clock = Clock()
             while not shuffler.step().idle:
                 pass
@@ -84,7 +84,7 @@ def measured(releases, crowd, broker=None):
             totals = shuffler.totals
             released = totals.released
             assert released + totals.waiting == releases, totals
-        with Worker(log, task, problem.engine()) as worker:
+        with Worker(log, task, device.engine()) as worker:
             clock = Clock()
             while worker.step().read:
                 pass

@@ -152,11 +152,11 @@ def long_table(n, budgets, replications):
         print(f"<!-- {time.process_time() - begin:.0f} s -->", flush=True)
 
 
-def check(problem, X, y, levels):
+def check(device, X, y, levels):
     """This module's fold gives bit for bit what the engine does, where both can: blocks on the publication grid."""
-    engine = learn(problem, X, y, levels, seed=1, share=20)
-    at = versions(len(y), "blocks", 0.05, problem.settings.staleness.floor)
-    memory = run(problem.settings, list(problem.mechanisms.values()), X, y, levels, at, 1)
+    engine = learn(device, X, y, levels, seed=1, share=20)
+    at = versions(len(y), "blocks", 0.05, device.settings.staleness.floor)
+    memory = run(device.settings, list(device.mechanisms.values()), X, y, levels, at, 1)
     assert np.array_equal(memory.rows, engine.memory.rows), "the update of this benchmark is not the engine's"
 
 
@@ -204,17 +204,17 @@ def demonstration():
         order = rng.permutation(len(x))
         aside, order = order[: task.public.set_aside], order[task.public.set_aside :]
         points, counts = np.unique(x[aside], axis=0, return_counts=True)
-        problem = device_for(task.with_public(points, counts.astype(np.int64)))
-        levels = rng.integers(len(problem.mechanisms), size=len(order))
+        device = device_for(task.with_public(points, counts.astype(np.int64)))
+        levels = rng.integers(len(device.mechanisms), size=len(order))
         X, target = np.ascontiguousarray(x[order]), y[order]
         if not known:
-            known["truth"] = weighted_fit(problem, x, y)
-            check(problem, X[:50_000], target[:50_000], levels[:50_000])
+            known["truth"] = weighted_fit(device, x, y)
+            check(device, X[:50_000], target[:50_000], levels[:50_000])
 
         def estimate(memory):
-            return inference.estimate(problem.settings, [memory], problem.covariates).values
+            return inference.estimate(device.settings, [memory], device.covariates).values
 
-        return problem.settings, list(problem.mechanisms.values()), X, target, levels, known["truth"], estimate
+        return device.settings, list(device.mechanisms.values()), X, target, levels, known["truth"], estimate
 
     return replication
 

@@ -46,7 +46,7 @@ def learned(n):
     feed = Feed()
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
         log.register_task(feed.task.document())
-        measured, times = fed(log, feed, feed.problem.engine(), n)
+        measured, times = fed(log, feed, feed.device.engine(), n)
     return 1e6 * times["worker"][0] / measured
 
 
@@ -58,7 +58,7 @@ def main(argv):
     feed = Feed()
     with tempfile.TemporaryDirectory() as folder, open_log(f"sqlite:///{folder}/log.db") as log:
         log.register_task(feed.task.document())
-        engine = feed.problem.engine()
+        engine = feed.device.engine()
         measured, times = fed(log, feed, engine, n)
         print(f"{measured:,} releases of 10 numbers, one partition, blocks of 1% of the count (at most 4096)\n")
         for name, (cpu, wall) in times.items():
@@ -69,8 +69,8 @@ def main(argv):
         # The worker's own parts, one after another, on the same messages.
         end, size = log.end(0), 4096
         first = max(log.begin(0), end - 40 * size)
-        rules = WireRules(feed.task.hash, True, (feed.problem.dimension,), {
-            level: m.magnitude for level, m in feed.problem.mechanisms.items()})  # fmt: skip
+        rules = WireRules(feed.task.hash, True, (feed.device.dimension,), {
+            level: m.magnitude for level, m in feed.device.mechanisms.items()})  # fmt: skip
         receive = block_receiver(rules)
         read = decoded = learned = 0.0
         count = 0

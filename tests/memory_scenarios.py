@@ -136,20 +136,20 @@ def released(
 def accumulated(document: str, rows: list[Any], seed: int | None, index: int) -> Any:
     """An organisation's window is filled and released."""
     impatient()
-    problem: Any = device_for(Task.parse(document))
+    device: Any = device_for(Task.parse(document))
     noise = SecureNoise() if seed is None else SimulatedNoise(seed)
-    window = problem.accumulator("default", noise, index)
+    window = device.accumulator("default", noise, index)
     window.add_block(np.array(rows))
     made = window.release()
-    return made.integers.tolist(), (window, problem)
+    return made.integers.tolist(), (window, device)
 
 
 def careless(document: str, records: list[Any]) -> Any:
     """Vectors of records are computed as a forecast computes those of people that there are not."""
     task = Task.parse(document)
-    problem: Any = device_for(task)
+    device: Any = device_for(task)
     kept = []
     for record in records:
         coded = task.coding.encode_record(record)
-        kept.append(problem.vectors(coded.x[None, :], np.array([coded.y])))
-    return len(kept), (kept, problem)
+        kept.append(device.vectors(coded.x[None, :], np.array([coded.y])))
+    return len(kept), (kept, device)

@@ -135,32 +135,32 @@ def title_of(task: Task) -> str:
 @cache
 def contents(name: str) -> tuple[dict[str, Any], ...]:
     """What honest releases of the protocol's task hold: payloads of its own mechanism, from made-up records."""
-    problem = device_for(Task.parse(BY_NAME[name].text()).with_simulated(True))
-    mechanism: Any = problem.mechanisms["default"]
+    device = device_for(Task.parse(BY_NAME[name].text()).with_simulated(True))
+    mechanism: Any = device.mechanisms["default"]
     noise, rng = SimulatedNoise(1), np.random.default_rng(1)
     rows = BY_NAME[name].records
     X = np.column_stack([rng.choice([-1.0, 1.0], HONEST * rows), rng.uniform(-1.0, 1.0, HONEST * rows)])
     X, y = np.column_stack([X, np.ones(len(X))]), rng.choice([0.0, 1.0], HONEST * rows)
     if BY_NAME[name].name == "summaries":
-        return tuple(_window(problem, X[start : start + rows], y[start : start + rows], start, noise)
+        return tuple(_window(device, X[start : start + rows], y[start : start + rows], start, noise)
                      for start in range(0, len(X), rows))  # fmt: skip
-    theta = problem.initial if problem.interactive else None  # type: ignore[attr-defined]
+    theta = device.initial if device.interactive else None  # type: ignore[attr-defined]
     if name == "scores":
         at = np.arange(HONEST)
-        payloads, queries = randomize_records(problem, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at)  # type: ignore[arg-type]
+        payloads, queries = randomize_records(device, X, y, [0] * HONEST, {0: theta}, ["default"] * HONEST, noise, at)  # type: ignore[arg-type]
         return tuple(
             {"version": 0, **query_fields(query), "payload": payload}
             for query, payload in zip(queries or (), payloads, strict=True)
         )
-    vectors = problem.vectors(X, y, theta)  # type: ignore[attr-defined]
+    vectors = device.vectors(X, y, theta)  # type: ignore[attr-defined]
     return tuple({"payload": one} for one in mechanism.randomize(vectors, noise, np.arange(HONEST)).tolist())
 
 
-def _window(problem: Any, X: Any, y: Any, window: int, noise: SimulatedNoise) -> dict[str, Any]:
-    accumulator = problem.accumulator("default", noise, window)
-    accumulator.add_block(problem.records(X, y))
+def _window(device: Any, X: Any, y: Any, window: int, noise: SimulatedNoise) -> dict[str, Any]:
+    accumulator = device.accumulator("default", noise, window)
+    accumulator.add_block(device.records(X, y))
     made = accumulator.release()
     found = {"payload": SketchRelease.packed(made.integers), "records": made.records}
-    if problem.kind == "newton":
+    if device.kind == "newton":
         return {**found, "model": made.model.tolist()}
-    return found if problem.rows is None else {**found, "rows": made.rows, "spread": made.spread}
+    return found if device.rows is None else {**found, "rows": made.rows, "spread": made.spread}

@@ -16,18 +16,18 @@ from murk._internal.jit import (
     COMPILE_AFTER,
     LOAD_AFTER,
     WITHOUT_KERNELS,
-    brief,
     deferred,
     deferred_to,
     jit,
+    jit_helper,
+    jit_short,
     source_stamp,
-    within,
 )
 from murk.privacy.noise import philox
 from tests.interrupts import interrupted
 
 
-@within
+@jit_helper
 def twice(x):
     return 2 * x
 
@@ -37,7 +37,7 @@ def four_times(x):
     return twice(twice(x))
 
 
-@brief
+@jit_short
 def halved(count, y):
     if count == 7:
         raise ValueError

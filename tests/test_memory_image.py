@@ -90,11 +90,11 @@ def secrets_of(model: Any, x: Any, y: Any, seed: int | None) -> list[int]:
         own += engine.layout.vectors(nobody, np.zeros(1)).ravel().tolist()
     else:
         pair = engine.mechanisms["default"]
-        problem = ScoreDevice(engine.settings, {"default": pair})
+        device = ScoreDevice(engine.settings, {"default": pair})
         model_now = engine.now.rounds[-1].model.flat
         given = [
-            (pair.mechanism(query), problem.vectors(X, np.array([float(y)]), model_now, query))
-            for query in problem.queries
+            (pair.mechanism(query), device.vectors(X, np.array([float(y)]), model_now, query))
+            for query in device.queries
         ]
     for mechanism, vectors in given:
         found += complements(telling(vectors, own), "f8")
@@ -245,8 +245,8 @@ def after_survey(document: str) -> list[float] | None:
     task = Task.parse(document)
     if task.protocol != "scores":
         return None
-    problem: Any = device_for(task)
-    first = Model.of(problem.initial, problem.settings.features)
+    device: Any = device_for(task)
+    first = Model.of(device.initial, device.settings.features)
     return replace(first, survey=0, width=1.0, exponent=1.0, scatter=0.3, curvature=0.3).flat.tolist()
 
 
@@ -254,22 +254,22 @@ def device_secrets(
     document: str, rows: list[dict[str, Any]], messages: list[Any], model: list[float] | None
 ) -> list[int]:
     """Numbers that a device computes of records: coded values, vectors, lattice steps, and noise as it came out."""
-    problem: Any = device_for(Task.parse(document))
+    device: Any = device_for(Task.parse(document))
     needles: list[int] = []
     # Numbers of a record without any value are everybody's.
     nobody = Task.parse(document).coding.encode_record({"y": "yes"})
     for number, row in enumerate(rows):
         coded = Task.parse(document).coding.encode_record(row)
         needles += complements(telling(coded.x), "f8")
-        X, y, theta = coded.x[None, :], np.array([coded.y]), getattr(problem, "initial", None)
+        X, y, theta = coded.x[None, :], np.array([coded.y]), getattr(device, "initial", None)
         theta = theta if model is None else np.array(model)
-        for query in getattr(problem, "queries", (None,)):
+        for query in getattr(device, "queries", (None,)):
             if query is not None and query.startswith("above") is not (model is None):
                 continue
             about = () if query is None else (query,)
-            mechanism = problem.mechanism("default", query) if about else problem.mechanisms["default"]
-            vectors = problem.vectors(X, y, theta, *about)
-            common = problem.vectors(nobody.x[None, :], np.array([nobody.y]), theta, *about)
+            mechanism = device.mechanism("default", query) if about else device.mechanisms["default"]
+            vectors = device.vectors(X, y, theta, *about)
+            common = device.vectors(nobody.x[None, :], np.array([nobody.y]), theta, *about)
             needles += complements(telling(vectors, common), "f8")
             if mechanism.kind != "gaussian" and mechanism.kind != "composite":
                 continue
@@ -340,11 +340,11 @@ def test_nothing_of_a_window_stays(compiled, method):
     document = (
         TASK + f"protocol: summaries\n{method}privacy: {{guarantee: {{approx: {{epsilon: 2.0, delta: 1.0e-6}}}}}}"
     )
-    problem: Any = device_for(Task.parse(document))
+    device: Any = device_for(Task.parse(document))
     source = np.random.default_rng(3)
     coded = source.uniform(-0.9, 0.9, (300, 4))
     coded[:, -1] = 1.0
-    rows = problem.records(coded, (source.uniform(size=300) < 0.5).astype(float))
+    rows = device.records(coded, (source.uniform(size=300) < 0.5).astype(float))
     released = compiled.run("accumulated", document=document, rows=rows.tolist(), seed=SEED, index=5)
     size = np.array(released).size
     noise = SimulatedNoise(SEED).gaussian([5], size + 1)[0]

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from murk._internal.wiping import copied, empty, keep, lasting, wiped, wiping
+from murk._internal.wiping import copied, empty, lasting, track, wiped, wiping
 
 
 def full(size=3):
@@ -21,7 +21,7 @@ def test_everything_of_a_scope_is_wiped_however_it_ends(error):
     def work():
         with wiping():
             made.append(full())
-            made.append(keep(made[0] * 2.0))
+            made.append(track(made[0] * 2.0))
             if error is not None:
                 raise error
 
@@ -65,7 +65,7 @@ def test_arrays_of_others_are_left_as_they_are():
 
 def test_random_bytes_are_wiped_though_they_cannot_be_written_to():
     with wiping():
-        words = keep(np.frombuffer(bytes(range(1, 17)), dtype=np.uint64))
+        words = track(np.frombuffer(bytes(range(1, 17)), dtype=np.uint64))
         assert not words.flags.writeable
     assert words.tolist() == [0, 0]
 
@@ -80,7 +80,7 @@ def test_an_interrupt_while_wiping_leaves_nothing(monkeypatch):
 
     Late.came = False
     with pytest.raises(KeyboardInterrupt), wiping():
-        made = [keep(np.full(2, 3.0).view(Late)) for _ in range(3)]
+        made = [track(np.full(2, 3.0).view(Late)) for _ in range(3)]
     assert [array.sum() for array in made] == [0.0] * 3
 
 

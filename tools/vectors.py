@@ -26,7 +26,7 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
-from murk.protocols.device import person_problem_for
+from murk.protocols.device import person_device_for
 from murk.protocols.examples.device import CellDevice
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
@@ -188,11 +188,11 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             task = Task.parse(json.dumps(content))
             if public:
                 task = task.with_public(*_covariates(draw, task))
-            problem = person_problem_for(task)
+            device = person_device_for(task)
         except UserError:
             continue
         # The device refuses combinations of values.
-        if isinstance(problem, CellDevice):
+        if isinstance(device, CellDevice):
             continue
         return task
 
@@ -220,27 +220,27 @@ def _value(draw: random.Random, column: dict[str, Any]) -> Any:
     return draw.choice([number, number, round(number, 2), round(number), f"{number:.4f}", f" {number:e} "])
 
 
-def _iterate(draw: random.Random, problem: Any, task: Task) -> tuple[list[float], int]:
+def _iterate(draw: random.Random, device: Any, task: Task) -> tuple[list[float], int]:
     """Return a model that a learner could publish, and its version."""
     if task.protocol == "scores":
-        p, start = problem.settings.features, np.array(problem.initial)
+        p, start = device.settings.features, np.array(device.initial)
         start[: -p * p - 7] = [draw.gauss(0, 1) for _ in range(len(start) - p * p - 7)]
         start[-p * p - 7 : -7] += [draw.gauss(0, 0.3) for _ in range(p * p)]
-        start[-7:-3] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), *[0.25 * problem.settings.matrices] * 2]
-        survey = draw.choice([0, 0, 1, 2, 3]) if problem.settings.survey else 0
+        start[-7:-3] = [draw.uniform(0.5, 4), draw.choice([0.0, 0.5, 1.0]), *[0.25 * device.settings.matrices] * 2]
+        survey = draw.choice([0, 0, 1, 2, 3]) if device.settings.survey else 0
         start[-3:] = [survey, draw.uniform(-1, 1), draw.choice([1.0, draw.uniform(1e-3, 1)])]
         if survey:
             # Some features are known well enough.
             start[-p * p - 7 : -7 : p + 1] *= [draw.choice([0, 1]) for _ in range(p)]
-        version = problem.settings.round_start(draw.choice([0, 700, 3_000, 50_000, 10**6, 10**9]))
+        version = device.settings.round_start(draw.choice([0, 700, 3_000, 50_000, 10**6, 10**9]))
         return start.tolist(), version
-    theta = np.array([draw.gauss(0, 1) for _ in range(problem.dimension)])
-    slopes = problem.dimension - problem.settings.scaled
-    theta[:slopes] *= draw.random() * min(problem.settings.radius, 5.0) / np.linalg.norm(theta[:slopes])
-    if problem.settings.scaled:
-        theta[-1] = draw.uniform(0.05, 3.9) / problem.settings.multiplier
+    theta = np.array([draw.gauss(0, 1) for _ in range(device.dimension)])
+    slopes = device.dimension - device.settings.scaled
+    theta[:slopes] *= draw.random() * min(device.settings.radius, 5.0) / np.linalg.norm(theta[:slopes])
+    if device.settings.scaled:
+        theta[-1] = draw.uniform(0.05, 3.9) / device.settings.multiplier
     version = draw.choice([1, 2, 128, 4096, 2**20])
-    return theta.tolist(), version if problem.is_published(version) else 2**20
+    return theta.tolist(), version if device.is_published(version) else 2**20
 
 
 def _json(value: Any) -> Any:
@@ -301,17 +301,17 @@ def _other_rounds(task: Task) -> dict[str, dict[str, Any]]:
     block, partitions = task.block, task.log.partitions
     if task.protocol != "scores" or task.forget is None or block.models != "shared" or partitions == 1:
         return {}
-    problem: Any = person_problem_for(task)
-    settings = problem.settings
+    device: Any = person_device_for(task)
+    settings = device.settings
     begin = 0 if settings.survey is None else settings.survey.end
     versions = (begin + 3_000 * 2 + step * (task.forget // 8) for step in range(1, 100))
     wrong = [version for version in versions if settings.round_start(version) != version]
     return {"a round of one partition": {"version": wrong[0]}} if wrong else {}
 
 
-def _of_matrices(problem: Any, numbers: list[float]) -> dict[str, dict[str, Any]]:
+def _of_matrices(device: Any, numbers: list[float]) -> dict[str, dict[str, Any]]:
     """Return a model that asks for matrices, if the task's people release none."""
-    if getattr(getattr(problem, "settings", None), "matrices", True):
+    if getattr(getattr(device, "settings", None), "matrices", True):
         return {}
     return {"matrices": {"parameters": [*numbers[:-5], 0.0, 0.5, *numbers[-3:]]}}
 
@@ -355,20 +355,20 @@ class _Vectors:
 
     def __init__(self, task: Task, draw: random.Random, number: int) -> None:
         self.task, self.draw, self.number = task, draw, number
-        self.problem: Any = person_problem_for(task)
-        self.asks, self.interactive = hasattr(self.problem, "draw_query"), self.problem.interactive
-        self.versioned = "version" in KINDS[self.problem.kind].model_fields
-        self.write = writer(self.problem.kind)
+        self.device: Any = person_device_for(task)
+        self.asks, self.interactive = hasattr(self.device, "draw_query"), self.device.interactive
+        self.versioned = "version" in KINDS[self.device.kind].model_fields
+        self.write = writer(self.device.kind)
 
     def task_line(self) -> dict[str, Any]:
-        task, problem = self.task, self.problem
-        rough = task.covariates is not None or any(each.kind != "gaussian" for each in problem.mechanisms.values())
+        task, device = self.task, self.device
+        rough = task.covariates is not None or any(each.kind != "gaussian" for each in device.mechanisms.values())
         # Costs of all levels of a range would take most of the time.
-        levels = list(problem.mechanisms)[:: max(1, len(problem.mechanisms) // 8)]
+        levels = list(device.mechanisms)[:: max(1, len(device.mechanisms) // 8)]
         costs = {
-            level: {currency: _cost(problem.mechanisms[level], currency) for currency in CURRENCIES} for level in levels
+            level: {currency: _cost(device.mechanisms[level], currency) for currency in CURRENCIES} for level in levels
         }
-        initial = getattr(problem, "initial", None)
+        initial = getattr(device, "initial", None)
         return {
             "name": task.name, "document": task.document().decode(), "hash": task.hash, "size": task.coding.size,
             "initial": None if initial is None else initial.tolist(), "near": 1e-8 if rough else 0.0, "costs": costs,
@@ -378,8 +378,8 @@ class _Vectors:
         """Return a published model of a partition, or None for version 0."""
         if not self.interactive or self.draw.random() < 0.3:
             return None
-        numbers, version = _iterate(self.draw, self.problem, self.task)
-        source = FIRST_PARTITION if getattr(self.problem, "shares_models", False) else partition
+        numbers, version = _iterate(self.draw, self.device, self.task)
+        source = FIRST_PARTITION if getattr(self.device, "shares_models", False) else partition
         fields: dict[str, Any] = {
             "task": self.task.hash,
             "partition": source,
@@ -389,7 +389,7 @@ class _Vectors:
         return encode(ModelMessage(**fields)).decode()
 
     def record_line(self, number: int) -> dict[str, Any]:
-        task, draw, problem = self.task, self.draw, self.problem
+        task, draw, device = self.task, self.draw, self.device
         columns = [feature.model_dump(mode="json", by_alias=True) for feature in (*task.features, task.target)]
         record = {column["name"]: _value(draw, column) for column in columns}
         if draw.random() < 0.05:
@@ -401,18 +401,18 @@ class _Vectors:
         partitions = task.log.partitions
         partition = 0 if partitions == 1 else int(below(noise.words(index, 64, Purpose.PARTITION), partitions)[0])
         message = self.message(partition)
-        version, theta = 0, getattr(problem, "initial", None)
+        version, theta = 0, getattr(device, "initial", None)
         if message is not None:
             version, theta = json.loads(message)["version"], np.array(json.loads(message)["parameters"])
-            problem.check_model(theta)
+            device.check_model(theta)
         x, y = np.array(coded.x)[None, :], np.array([coded.y])
-        query, mechanism = None, problem.mechanisms[level]
+        query, mechanism = None, device.mechanisms[level]
         if self.asks:
-            (query,) = problem.draw_query(noise, index, theta)
-            mechanism = problem.mechanism(level, query)
-            vectors = problem.vectors(x, y, theta, query)
+            (query,) = device.draw_query(noise, index, theta)
+            mechanism = device.mechanism(level, query)
+            vectors = device.vectors(x, y, theta, query)
         else:
-            vectors = problem.vectors(x, y, theta)
+            vectors = device.vectors(x, y, theta)
         (payload,) = mechanism.randomize(vectors, noise, index).tolist()
         quantised = None
         if mechanism.kind not in ("l2-ball", "privunit", "subset-selection", "window-selection"):
@@ -479,7 +479,7 @@ class _Vectors:
             yield {"name": name, "why": why, "document": text, "refused": "guarantee"}
         if not self.interactive:
             return
-        numbers, version = _iterate(self.draw, self.problem, self.task)
+        numbers, version = _iterate(self.draw, self.device, self.task)
         base = {"schema": 1, "kind": "model", "task": self.task.hash, "partition": 0}
         base |= {"version": version, "parameters": numbers}
         forgeries: dict[str, dict[str, Any]] = {
@@ -487,7 +487,7 @@ class _Vectors:
             "partition": {"partition": 9},
             "version": {"version": -1}, "fraction": {"version": 1.5}, "unpublished": {"version": 1_000_001},
             "short": {"parameters": numbers[:-1]}, "text": {"parameters": ["1", *numbers[1:]]}, "key": {"note": 1},
-            **_other_rounds(self.task), **_of_matrices(self.problem, numbers),
+            **_other_rounds(self.task), **_of_matrices(self.device, numbers),
             "huge": {"parameters": [1e9, *numbers[1:]]}, "endless": {"parameters": [10**400, *numbers[1:]]},
         }  # fmt: skip
         if self.task.learner.radius == "unbounded":

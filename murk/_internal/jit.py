@@ -195,30 +195,30 @@ def jit(function: F) -> F:
     return _kernel(function, cache=True, nogil=True)
 
 
-def brief(function: F) -> F:
+def jit_short(function: F) -> F:
     """Like :func:`jit`, for a kernel too short to release the GIL for."""
     return _kernel(function, direct="entry", cache=True, nogil=False)
 
 
-def patient(function: F) -> F:
-    """Like :func:`brief`, for a kernel that callers use only once `due` says that compiling it pays."""
+def jit_when_worth(function: F) -> F:
+    """Like :func:`jit_short`, for a kernel that callers use only once `worth_compiling` says that compiling it pays."""
     return _kernel(function, patience=COMPILE_AFTER, direct="entry", cache=True, nogil=False)
 
 
-def awaited(function: F) -> F:
-    """Like :func:`patient`, for a kernel of many records, which releases the GIL."""
+def jit_block_when_worth(function: F) -> F:
+    """Like :func:`jit_when_worth`, for a kernel of many records, which releases the GIL."""
     return _kernel(function, patience=COMPILE_AFTER, direct="dispatcher", cache=True, nogil=True)
 
 
-def due(kernel: Any, numbers: int) -> bool:
-    """Return whether compiling a `patient` or `awaited` kernel pays off; if not, reduce its patience by ``numbers``."""
+def worth_compiling(kernel: Any, numbers: int) -> bool:
+    """Return whether compiling a `jit_when_worth` or `jit_block_when_worth` kernel pays; else reduce its patience."""
     if getattr(kernel, "_patience", 0) <= 0:
         return True
     kernel.left(numbers)
     return False
 
 
-def within(function: F) -> F:
+def jit_helper(function: F) -> F:
     """Like :func:`jit`, for a few integer operations: compiled within other kernels, interpreted elsewhere."""
     return _kernel(function, patience=float("inf"), cache=True, nogil=True)
 

@@ -32,7 +32,7 @@ class ForkSafeLock(_thread.RLock):  # type: ignore[misc,unused-ignore]
     """A reentrant lock; copying or unpickling it creates a new, free lock.
 
     ``busy``: whether the thread that holds it is within a guarded call. A second call from that thread, by a signal
-    handler or by the code of a value such as ``__float__``, is refused with `occupied`.
+    handler or by the code of a value such as ``__float__``, is refused with `held_by_itself`.
     """
 
     __slots__ = ("busy",)
@@ -47,7 +47,7 @@ class ForkSafeLock(_thread.RLock):  # type: ignore[misc,unused-ignore]
         return type(self), ()
 
 
-def occupied() -> MurkError:
+def held_by_itself() -> MurkError:
     """Return the error for a call within another call, from the same thread."""
     return MurkError(
         "this learner, window or producer is already in use by this thread: a signal handler, or the code of "
@@ -65,7 +65,7 @@ Given = ParamSpec("Given")
 Found = TypeVar("Found")
 
 
-def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Concatenate[Self, Given], Found]:
+def locked(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Concatenate[Self, Given], Found]:
     """Serialise calls of a method by the ``_turns`` lock of its object."""
 
     @wraps(method)
@@ -74,7 +74,7 @@ def in_turn(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Conca
         # Nothing is called between taking the lock and the ``try``, so an interrupt leaves neither lock nor flag set.
         with turns:
             if turns.busy:
-                raise occupied()
+                raise held_by_itself()
             try:
                 turns.busy = True
                 return method(self, *given, **named)

@@ -1,6 +1,6 @@
 """Arrays that are wiped when a call ends, for values computed from a record and for its noise.
 
-Arrays from `empty`, `copied` and `keep` within ``with wiping():`` are overwritten with zeros when the block ends, also
+Arrays from `empty`, `copied` and `track` within ``with wiping():`` are overwritten with zeros when the block ends, also
 by an error or Ctrl-C. Outside of such a block they are ordinary arrays. Python's own numbers, which interpreted kernels
 use, cannot be wiped: `overwrite_numbers` overwrites their freed memory.
 """
@@ -108,10 +108,10 @@ def wiped(function: Callable[Given, Found]) -> Callable[Given, Found]:
 
 def empty(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
     """Return an uninitialised array that is wiped at the end of the scope."""
-    return keep(np.empty(shape, dtype))
+    return track(np.empty(shape, dtype))
 
 
-def keep(array: Held) -> Held:
+def track(array: Held) -> Held:
     """Register a new array for wiping at the end of the scope, and return it."""
     scopes = getattr(_LOCAL, "scopes", None)
     if scopes:
@@ -127,7 +127,7 @@ def copied(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
         copy = empty(values.shape, dtype)
         np.copyto(copy, values, casting="unsafe")
         return copy
-    return keep(np.array(values, dtype=dtype, order="C"))
+    return track(np.array(values, dtype=dtype, order="C"))
 
 
 def numbers_were_used(held: int = _FREED) -> None:

@@ -23,7 +23,7 @@ _ERROR_CODE = "MURK-AUDIT-001"
 _CUTS = 512
 
 
-class Yardstick(Protocol):
+class TestedGuarantee(Protocol):
     """A privacy parameter that a test can bound from below."""
 
     @property
@@ -85,8 +85,8 @@ def greatest_share(successes: Integers, trials: int, failure: float) -> Floats:
     return 1.0 - least_share(trials - successes, trials, failure)
 
 
-def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: float) -> float:
-    """Return a lower bound on ``yardstick``, at least 0; wrong with probability at most ``failure``.
+def lower_bound(first: Floats, second: Floats, tested_guarantee: TestedGuarantee, failure: float) -> float:
+    """Return a lower bound on ``tested_guarantee``, at least 0; wrong with probability at most ``failure``.
 
     ``first`` and ``second`` are the values of a statistic for independent releases of the two inputs. Every statistic
     gives a valid bound, and the log-likelihood ratio the best. The test (cut and direction) is chosen on the first half
@@ -102,13 +102,15 @@ def lower_bound(first: Floats, second: Floats, yardstick: Yardstick, failure: fl
     _, cut, sign = max(
         (float(value), float(place), sign)
         for sign in (1.0, -1.0)
-        for value, place in zip(_values(*chosen_on, cuts, sign, yardstick, failure), cuts, strict=True)
+        for value, place in zip(_values(*chosen_on, cuts, sign, tested_guarantee, failure), cuts, strict=True)
     )
-    [bound] = _values(first[half_first:], second[half_second:], np.array([cut]), sign, yardstick, failure)
+    [bound] = _values(first[half_first:], second[half_second:], np.array([cut]), sign, tested_guarantee, failure)
     return max(0.0, float(bound))
 
 
-def _values(first: Floats, second: Floats, cuts: Floats, sign: float, yardstick: Yardstick, failure: float) -> Floats:
+def _values(
+    first: Floats, second: Floats, cuts: Floats, sign: float, tested_guarantee: TestedGuarantee, failure: float
+) -> Floats:
     """Evaluate tests that detect the first input at or above each cut, or (sign -1) the second at or below it."""
     if sign < 0:
         first, second, cuts = -second, -first, -cuts
@@ -116,7 +118,7 @@ def _values(first: Floats, second: Floats, cuts: Floats, sign: float, yardstick:
     least = least_share(hits, len(first), failure / 2)
     most = greatest_share(alarms, len(second), failure / 2)
     with np.errstate(invalid="ignore"):
-        values = yardstick.least(least, most)
+        values = tested_guarantee.least(least, most)
     return np.where(np.isfinite(values), values, -math.inf)
 
 

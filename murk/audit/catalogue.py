@@ -12,7 +12,7 @@ from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
-from murk.protocols.device import Problem, QueryingDevice, SingleQueryDevice, device_for
+from murk.protocols.device import Device, QueryingDevice, SingleQueryDevice, device_for
 from murk.protocols.scores.model import above
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -36,22 +36,22 @@ class Case:
 def cases_of(task: Task) -> list[Case]:
     """Return a case for each level and query of a task."""
     cases = []
-    for query, problem in _queries(device_for(task)):
-        for level in of_each_kind(problem.mechanisms, lambda each: each.kind):
-            words = [level] * (len(problem.mechanisms) > 1) + [query] * bool(query)
+    for query, device in _queries(device_for(task)):
+        for level in of_each_kind(device.mechanisms, lambda each: each.kind):
+            words = [level] * (len(device.mechanisms) > 1) + [query] * bool(query)
             name = f"{task.name}: {', '.join(words)}" if words else task.name
-            cases.append(Case(name, partial(task_trial, task, problem, level)))
+            cases.append(Case(name, partial(task_trial, task, device, level)))
     return cases
 
 
-def _queries(problem: Problem) -> list[tuple[str, Any]]:
-    """Return the name and problem of each query; for a Newton step, of both parts of a window."""
-    first_part = getattr(problem, "first_part", None)
+def _queries(device: Device) -> list[tuple[str, Any]]:
+    """Return the name and device of each query; for a Newton step, of both parts of a window."""
+    first_part = getattr(device, "first_part", None)
     if first_part is not None:
-        return [("first part", first_part), ("step", problem)]
-    if not hasattr(problem, "draw_query"):
-        return [("", problem)]
-    asking = cast("QueryingDevice", problem)
+        return [("first part", first_part), ("step", device)]
+    if not hasattr(device, "draw_query"):
+        return [("", device)]
+    asking = cast("QueryingDevice", device)
     return [(name, SingleQueryDevice(asking, name)) for name in asking.queries]
 
 

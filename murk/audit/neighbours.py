@@ -97,22 +97,22 @@ def _days(feature: DateFeature) -> tuple[datetime.date, ...]:
     return tuple(day for day in (feature.low, feature.high, *week, *year) if day is not None)
 
 
-def worst_neighbours(task: Task, problem: Releasing, mechanism: Any, rng: np.random.Generator) -> Pair:
+def worst_neighbours(task: Task, device: Releasing, mechanism: Any, rng: np.random.Generator) -> Pair:
     """Search for the pair of records whose releases are furthest apart."""
     box, distribution = Box.of(task), distribution_of(mechanism)
 
     def centres(rows: list[list[Any]], theta: Floats | None) -> NDArray[Any]:
-        return distribution.centres(problem.vectors(*box.coded(task, rows), theta))
+        return distribution.centres(device.vectors(*box.coded(task, rows), theta))
 
     pool = box.random(rng, POOL)
     starts: list[tuple[float, int, Floats | None, list[Any], list[Any]]] = []
-    for theta in _iterates(problem, rng, lambda theta: _best_of(distribution, centres(pool, theta))[0]):
+    for theta in _iterates(device, rng, lambda theta: _best_of(distribution, centres(pool, theta))[0]):
         points = centres(pool, theta)
         apart, one, other = _best_of(distribution, points)
         starts.append((apart, len(starts), theta, pool[one], pool[other]))
     best: tuple[float, Floats | None, list[Any], list[Any]] = (-1.0, None, pool[0], pool[0])
     for _, _, theta, one_row, other_row in sorted(starts, reverse=True, key=lambda start: start[:2])[:STARTS]:
-        candidate = _ascend(box, distribution, centres, problem, theta, one_row, other_row, rng)
+        candidate = _ascend(box, distribution, centres, device, theta, one_row, other_row, rng)
         if candidate[0] > best[0]:
             best = candidate
     apart, theta, *rows = best
@@ -130,7 +130,7 @@ def _ascend(
     box: Box,
     distribution: ReleaseDistribution,
     centres: Callable[[list[list[Any]], Floats | None], NDArray[Any]],
-    problem: Releasing,
+    device: Releasing,
     theta: Floats | None,
     first: list[Any],
     second: list[Any],
@@ -148,7 +148,7 @@ def _ascend(
                 first, best = options[int(np.argmax(apart))], float(apart.max())
             first, second = second, first
         if theta is not None:
-            for moved in _around(problem, theta, step, rng):
+            for moved in _around(device, theta, step, rng):
                 pair = centres([first, second], moved)
                 apart_there = float(distribution.distances(pair[:1], pair[1])[0])
                 if apart_there > best:
@@ -160,19 +160,17 @@ def _ascend(
     return best, theta, first, second
 
 
-def _iterates(
-    problem: Releasing, rng: np.random.Generator, value: Callable[[Floats], float]
-) -> Iterator[Floats | None]:
+def _iterates(device: Releasing, rng: np.random.Generator, value: Callable[[Floats], float]) -> Iterator[Floats | None]:
     """Yield initial iterates: the first one, the best one found, the ends of each axis, and random ones."""
-    if not problem.interactive:
+    if not device.interactive:
         yield None
         return
-    if isinstance(problem, SingleQueryDevice):
-        yield from _models(problem, rng)
+    if isinstance(device, SingleQueryDevice):
+        yield from _models(device, rng)
         return
-    settings: Any = problem.settings  # type: ignore[attr-defined]
-    d = problem.dimension
-    iterates = [np.asarray(problem.initial)]  # type: ignore[attr-defined]
+    settings: Any = device.settings  # type: ignore[attr-defined]
+    d = device.dimension
+    iterates = [np.asarray(device.initial)]  # type: ignore[attr-defined]
     slopes = d - settings.scaled
     scales = (settings.scale_floor, settings.scale_start, settings.scale_ceiling)
     directions = [*np.eye(slopes), *-np.eye(slopes), *rng.normal(size=(ITERATES, slopes))]
@@ -182,35 +180,35 @@ def _iterates(
         if settings.scaled:
             theta[-1] = scales[rng.integers(3)] / settings.multiplier
         iterates.append(theta)
-    best = max((theta for theta in iterates if _allowed(problem, theta)), key=value)
+    best = max((theta for theta in iterates if _allowed(device, theta)), key=value)
     for step in (0.5, 0.25, 0.1, 0.05):
-        best = max([best, *_around(problem, best, step, rng)], key=value)
+        best = max([best, *_around(device, best, step, rng)], key=value)
     yield best
     yield from iterates
 
 
-def _models(problem: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Floats]:
+def _models(device: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Floats]:
     """Yield initial models that a device accepts: the first that draws the query, and others of several scales."""
-    initial = _first_asking(problem)
+    initial = _first_asking(device)
     yield initial
     for scale in (1.0, 2.0, 10.0):
         for _ in range(MODELS):
-            model = _moved(problem, initial, 1.0, scale, rng)
-            if _allowed(problem, model):
+            model = _moved(device, initial, 1.0, scale, rng)
+            if _allowed(device, model):
                 yield model
 
 
-def _first_asking(problem: SingleQueryDevice) -> Floats:
+def _first_asking(device: SingleQueryDevice) -> Floats:
     """Return the first model that draws the query: of all but a survey's, one after the survey."""
-    asked: Any = problem.problem
-    if asked.settings.survey is None or problem.name.startswith(ABOVE):
+    asked: Any = device.device
+    if asked.settings.survey is None or device.name.startswith(ABOVE):
         return np.asarray(asked.initial)
     model: Model = replace(asked.settings, survey=None).first_model(asked.mechanisms)
     return model.flat
 
 
-def _moved(problem: SingleQueryDevice, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
-    settings: Any = problem.problem.settings  # type: ignore[attr-defined]
+def _moved(device: SingleQueryDevice, flat: Floats, step: float, scale: float, rng: np.random.Generator) -> Floats:
+    settings: Any = device.device.settings  # type: ignore[attr-defined]
     p = settings.features
     model = Model.of(flat, p, sets=settings.wanted is not None)
     origin = model.origin + step * rng.normal(size=len(model.origin))
@@ -222,13 +220,13 @@ def _moved(problem: SingleQueryDevice, flat: Floats, step: float, scale: float, 
     return replace(model, origin=origin, transform=transform, sets=sets).flat
 
 
-def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
+def _around(device: Releasing, theta: Floats, step: float, rng: np.random.Generator) -> list[Floats]:
     """Return models, or iterates projected to the task's radius, near a given one."""
-    if isinstance(problem, SingleQueryDevice):
-        near = (_moved(problem, theta, step, 1.0, rng) for _ in range(MODELS))
-        return [model for model in near if _allowed(problem, model)]
-    settings: Any = problem.settings  # type: ignore[attr-defined]
-    slopes = problem.dimension - settings.scaled
+    if isinstance(device, SingleQueryDevice):
+        near = (_moved(device, theta, step, 1.0, rng) for _ in range(MODELS))
+        return [model for model in near if _allowed(device, model)]
+    settings: Any = device.settings  # type: ignore[attr-defined]
+    slopes = device.dimension - settings.scaled
     moved = []
     for _ in range(24):
         other = theta.copy()
@@ -239,13 +237,13 @@ def _around(problem: Releasing, theta: Floats, step: float, rng: np.random.Gener
         if settings.scaled and rng.random() < 0.5:
             low, high = settings.scale_floor / settings.multiplier, settings.scale_ceiling / settings.multiplier
             other[-1] = min(max(other[-1] * np.exp(step * rng.normal()), low), high)
-        if _allowed(problem, other):
+        if _allowed(device, other):
             moved.append(other)
     return moved
 
 
-def _allowed(problem: Releasing, theta: Floats) -> bool:
-    asked: Any = problem.problem if isinstance(problem, SingleQueryDevice) else problem
+def _allowed(device: Releasing, theta: Floats) -> bool:
+    asked: Any = device.device if isinstance(device, SingleQueryDevice) else device
     try:
         asked.check_model(theta)
     except HostileModelError:

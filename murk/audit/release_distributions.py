@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from murk._internal.arrays import Floats
-from murk.audit.bounds import EpsilonAt, Mu, Yardstick
+from murk.audit.bounds import EpsilonAt, Mu, TestedGuarantee
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import (
@@ -60,9 +60,9 @@ class Silence:
         return np.zeros((len(records), size), dtype=np.uint64)
 
 
-def yardsticks(mechanism: Costed) -> tuple[Yardstick, ...]:
+def yardsticks(mechanism: Costed) -> tuple[TestedGuarantee, ...]:
     """Return the guarantees of a mechanism that the audit tests (zCDP follows from them or is equivalent to GDP)."""
-    claims: list[Yardstick] = []
+    claims: list[TestedGuarantee] = []
     for claim in mechanism.guarantees:
         if isinstance(claim, GaussianDP):
             claims.append(Mu(claim.mu))
@@ -107,10 +107,10 @@ class ReleaseDistribution:
         gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
         return np.asarray(np.sqrt(np.square(gaps / WIDTH).sum(axis=-1)))
 
-    def exact(self, one: Points, other: Points, yardstick: Yardstick) -> float | None:
+    def exact(self, one: Points, other: Points, tested_guarantee: TestedGuarantee) -> float | None:
         """Return the exact privacy parameter of a pair's releases; None without a closed form."""
         distance = float(self.distances(np.asarray(one)[None], other)[0])
-        return self._epsilon(one, other, distance) if isinstance(yardstick, EpsilonAt) else self._mu(distance)
+        return self._epsilon(one, other, distance) if isinstance(tested_guarantee, EpsilonAt) else self._mu(distance)
 
     def _epsilon(self, one: Points, other: Points, distance: float) -> float | None:
         return None
@@ -252,9 +252,9 @@ class _Thresholds(ReleaseDistribution):
         ]
         return np.asarray(np.max(each, axis=0))
 
-    def exact(self, one: Points, other: Points, yardstick: Yardstick) -> float | None:
+    def exact(self, one: Points, other: Points, tested_guarantee: TestedGuarantee) -> float | None:
         first, second = self._by_threshold(one), self._by_threshold(other)
-        exact = [self._answers.exact(*pair, yardstick) for pair in zip(first, second, strict=True)]
+        exact = [self._answers.exact(*pair, tested_guarantee) for pair in zip(first, second, strict=True)]
         # Between values whose answers differ at some thresholds only, the guarantee is stronger.
         if any(each is None or each != exact[0] for each in exact):
             return None

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
-from murk.audit.bounds import Yardstick
+from murk.audit.bounds import TestedGuarantee
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import ReleaseDistribution, Silence, distribution_of, yardsticks
 from murk.audit.windows import SketchDistribution, Windows, worst_grams, worst_steps, worst_windows
@@ -32,7 +32,7 @@ class Trial(ABC):
     neighbours: Mapping[str, Any]
 
     @property
-    def yardsticks(self) -> tuple[Yardstick, ...]:
+    def yardsticks(self) -> tuple[TestedGuarantee, ...]:
         """Claims of the mechanism."""
         return yardsticks(self.mechanism)
 
@@ -41,7 +41,7 @@ class Trial(ABC):
         return wanted
 
     @abstractmethod
-    def exact(self, yardstick: Yardstick) -> float | None:
+    def exact(self, tested_guarantee: TestedGuarantee) -> float | None:
         """Return the exact privacy parameter of the two distributions, if it is known."""
 
     @abstractmethod
@@ -58,9 +58,9 @@ class VectorTrial(Trial):
     release: Callable[[int, NoiseSource, NDArray[np.int64]], NDArray[Any]]
     neighbours: Mapping[str, Any]
 
-    def exact(self, yardstick: Yardstick) -> float | None:
+    def exact(self, tested_guarantee: TestedGuarantee) -> float | None:
         """Return the exact privacy parameter from the centres of the two inputs."""
-        return self._distribution.exact(*self._centres, yardstick)
+        return self._distribution.exact(*self._centres, tested_guarantee)
 
     @cached_property
     def _distribution(self) -> ReleaseDistribution:
@@ -82,10 +82,10 @@ class VectorTrial(Trial):
 
 @dataclass(frozen=True)
 class WindowTrial(Trial):
-    """Releases of two neighbouring windows by an organisation's accumulator, at a level of a task's problem."""
+    """Releases of two neighbouring windows by an organisation's accumulator, at a level of a task's device."""
 
     mechanism: Any
-    problem: Any
+    device: Any
     level: str
     windows: Windows
     vectors_per_window: ClassVar[int]  # requested draws for which one window is released, as it takes longer
@@ -106,7 +106,7 @@ class WindowTrial(Trial):
             yield self._losses([self._released(self.windows.pair[which], noise, index) for index in indices])
 
     def _released(self, rows: Floats, noise: NoiseSource, index: int) -> Any:
-        accumulator = self.problem.accumulator(self.level, noise, index)
+        accumulator = self.device.accumulator(self.level, noise, index)
         accumulator.add_block(rows)
         return accumulator.release()
 
@@ -125,7 +125,7 @@ class SketchTrial(WindowTrial):
         size = self.mechanism.rows * (len(self.windows.first) + self.mechanism.columns)
         return max(2, min(wanted // self.vectors_per_window, int(_SKETCH_WORK / size)))
 
-    def exact(self, yardstick: Yardstick) -> float | None:
+    def exact(self, tested_guarantee: TestedGuarantee) -> float | None:
         """Return the epsilon by quadrature, for a row that is zeroed out."""
         return self.windows.epsilon
 
@@ -139,9 +139,9 @@ class GramTrial(WindowTrial):
 
     vectors_per_window = 20
 
-    def exact(self, yardstick: Yardstick) -> float | None:
+    def exact(self, tested_guarantee: TestedGuarantee) -> float | None:
         """Return the exact privacy parameter from the windows' sums on the lattice."""
-        return distribution_of(self.mechanism).exact(*self._centres, yardstick)
+        return distribution_of(self.mechanism).exact(*self._centres, tested_guarantee)
 
     def _losses(self, releases: Sequence[Any]) -> Floats:
         payloads = np.array([release.integers for release in releases])
@@ -159,7 +159,7 @@ class NewtonTrial(WindowTrial):
 
     vectors_per_window = 100
 
-    def exact(self, yardstick: Yardstick) -> float | None:
+    def exact(self, tested_guarantee: TestedGuarantee) -> float | None:
         """Return None: the distribution is an average over models that depend on noise."""
         return None
 
@@ -201,18 +201,18 @@ def mechanism_trial(mechanism: Any, first: Any, second: Any) -> VectorTrial:
     return VectorTrial(mechanism, inputs, release, {"first": inputs[0].tolist(), "second": inputs[1].tolist()})
 
 
-def task_trial(task: Task, problem: Any, level: str) -> Trial:
+def task_trial(task: Task, device: Any, level: str) -> Trial:
     """Return the trial of a task's level or query: its worst neighbours, released by a device's code."""
-    mechanism = problem.mechanisms[level]
+    mechanism = device.mechanisms[level]
     if mechanism.kind not in _WINDOW_TRIALS:
-        return _record_trial(task, problem, level)
+        return _record_trial(task, device, level)
     trial, search = _WINDOW_TRIALS[mechanism.kind]
-    return trial(mechanism, problem, level, search(task, problem, mechanism))
+    return trial(mechanism, device, level, search(task, device, mechanism))
 
 
-def _record_trial(task: Task, problem: Releasing, level: str) -> VectorTrial:
-    mechanism = problem.mechanisms[level]
-    pair = worst_neighbours(task, problem, mechanism, np.random.default_rng(0))
+def _record_trial(task: Task, device: Releasing, level: str) -> VectorTrial:
+    mechanism = device.mechanisms[level]
+    pair = worst_neighbours(task, device, mechanism, np.random.default_rng(0))
     coded = [task.coding.encode_record(record) for record in (pair.first, pair.second)]
     x, y = np.array([record.x for record in coded]), np.array([record.y for record in coded])
 
@@ -220,9 +220,9 @@ def _record_trial(task: Task, problem: Releasing, level: str) -> VectorTrial:
         count = len(indices)
         features, targets = np.repeat(x[which : which + 1], count, axis=0), np.repeat(y[which : which + 1], count)
         models, levels = {0: pair.theta}, [level] * count
-        return randomize_rows(problem, features, targets, [0] * count, models, levels, noise, indices)
+        return randomize_rows(device, features, targets, [0] * count, models, levels, noise, indices)
 
     described: dict[str, Any] = {"first": pair.first, "second": pair.second}
     if pair.theta is not None:
         described["iterate"] = pair.theta.tolist()
-    return VectorTrial(mechanism, problem.vectors(x, y, pair.theta), release, described)
+    return VectorTrial(mechanism, device.vectors(x, y, pair.theta), release, described)

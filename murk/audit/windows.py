@@ -18,7 +18,7 @@ from scipy.special import chdtr, chdtrc, log_ndtr
 from murk._internal.arrays import Floats
 from murk.audit.neighbours import Box
 from murk.privacy.central import LEAST_SPREAD, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism, Sketch
-from murk.protocols.summaries.device import WindowProblem
+from murk.protocols.summaries.device import WindowDevice
 from murk.task.task import Task
 
 _DESIGN = 64
@@ -83,13 +83,13 @@ class SketchDistribution:
         return -value * value / 2.0
 
 
-def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechanism) -> Windows:
+def worst_windows(task: Task, device: WindowDevice, mechanism: GaussMixMechanism) -> Windows:
     """Search for the neighbouring windows whose sketches have the largest privacy loss.
 
     Candidates are a window of one record, and balanced windows of records at the corners of the box, of sizes at which
     the eigenvalue saves little or all of the noise. The latter differ in the record that most affects the eigenvalue.
     """
-    rows = _corners(task, problem)
+    rows = _corners(task, device)
     norms = np.linalg.norm(rows, axis=1)
     longest = rows[int(np.argmax(norms))]
     pairs = [(longest[None, :], np.zeros((1, rows.shape[1])))]
@@ -116,9 +116,9 @@ def worst_windows(task: Task, problem: WindowProblem, mechanism: GaussMixMechani
     return Windows(first, second)
 
 
-def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) -> Windows:
+def worst_steps(task: Task, device: WindowDevice, mechanism: NewtonMechanism) -> Windows:
     """Return neighbouring windows that differ in a record of the step, after a first part of blank records."""
-    rows = _corners(task, problem)
+    rows = _corners(task, device)
     # Rows as seen from a model of zeros, at which their weights are largest.
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     one, other = _furthest(rows, seen, mechanism.neighbours)
@@ -127,9 +127,9 @@ def worst_steps(task: Task, problem: WindowProblem, mechanism: NewtonMechanism) 
     return Windows(np.vstack([blank, one]), np.vstack([blank, other]), place=place)
 
 
-def worst_grams(task: Task, problem: WindowProblem, mechanism: GramMechanism) -> Windows:
+def worst_grams(task: Task, device: WindowDevice, mechanism: GramMechanism) -> Windows:
     """Return neighbouring windows with second moments furthest apart: a row and zeros, or two rows; others cancel."""
-    rows = _corners(task, problem)
+    rows = _corners(task, device)
     even = rows.copy()
     even[:, -1] *= mechanism.target_weight
     return Windows(*_furthest(rows, even, mechanism.neighbours))
@@ -149,7 +149,7 @@ def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Float
     return rows[one][None, :], rows[other][None, :]
 
 
-def _corners(task: Task, problem: WindowProblem) -> Floats:
+def _corners(task: Task, device: WindowDevice) -> Floats:
     """Return rows of records at the corners of the box: all of them, or a sample."""
     box = Box.of(task)
     options = [choices[:-1] for choices in box.choices]
@@ -159,7 +159,7 @@ def _corners(task: Task, problem: WindowProblem) -> Floats:
         rng = np.random.default_rng(0)
         count = max(_DESIGN, 4 * (task.coding.size + 1))
         rows = [[choices[rng.integers(len(choices))] for choices in options] for _ in range(count)]
-    return problem.records(*box.coded(task, rows))
+    return device.records(*box.coded(task, rows))
 
 
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:

@@ -11,7 +11,7 @@ from murk.errors import MurkError
 from murk.inference.confidence_sequences import looks_of, used_count
 from murk.inference.estimate import Estimate
 from murk.inference.units import units
-from murk.protocols.device import Problem, plausible
+from murk.protocols.device import Device, loaded_state_arithmetic
 from murk.results.report import report_estimate
 from murk.stream.log.interface import Log, UnreachableError
 from murk.stream.wire.state import CoefficientEstimate, Effect, EstimateMessage
@@ -37,14 +37,14 @@ class Estimates:
         self,
         log: Log,
         task: Task,
-        problem: Problem,
+        device: Device,
         every: float,
         clock: Callable[[], float] = monotonic,
         shown: Task | None = None,
     ) -> None:
         self._task, self._shown = task, shown or task
-        self._problem = problem
-        self._others = CommittedLearners(log, task, problem.engine)
+        self._device = device
+        self._others = CommittedLearners(log, task, device.engine)
         self._published_releases = 0
         self._every, self._clock, self._due = every, clock, -math.inf
 
@@ -70,8 +70,8 @@ class Estimates:
         releases = sum(each.n_releases for each in engines)
         if releases == self._published_releases:
             return None
-        with plausible():
-            estimate = self._problem.estimate(engines)
+        with loaded_state_arithmetic():
+            estimate = self._device.estimate(engines)
             message = encode(self._shown, estimate, releases, used_count(self._task, estimate, engines))
         self._published_releases = releases
         return message
@@ -107,7 +107,7 @@ def _coefficient(report: Mapping[str, Any], name: str) -> CoefficientEstimate:
 
 
 def publisher(
-    log: Log, task: Task, problem: Problem, every: float, shown: Task | None = None
+    log: Log, task: Task, device: Device, every: float, shown: Task | None = None
 ) -> Callable[[Any], bytes | None] | None:
     """Return an `Estimates` for a log with a topic of estimates; None if it has none or ``every`` is 0."""
-    return Estimates(log, task, problem, every, shown=shown) if every > 0 and log.takes_estimates else None
+    return Estimates(log, task, device, every, shown=shown) if every > 0 and log.takes_estimates else None

@@ -178,7 +178,7 @@ _POPULATION = (
         help="A privacy level of the task, 'lot' (drawn uniformly) or 'column:NAME' (no feature or target).",
     ),
     click.option(
-        "--budget",
+        "--guarantee-column",
         metavar="COLUMN",
         help="Instead of --level: column of people's own budgets (no feature or target), rounded down to the "
         "task's grid.",
@@ -198,11 +198,14 @@ _POPULATION = (
 )
 
 
-def level_or_budget(level: str, budget: str | None) -> str:
-    """Return the level of a `PopulationConfig` from --level and --budget, or raise `UserError` if both are given."""
-    if budget is not None and level != "default":
-        raise UserError(f"--level {level} and --budget {budget}: give one of them; a budget is rounded to a level")
-    return level if budget is None else f"budget:{budget}"
+def level_or_column(level: str, guarantee_column: str | None) -> str:
+    """Return a `PopulationConfig`'s level from --level and --guarantee-column; raise `UserError` for both."""
+    if guarantee_column is not None and level != "default":
+        raise UserError(
+            f"--level {level} and --guarantee-column {guarantee_column}: give one of them; a budget is rounded to a "
+            "level"
+        )
+    return level if guarantee_column is None else f"guarantee:{guarantee_column}"
 
 
 def load_task(path: str) -> Task:

@@ -29,7 +29,7 @@ class Shuffling:
         self.task, self.store = task, store
         self.urls = input_log.url, log.url
         self.patience = patience  # seconds for which a log may be unreachable
-        self._logs, self._problem = (input_log, log), device_for(task)
+        self._logs, self._device = (input_log, log), device_for(task)
         self._shuffler = patiently(patience, lambda: self._begin(replace=replace))
         self.totals: Totals = self._shuffler.totals
         self.trouble = ""  # why the shuffler cannot work at the moment
@@ -42,7 +42,7 @@ class Shuffling:
         if log.document() != document:
             # Only then: looking at all topics takes rights that a shuffler does not need.
             log.register_task(document)
-        return Shuffler(input_log, log, self.task, self._problem, Store(self.store), replace=replace)
+        return Shuffler(input_log, log, self.task, self._device, Store(self.store), replace=replace)
 
     def step(self) -> bool:
         """Make a step and return whether anything was done; wait for a moment if not.

@@ -27,10 +27,10 @@ class Admission:
 
     def __init__(self, log: Log, task: Task) -> None:
         self._log, self._task = log, task
-        problem = device_for(task)
-        self._problem = interactive_of(problem)
+        device = device_for(task)
+        self._device = interactive_of(device)
         # It learns nothing: `ahead` stands for what the partition has learned.
-        self._learner = problem.engine()
+        self._learner = device.engine()
         self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
         self.rules = wire_rules(task, self._learner)
         self._receive, self._receive_block = receiver(self.rules), block_receiver(self.rules)
@@ -42,7 +42,7 @@ class Admission:
     @property
     def interactive(self) -> bool:
         """Whether devices need a model."""
-        return self._problem is not None
+        return self._device is not None
 
     def begin(self) -> None:
         """Allow another read of the log; call it before each group of releases that arrived together."""
@@ -86,7 +86,7 @@ class Admission:
         if release is None:
             release = self._receive(data)
         check_expiry(release, now, self.rules)
-        if self._problem is None or self._sharing is not None:
+        if self._device is None or self._sharing is not None:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
             return release
         partition = release.partition
@@ -104,7 +104,7 @@ class Admission:
 
     def model(self, partition: int) -> bytes | None:
         """Return a partition's newest valid model for devices, or None; raise `MurkError` if the log cannot be read."""
-        source = FIRST_PARTITION if self._problem is not None and self._problem.shares_models else partition
+        source = FIRST_PARTITION if self._device is not None and self._device.shares_models else partition
         message, _ = self._log.cached_model(source)
         self._version(source, message)
         known = self._checked.get(source)
@@ -113,12 +113,12 @@ class Admission:
     def _version(self, partition: int, message: bytes | None) -> int:
         """Return the version of the newest valid model of a partition, 0 if there is none."""
         known = self._checked.get(partition)
-        if message is not None and self._problem is not None and (known is None or known[0] != message):
+        if message is not None and self._device is not None and (known is None or known[0] != message):
             try:
                 model = decode_model(
-                    message, task_hash=self._task.hash, dimension=self._problem.model_size, partition=partition
+                    message, task_hash=self._task.hash, dimension=self._device.model_size, partition=partition
                 )
-                if not self._problem.is_published(model.version):
+                if not self._device.is_published(model.version):
                     raise UserError(f"no model is published at version {model.version}")
             except (RejectedError, UserError):
                 # Devices would refuse it as well: the last valid one stays.

@@ -20,7 +20,7 @@ import msgspec
 
 from murk.errors import unexpected
 from murk.gateway.binary_http import PADDING, InvalidMessageError, decode_request, encode_response
-from murk.gateway.group_commit import Appending, Submission
+from murk.gateway.group_commit import GroupCommit, Submission
 from murk.gateway.limits import HEADER_BYTES, RateLimit
 from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, Repeated, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
@@ -128,7 +128,7 @@ class GatewayApp:
         self._repeated = Repeated(lifetime_of(task.expiry))
         reads = 10 * settings.rate if settings.reads is None else settings.reads
         self._read_limit = RateLimit(reads, settings.relays)
-        self._appending: Appending | None = None
+        self._appending: GroupCommit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
         self._reading: set[asyncio.Timeout] = set()
@@ -139,7 +139,7 @@ class GatewayApp:
 
     # The log's thread
 
-    def serve(self, appending: Appending) -> None:
+    def serve(self, appending: GroupCommit) -> None:
         """Set the `Appending` that stores releases, before the first request."""
         self._appending = appending
         longest = appending.admission.rules.max_bytes
@@ -360,7 +360,7 @@ class GatewayApp:
             raise _away()
         return _outcome(submission.outcomes)
 
-    def _ready(self) -> Appending:
+    def _ready(self) -> GroupCommit:
         if self._appending is None:
             raise _away()
         return self._appending

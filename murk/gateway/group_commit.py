@@ -85,7 +85,7 @@ def shuffled(items: Sequence[T]) -> list[T]:
     return [items[place] for place in np.argsort(keys, kind="stable").tolist()]
 
 
-class Appending:
+class GroupCommit:
     """Append releases to a log that belongs to one thread, for requests in another.
 
     `step` and `close` are called by the log's thread, `submit` and the attributes are for any thread. ``answer`` is

@@ -13,7 +13,7 @@ from typing import Self
 from murk._internal.lazy import bounding
 from murk.errors import MurkError, UserError
 from murk.gateway.app import GatewayApp, Settings
-from murk.gateway.group_commit import Appending
+from murk.gateway.group_commit import GroupCommit
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
 from murk.stream.log.checks import check_input_log
@@ -35,7 +35,7 @@ class GatewayMetrics(Exporter):
 
     side = "gateway"
 
-    def __init__(self, task: Task, appending: Appending, requests: Mapping[int, int]) -> None:
+    def __init__(self, task: Task, appending: GroupCommit, requests: Mapping[int, int]) -> None:
         self._appending, self._requests = appending, requests
         self._levels = bounding(task.privacy.levels)
         super().__init__(task.name)
@@ -160,7 +160,7 @@ class Gateway:
                 "together"
             ) from None
         self._certificate = None if certificate is None else Certificate(certificate, key, config.ssl)
-        self.appending = Appending(log, task, self._door.resolve)
+        self.appending = GroupCommit(log, task, self._door.resolve)
         self._door.serve(self.appending)
         self.registry = GatewayMetrics(task, self.appending, self._door.requests).registry
         self._server = uvicorn.Server(config)

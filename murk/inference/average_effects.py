@@ -7,7 +7,7 @@ them, S lies between the least and the largest mean of sigma' over all distribut
 with that mean and second moment (two linear programs). The interval of an effect then covers all such distributions.
 
 Source: Bartus, "Estimation of marginal effects using margeff", Stata Journal 5(3), 2005, for the average marginal
-effect; Krein and Nudelman, "The Markov Moment Problem and Extremal Problems", 1977, for the bounds.
+effect; Krein and Nudelman, "The Markov Moment Device and Extremal Problems", 1977, for the bounds.
 """
 
 from __future__ import annotations

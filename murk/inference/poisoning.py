@@ -57,7 +57,7 @@ def longest(mechanism: Any) -> float:
         across, along = inner.second_moment
         return math.sqrt(across * (inner.dimension - 1) + along)
     units = getattr(mechanism, "units", None)
-    parts = mechanism.reach.parts
+    parts = mechanism.payload_bound.parts
     return math.sqrt(sum(square * float(mechanism.unit if units is None else units[a]) ** 2 for a, _, square in parts))
 
 

@@ -16,7 +16,7 @@ from river.utils import dataframe
 
 from murk._internal.arrays import Floats
 from murk._internal.locks import ForkSafeLock
-from murk._internal.wiping import keep, lasting, wiping
+from murk._internal.wiping import lasting, track, wiping
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate, Intervals
 from murk.inference.target_range import TargetRange
@@ -178,9 +178,9 @@ class StreamEstimator(base.Estimator):
             if X.ndim != 2 or X.shape[1] != len(names):
                 raise UserError(f"an array of features must have shape (n, {len(names)}), got {X.shape}")
             if (names and X.dtype.kind not in "biuf") or isinstance(X, np.ma.MaskedArray):
-                return keep(np.column_stack([numbers(column) for column in X.T]))
+                return track(np.column_stack([numbers(column) for column in X.T]))
             # Not copied, as nothing writes to it.
-            return X if X.dtype == np.float64 else keep(X.astype(np.float64))
+            return X if X.dtype == np.float64 else track(X.astype(np.float64))
         frame = frame_of(X)
         # Not frame[name]: a column named by a number would be taken for a row.
         indices = {name: index for index, name in enumerate(frame.columns)}
@@ -191,7 +191,7 @@ class StreamEstimator(base.Estimator):
             numbers(frame[:, indices[name]].to_native(), what=f"X, column {name!r}") if name in indices else absent
             for name in names
         ]
-        return keep(np.column_stack(columns))
+        return track(np.column_stack(columns))
 
     def _rows_of(self, X: Any, y: Floats) -> Floats:
         """Return the rows of a frame or an array, one for each target."""
@@ -459,7 +459,7 @@ class LabelEstimator(StreamEstimator):
         return code_of(y, self._codes)
 
     def _coded_many(self, y: Any) -> Floats:
-        return keep(codes_of(y, self._codes))
+        return track(codes_of(y, self._codes))
 
     @abstractmethod
     def _chances(self, rows: Floats) -> Floats:

@@ -13,8 +13,8 @@ from river import base
 
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
-from murk._internal.locks import ForkSafeLock, in_turn
-from murk._internal.wiping import keep, numbers_were_used, wiping
+from murk._internal.locks import ForkSafeLock, locked
+from murk._internal.wiping import numbers_were_used, track, wiping
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.learners._docstrings import documented
@@ -32,7 +32,7 @@ from murk.privacy.central import Analysis, GaussMixMechanism, GramMechanism, Nei
 from murk.privacy.central import Method as Mixing
 from murk.privacy.noise import NoiseSource
 from murk.protocols.options import chosen_noise
-from murk.protocols.summaries import device as problem
+from murk.protocols.summaries import device as device
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.protocols.summaries.settings import (
     GramSettings,
@@ -153,26 +153,26 @@ class GaussMix(StreamEstimator):
         }
         method = self._release_method()
         if method == "newton":
-            first = problem.first_part(getattr(self, "first", None), len(coded), self.window)
-            self._settings: problem.Settings = NewtonSettings(first=first, **shared)
+            first = device.first_part(getattr(self, "first", None), len(coded), self.window)
+            self._settings: device.Settings = NewtonSettings(first=first, **shared)
         elif method == "moments":
             self._settings = GramSettings(**shared)
         else:
             rows = default_rows(columns) if self.rows is None else self.rows
             self._settings = SketchSettings(rows=rows, debiased=self.debiased, **shared)
-        problems: dict[str, Any] = {"newton": problem.NewtonDevice, "moments": problem.GramDevice}
-        self._problem: problem.WindowProblem = problems.get(method, problem.SketchDevice)(
+        problems: dict[str, Any] = {"newton": device.NewtonDevice, "moments": device.GramDevice}
+        self._device: device.WindowDevice = problems.get(method, device.SketchDevice)(
             self._settings, self._level_mechanisms()
         )
         self._names = names
         self._watch()
-        engine: Engine = self._problem.engine()
+        engine: Engine = self._device.engine()
         self._engine = engine
         return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
         mixing = {"method": self._release_method(), "analysis": self.analysis}
-        return problem.calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
+        return device.calibrate(self._settings, guarantee, neighbours=self.neighbours, mixing=mixing)
 
     def _open(self) -> Any:
         """Return the open window, or a new one if the last window was released or lost in an interrupt."""
@@ -183,7 +183,7 @@ class GaussMix(StreamEstimator):
                     "no person is in two windows, or people may spend the guarantee more often, give a larger windows="
                 )
             source = chosen_noise(self.seed, self.noise)
-            self._window = self._problem.accumulator("default", source, self._released)
+            self._window = self._device.accumulator("default", source, self._released)
         return self._window
 
     def learn_one(self, x: Record, y: Any) -> None:
@@ -201,7 +201,7 @@ class GaussMix(StreamEstimator):
             self._get_engine(tuple(sorted(x)))
         values = [x.get(name) for name in self._names]
         numbers_were_used()
-        self._add(keep(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]])))
+        self._add(track(np.array([[*map(number, values), *([1.0] if self.intercept else []), y]])))
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
@@ -211,16 +211,16 @@ class GaussMix(StreamEstimator):
         rows = self._with_constant(self._rows_of(X, y))
         for start in range(0, len(rows), _BLOCK):
             block = slice(start, start + _BLOCK)
-            self._add(keep(np.column_stack([rows[block], y[block]])))
+            self._add(track(np.column_stack([rows[block], y[block]])))
         if self._first_records is not None:
             self._surveyed(*self._head(X, y))
 
     def _with_constant(self, rows: Floats) -> Floats:
         """Return features and the constant, if any; non-finite features count as 0, as in ``learn_one``."""
-        rows = keep(np.where(np.isfinite(rows), rows, 0.0))
-        return keep(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
+        rows = track(np.where(np.isfinite(rows), rows, 0.0))
+        return track(np.column_stack([rows, np.ones(len(rows))])) if self.intercept else rows
 
-    @in_turn
+    @locked
     def _add(self, rows: Floats) -> None:
         """Put coded rows into the window, releasing it whenever it is full."""
         # A missing target gives a row of zeros, so that the count of records stays public.
@@ -233,7 +233,7 @@ class GaussMix(StreamEstimator):
             if window.records == self.window:
                 self._release()
 
-    @in_turn
+    @locked
     def release(self) -> None:
         """Release pending records, at ``guarantee`` for each person, forget them and learn; raise UserError if none."""
         self._release()
@@ -261,15 +261,15 @@ class GaussMix(StreamEstimator):
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
         engines = self._engines(others)
-        found: Estimate = self._in_units(self._problem.estimate(engines))
+        found: Estimate = self._in_units(self._device.estimate(engines))
         return found
 
-    @in_turn
+    @locked
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data (JSON), from releases alone: pending records are not in it."""
         return {**super().state_dict(), "released": self._released}
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of equal settings, dropping pending records; raise MurkError if malformed or for others."""
         released = state.get("released")
@@ -279,7 +279,7 @@ class GaussMix(StreamEstimator):
         # Windows that were released here have spent their guarantee, whatever the state says.
         self._released, self._window = max(self._released, released), None
 
-    @in_turn
+    @locked
     def __getstate__(self) -> dict[str, Any]:
         # The open window is never copied, as it holds raw records. The engine is copied with the count of windows.
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}

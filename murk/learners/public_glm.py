@@ -35,7 +35,7 @@ from murk.protocols.mean_functions import LINKS, LOSSES, Curve, curve_of
 from murk.protocols.moments.device import check_size, own_curve
 from murk.protocols.moments.engine import BLOCK, MomentEngine, merged
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
-from murk.protocols.moments.model import MomentModel, Response
+from murk.protocols.moments.model import MomentModel, ResponseRange
 from murk.protocols.moments.solve import NoRootError
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.options import check_choices, chosen_noise
@@ -93,7 +93,7 @@ class Directions:
         names: tuple[str, ...],
         sample: PublicSample,
         curve: Curve,
-        response: Response,
+        response: ResponseRange,
         binary: bool,
         mechanism: str | None,
     ) -> None:
@@ -187,7 +187,7 @@ class PublicMoments(PersonEstimator):
     inputs: Literal["records", "released"]
 
     _curve: Curve  # mean function
-    _response: Response  # meaning of coded targets
+    _response: ResponseRange  # meaning of coded targets
 
     def _prepare(self) -> None:
         """Check the arguments and initialize."""
@@ -232,14 +232,14 @@ class PublicMoments(PersonEstimator):
     ) -> MomentEngine:
         k = len(names)
         curve = self._curve
-        reach = math.sqrt(k) if self.radius is None else self.radius
+        clipping_norm = math.sqrt(k) if self.radius is None else self.radius
         if self.design == "gaussian" and sample is not None:
             moment = sample.moment[:-1, :-1]
-            reach = normal_norm_bound(moment, self.people, self.failure, published=self._released == "separate")
-        if not (math.isfinite(reach) and reach > 0):
-            raise UserError(f"radius={reach!r}, the bound on the features' norm, must be positive and finite")
+            clipping_norm = normal_norm_bound(moment, self.people, self.failure, published=self._released == "separate")
+        if not (math.isfinite(clipping_norm) and clipping_norm > 0):
+            raise UserError(f"radius={clipping_norm!r}, the bound on the features' norm, must be positive and finite")
         # Scaled so that the bound leaves 1 for each feature, as for the constant.
-        self._gain = math.sqrt(k) / reach
+        self._gain = math.sqrt(k) / clipping_norm
         whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
         weight = self.target_weight
@@ -250,7 +250,7 @@ class PublicMoments(PersonEstimator):
         names = coded if self.intercept else coded[:-1]
         self._layout = Statistics(names, bound, weight, self.intercept, root, zero, units, observed)
         check_size(self._layout)
-        public = None if sample is None else sample.coded(reach, self._gain, self.intercept)
+        public = None if sample is None else sample.coded(clipping_norm, self._gain, self.intercept)
         model = MomentModel(curve, self._response, public, self.covariance, self.solver, self.repair)
         return MomentEngine(self._layout, model, self._level_mechanisms(), noise=noise)
 
@@ -337,7 +337,7 @@ class PublicMoments(PersonEstimator):
         ):
             raise RejectedError("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
         table = table.astype(np.int64)
-        if not mechanism.reach.holds_all(table):
+        if not mechanism.payload_bound.holds_all(table):
             raise RejectedError("magnitude", FORGED)
         engine.learn_payloads(table, name)
 
@@ -471,7 +471,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         # Without a constant, labels are 0 and 1 as in the paper.
         self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
         self._curve = curve_of(loss, LOSSES, "loss")
-        self._response = Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)
+        self._response = ResponseRange(0.0, 1.0) if intercept else ResponseRange(-1.0, 1.0)
         self._prepare()
 
     @classmethod
@@ -563,7 +563,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     ) -> None:
         self._keep(locals())
         own = self._set_range(records=inputs == "records", intercept=intercept)
-        self._response = Response(own.low, own.high) if intercept else Response(-own.unit, own.unit)
+        self._response = ResponseRange(own.low, own.high) if intercept else ResponseRange(-own.unit, own.unit)
         self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 

@@ -20,7 +20,7 @@ from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechani
 from murk.privacy.central.explain import described
 from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.protocols.device import Problem, plausible
+from murk.protocols.device import Device, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
 from murk.results.diagnosis import diagnose_task
 from murk.stream.wire.state import LEVEL, Counters, History, StateMessage
@@ -161,7 +161,7 @@ class Figures:
 
 def figures(
     task: Task,
-    problem: Problem,
+    device: Device,
     messages: Sequence[StateMessage | None],
     places: Sequence[Place],
     reference: Mapping[str, float] | None = None,
@@ -170,18 +170,18 @@ def figures(
     """Compute all figures from a state message (or None) and a place for each partition.
 
     Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises
-    `MurkError` for a state of another problem.
+    `MurkError` for a state of another device.
     """
     engines = []
     for message in messages:
-        engine = problem.engine()
+        engine = device.engine()
         if message is not None:
             engine.load_state_dict(message.learner)
         engines.append(engine)
     counters = [Counters() if message is None else message.counters for message in messages]
     histories = [History() if message is None else message.history for message in messages]
-    with plausible():
-        found = problem.estimate(engines)
+    with loaded_state_arithmetic():
+        found = device.estimate(engines)
         partitions = tuple(
             PartitionFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines)
         )
@@ -200,7 +200,7 @@ def figures(
             compared = contrasts(task, found, looks, LEVEL)
         drift = None
         if looks.repeats.most == 1:
-            drift = _drift(problem, engines, found, curve, None if before is None else before.drift)
+            drift = _drift(device, engines, found, curve, None if before is None else before.drift)
     loss, loss_error = _unbiased_loss(partitions)
     dead, learned = Counter[str](), Counter[str]()
     for each in counters:
@@ -216,7 +216,7 @@ def figures(
         staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
         staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
-            _level(name, levels[name], problem.mechanisms[name], learned[name], task.shuffle)
+            _level(name, levels[name], device.mechanisms[name], learned[name], task.shuffle)
             for name in levels
             if name in shown_levels
         ),
@@ -283,12 +283,12 @@ def _needed(
 
 
 def _drift(
-    problem: Problem, engines: Sequence[Any], found: Estimate, curve: Sequence[CurvePoint], before: Drift | None
+    device: Device, engines: Sequence[Any], found: Estimate, curve: Sequence[CurvePoint], before: Drift | None
 ) -> Drift | None:
     added = 0 if before is None else found.n_releases - before.releases
     if before is not None and before.compared and 0 <= added < _DRIFT_SHARE * found.releases_used:
         return before
-    return drift_of(problem, engines, found, curve)
+    return drift_of(device, engines, found, curve)
 
 
 def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:

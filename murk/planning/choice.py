@@ -120,9 +120,9 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
     cannot learn this task, or provide its guarantee.
     """
     own = task.with_protocol(protocol, **settings)
-    problem = device_for(own)
-    problem.check_state()
-    error = math.sqrt(part(protocol, "forecast").effect_variance(problem, own, people))
+    device = device_for(own)
+    device.check_state()
+    error = math.sqrt(part(protocol, "forecast").effect_variance(device, own, people))
     # Missing targets shrink what is estimated, and not the noise.
     return 50.0 * error / (1.0 - (task.target.missing_share or 0.0))
 

@@ -19,7 +19,7 @@ from murk.inference.confidence_sequences import nominal_level
 from murk.inference.estimate import Estimate
 from murk.inference.units import effect_units
 from murk.privacy.mechanisms import BEST
-from murk.protocols.device import device_for, plausible
+from murk.protocols.device import device_for, loaded_state_arithmetic
 from murk.protocols.population import Population, Records
 from murk.protocols.registry import part
 from murk.results.report import coded_effects
@@ -132,7 +132,7 @@ class _Draws:
         """Add a draw with the estimate that ``step`` returns; its sums may have no solution."""
         self.drawn += 1
         try:
-            with plausible():
+            with loaded_state_arithmetic():
                 estimate = step()
                 halves = np.asarray(estimate.half_widths(level), dtype=np.float64)
                 effects = _effects(task, estimate, level)

@@ -35,7 +35,7 @@ from murk.task.features import INDICATOR, BinaryTarget, NumberFeature
 from murk.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
-    from murk.protocols.device import Problem
+    from murk.protocols.device import Device
 
 _ERROR_CODE = "MURK-DATA-001"
 
@@ -119,10 +119,10 @@ def constant_in_public(task: Task) -> list[str]:
     ]
 
 
-def check_public(task: Task, problem: Problem) -> None:
+def check_public(task: Task, device: Device) -> None:
     """Raise a UserError naming constant coded features if nothing can be learned with a task's public covariates."""
     try:
-        problem.engine()
+        device.engine()
     except UserError as error:
         raise UserError("; ".join([*constant_in_public(task), str(error)])) from None
 
@@ -237,7 +237,7 @@ class PopulationConfig:
     """Configuration of a population.
 
     ``source`` is a path, or the result of `open_records`; ``person`` the column that names people (None if each row is
-    one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"budget:NAME"``.
+    one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"guarantee:NAME"``.
     Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The caller sets the
     devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
     anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file": rows are
@@ -277,8 +277,8 @@ class PopulationConfig:
         self._check_time(task)
         if not task.of_organisations:
             opened = partial(opened, time_column=self.time)
-            if colon and kind in ("column", "budget"):
-                return opened(person_column=self.person, level_column=column, budgets=kind == "budget")
+            if colon and kind in ("column", "guarantee"):
+                return opened(person_column=self.person, level_column=column, budgets=kind == "guarantee")
             return opened(person_column=self.person, level=self.level)
         if self.person is not None:
             raise UserError(
@@ -329,9 +329,9 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
 
 def check_task(task: Task, policy: Policy) -> None:
     """Raise a UserError if a task cannot be learned, or devices refuse it. Call it before a log or ledger is made."""
-    problem = device_for(task)
-    policy.admit(task, problem.mechanisms)
-    problem.check_state()
+    device = device_for(task)
+    policy.admit(task, device.mechanisms)
+    device.check_state()
 
 
 class FilePopulation(ABC):
@@ -347,7 +347,7 @@ class FilePopulation(ABC):
     if another process releases to the log.
     """
 
-    problem: Problem
+    device: Device
     next_position: int
     warnings: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
@@ -403,8 +403,8 @@ class FilePopulation(ABC):
         """Return figures about the work so far, by their names in ``--json``."""
 
     @abstractmethod
-    def _find_problem(self, task: Task) -> Problem:
-        """Return the problem of a task of this protocol."""
+    def _find_problem(self, task: Task) -> Device:
+        """Return the device of a task of this protocol."""
 
     @abstractmethod
     def _take_up(self) -> None:
@@ -443,7 +443,7 @@ class FilePopulation(ABC):
 
     def _check_beginning(self, set_aside: int) -> None:
         """Raise a UserError if the task cannot be learned once this number of rows is set aside."""
-        self.problem.check_state()
+        self.device.check_state()
 
     def _open(self, task: Task) -> None:
         log, crowd = self.log, self.crowd
@@ -474,15 +474,15 @@ class FilePopulation(ABC):
         elif task.public is not None and task.public.set_aside is not None:
             set_aside = self._set_aside(task.name, task.public.set_aside)
             task = task.with_public(*self.source.covariates(set_aside))
-        self.task, self.problem = task, self._find_problem(task)
+        self.task, self.device = task, self._find_problem(task)
         # A log carries its task forever, so never announce one that devices refuse.
-        self.crowd.policy.admit(task, self.problem.mechanisms)
+        self.crowd.policy.admit(task, self.device.mechanisms)
         self._check_beginning(len(set_aside))
         disclosure = Disclosure.of(task)
         if disclosure is not None:
             self._check_agreed(task, replace(disclosure, caution=caution))
         # Only after consent: whether this refuses depends on people's features.
-        check_public(task, self.problem)
+        check_public(task, self.device)
         self.log.prepare(task.document())
         # Store the rows that never release before the log knows the task.
         window = task.privacy.window
@@ -529,7 +529,7 @@ class FilePopulation(ABC):
         # The author's file lacks the covariates; everything else must be the same.
         check_task_change(self.log.url, carried.without_public().document(), task.document())
         self.task = task if carried.covariates is None else task.with_public(*carried.covariates)
-        self.problem = self._find_problem(self.task)
+        self.device = self._find_problem(self.task)
         places.compare(self.log, self._config(), self.ledger.path)
         # Several machines may serve one log, each with its own people. A log in a file that was released to, and a task
         # with rows set aside, belong to one file and ledger: with others people would release again.

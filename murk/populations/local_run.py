@@ -57,9 +57,9 @@ class LocalRun:
             self.population = population_of(task, crowd, input_log, self.ledger)
             self._stack.callback(self.population.close)
             self.task = self.population.task
-            self.problem = self.population.problem
+            self.device = self.population.device
             self.shuffler = None if task.shuffle is None else self._shuffler(input_log, f"{_input_log(log_url)}.store")
-            self.engines = [self.problem.engine() for _ in range(self.task.log.partitions)]
+            self.engines = [self.device.engine() for _ in range(self.task.log.partitions)]
             self.workers = [
                 self._stack.enter_context(Worker(self.log, self.task, engine, partition, look=0.0))
                 for partition, engine in enumerate(self.engines)
@@ -91,7 +91,7 @@ class LocalRun:
 
     def estimate(self) -> Estimate:
         """Return the estimate of all partitions together."""
-        return self.problem.estimate(self.engines)
+        return self.device.estimate(self.engines)
 
     def _shuffler(self, input_log: Log, store: str) -> Shuffler:
         from murk.shuffler.shuffler import Shuffler
@@ -99,7 +99,7 @@ class LocalRun:
 
         self.log.register_task(self.task.document())
         place = Store(store.partition(":///")[2])
-        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.problem, place))
+        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, place))
 
     def _shuffle(self) -> None:
         while self.shuffler is not None and not self.shuffler.step().idle:
@@ -173,8 +173,8 @@ def run(
     time
         The column of rows' dates or times (UTC), if the task has windows; by default all rows are of today's.
     level
-        A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or ``"budget:NAME"``
-        for a column of budgets, which are rounded down to the task's grid of levels.
+        A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or
+        ``"guarantee:NAME"`` for a column of budgets, which are rounded down to the task's grid of levels.
     lifetime
         Each person's cap over all tasks in the ledger: a guarantee, or text such as ``"gdp:2"``.
     publish

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from murk.errors import UserError
 from murk.populations.file_source import NOBODY
 from murk.populations.file_work import FilePopulation, Step
-from murk.producers.organisation import ORGANISATION, OrganisationProducer, remedy, sketch_problem_for
+from murk.producers.organisation import ORGANISATION, OrganisationProducer, remedy, window_device_for
 from murk.producers.producer import WindowReceipt
 
 if TYPE_CHECKING:
     from murk.producers.blocks import Block
-    from murk.protocols.summaries.device import WindowProblem
+    from murk.protocols.summaries.device import WindowDevice
     from murk.task.task import Task
 
 _ERROR_CODE = "MURK-DATA-001"
@@ -43,7 +43,7 @@ class OrganisationPopulation(FilePopulation):
     empty if it refused none. A new log also needs an organisation with enough rows, and at most 1000 organisations.
     """
 
-    problem: WindowProblem
+    device: WindowDevice
 
     def _totals(self) -> tuple[int, int]:
         return self._sums.released, self._sums.refused
@@ -89,7 +89,7 @@ class OrganisationPopulation(FilePopulation):
             "windows_left_out": sums.left_out,
             "records_released": sums.records,
             "records_left_out": sums.records_left_out,
-            "sketch_rows": self.problem.rows,
+            "sketch_rows": self.device.rows,
         }
 
     def _earlier(self) -> str:
@@ -102,8 +102,8 @@ class OrganisationPopulation(FilePopulation):
         waiting = sum(producer.records or 0 for producer in self._producers.values())
         return f"{self.releases:,} windows released, {self.refused:,} refused, {waiting:,} records in open ones"
 
-    def _find_problem(self, task: Task) -> WindowProblem:
-        return sketch_problem_for(task)
+    def _find_problem(self, task: Task) -> WindowDevice:
+        return window_device_for(task)
 
     def _survey(self) -> None:
         self.organisations: Counter[str] = Counter()
@@ -143,13 +143,13 @@ class OrganisationPopulation(FilePopulation):
 
     def _check_beginning(self, set_aside: int) -> None:
         super()._check_beginning(set_aside)
-        fewest, window = self.problem.fewest, self.problem.settings.window
+        fewest, window = self.device.fewest, self.device.settings.window
         whole = self.source.organisation_column is None
         largest = max(self.organisations.values(), default=0) - (set_aside if whole else 0)
         if largest < min(fewest, window or fewest):
             whose = "" if whole else " of its largest organisation"
             found = f"{self.source.records} has {largest:,} records{whose} to release"
-            if self.problem.rows is None:
+            if self.device.rows is None:
                 raise UserError(f"{found}, and {fewest:,} are required: give more records, or fewer features")
             raise UserError(
                 f"{found}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set summaries.rows "
@@ -181,7 +181,7 @@ class OrganisationPopulation(FilePopulation):
                 level=self.crowd.level,
                 noise=self.crowd.noise,
                 policy=self.crowd.policy,
-                problem=self.problem,
+                device=self.device,
                 source=self.source.digest,
             )
         return self._producers[name]
@@ -230,7 +230,7 @@ class OrganisationPopulation(FilePopulation):
         """End the last windows, sorted by name so that the order does not depend on where the work was resumed."""
         for _, producer in sorted(self._producers.items()):
             if producer.records is not None:
-                enough = producer.records >= self.problem.fewest
+                enough = producer.records >= self.device.fewest
                 self._collect([producer.release() if enough else producer.leave_out()])
 
     def _collect(self, receipts: list[WindowReceipt]) -> None:

@@ -15,7 +15,7 @@ from murk.populations.grouping import Tally
 from murk.producers.blocks import Block
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.producer import Producer
-from murk.protocols.device import PersonDevice, interactive_of, person_problem_for
+from murk.protocols.device import PersonDevice, interactive_of, person_device_for
 from murk.stream.log.interface import FIRST_PARTITION, Log, UnreachableError
 from murk.stream.wire.releases import ModelMessage
 from murk.stream.wire.state import decode_state
@@ -40,7 +40,7 @@ class Population(FilePopulation):
     All rows of a person are one answer.
     """
 
-    problem: PersonDevice
+    device: PersonDevice
     tally: Tally | None = None
 
     def _totals(self) -> tuple[int, int]:
@@ -98,7 +98,7 @@ class Population(FilePopulation):
         return self.source.people_in_order(people, self.next_position, size)
 
     def _size(self) -> int:
-        size, interactive = BLOCK, interactive_of(self.problem)
+        size, interactive = BLOCK, interactive_of(self.device)
         if interactive is not None:
             size = min(MOST, interactive.block(self.releases))
             if self.task.log.partitions > 1 and not interactive.shares_models:
@@ -106,11 +106,11 @@ class Population(FilePopulation):
         return size if self.crowd.block is None else min(size, self.crowd.block)
 
     def _find_problem(self, task: Task) -> PersonDevice:
-        return person_problem_for(task)
+        return person_device_for(task)
 
     def _take_up(self) -> None:
         self.producer = Producer(
-            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self.crowd.policy, problem=self.problem
+            self.task, self.log, self.ledger, noise=self.crowd.noise, policy=self.crowd.policy, device=self.device
         )
         self.source.allow(self.producer.allowed_levels())
         self._load_progress()
@@ -137,7 +137,7 @@ _SHORTEST, _LONGEST = 0.005, 0.05
 
 def wait_for_models(
     log: Log,
-    problem: InteractiveDevice,
+    device: InteractiveDevice,
     patience: float,
     *,
     clock: Callable[[], float] = time.monotonic,
@@ -152,14 +152,14 @@ def wait_for_models(
     # One model is for the releases of one partition, or of all.
     groups = (
         {FIRST_PARTITION: ends}
-        if problem.shares_models
+        if device.shares_models
         else {partition: {partition: end} for partition, end in ends.items()}
     )
     before: object = None
     moved, pause = clock(), _SHORTEST
     while True:
         try:
-            progress = [_models_progress(log, problem, partition, group) for partition, group in groups.items()]
+            progress = [_models_progress(log, device, partition, group) for partition, group in groups.items()]
         except UnreachableError:
             # Wait for an unreachable log as long as for a learner.
             progress = [(False, -1)]
@@ -180,7 +180,7 @@ def wait_for_models(
         pause = min(_LONGEST, 1.2 * pause)
 
 
-def _models_progress(log: Log, problem: InteractiveDevice, partition: int, ends: Mapping[int, int]) -> tuple[bool, int]:
+def _models_progress(log: Log, device: InteractiveDevice, partition: int, ends: Mapping[int, int]) -> tuple[bool, int]:
     """Return whether a partition's model is the newest one for these log ends, and how many messages were read."""
     message = log.model(partition)
     try:
@@ -188,7 +188,7 @@ def _models_progress(log: Log, problem: InteractiveDevice, partition: int, ends:
     except ValidationError:
         # The producer refuses such a model.
         return True, 0
-    due = problem.next_published(published)
+    due = device.next_published(published)
     if sum(ends.values()) < due:
         return True, published
     checkpoints = {each: log.checkpoint(each) for each in ends}

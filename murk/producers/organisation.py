@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import keep, wiped
+from murk._internal.wiping import track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP
 from murk.privacy.noise import identifiers
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Ending, Spending
     from murk.producers.producer import Policy
-    from murk.protocols.summaries.device import WindowProblem
+    from murk.protocols.summaries.device import WindowDevice
     from murk.stream.log.interface import Log
     from murk.task.task import Task
 
@@ -91,7 +91,7 @@ def remedy(task: Task, level: str, spent: int = 0) -> str:
     cap = f"{{{guarantee.kind}: {{{amounts}}}}}"
     with suppress(UserError):
         if isinstance(guarantee, ApproxDP):
-            cap = windows_cap(sketch_problem_for(task).mechanisms, level, count, guarantee.delta).as_yaml()
+            cap = windows_cap(window_device_for(task).mechanisms, level, count, guarantee.delta).as_yaml()
     return (
         f"the costs of windows add up: to allow an organisation {count:,} windows ({spent:,} spent), for example, set "
         f"privacy.per_person: {cap}, or use larger windows (summaries.window). That {ANOTHER_TASK}"
@@ -101,7 +101,7 @@ def remedy(task: Task, level: str, spent: int = 0) -> str:
 ORGANISATION = "organisation"  # default name of an organisation's account
 
 
-class OrganisationProducer(BaseProducer["WindowProblem"]):
+class OrganisationProducer(BaseProducer["WindowDevice"]):
     """Release an organisation's records as sketches: one pass, one release per window, records never stored.
 
     A window opens with its first record if the organisation's caps have room for its release; otherwise it is refused,
@@ -149,8 +149,8 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
         Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     policy
         What the organisation allows. By default the only cap is the task's own promise.
-    clock, problem
-        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's problem, if made.
+    clock, device
+        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's device, if made.
     source
         Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
     """
@@ -166,10 +166,10 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
         noise: NoiseSource | None = None,
         policy: Policy | None = None,
         clock: Callable[[], float] = time.time,
-        problem: WindowProblem | None = None,
+        device: WindowDevice | None = None,
         source: str | None = None,
     ) -> None:
-        super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, problem=problem)
+        super().__init__(task, log, ledger, noise=noise, policy=policy, clock=clock, device=device)
         self._check_levels([level])
         self.organisation = person_name(organisation)
         self.level = level
@@ -177,7 +177,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
         assert task.of_organisations
         self._owner_column, self._most_rows = task.block.person, task.block.most_rows
         size = task.block.window
-        largest = int(self._problem.mechanisms[level].largest_window)
+        largest = int(self._device.mechanisms[level].largest_window)
         self._size = min(size or largest, largest)
         self._windows = ledger.windows(task.hash, source)
         self._window: Window | None = None
@@ -187,7 +187,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
     @property
     def fewest(self) -> int:
         """Smallest number of records for which the last window of a source is released; a smaller one is left out."""
-        return self._problem.fewest
+        return self._device.fewest
 
     @property
     def room(self) -> int:
@@ -223,13 +223,13 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
         if window.accumulator is None:
             return self._add_rows(window, 1, None)
         coded = self.task.coding.encode_record(record)
-        targets = keep(np.array([coded.y]))
+        targets = track(np.array([coded.y]))
         if self._owner_column is not None:
             owner = None
             with suppress(UserError):
                 owner = name_of(record.get(self._owner_column))
             targets = self._blank_targets(window, targets, [owner])
-        return self._add_rows(window, 1, self._problem.records(coded.x[None, :], targets))
+        return self._add_rows(window, 1, self._device.records(coded.x[None, :], targets))
 
     @wiped
     def add_block(
@@ -254,14 +254,14 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
             assert count > 0, "a window that is full has ended"
             part = slice(start, start + count)
             targets = y[part] if people is None else self._blank_targets(window, y[part], people[part])
-            mixed = None if window.accumulator is None else self._problem.records(x[part], targets)
+            mixed = None if window.accumulator is None else self._device.records(x[part], targets)
             receipts.append(self._add_rows(window, count, mixed, 0 if rows is None else int(rows[part][-1]) + 1))
             start += count
         return receipts
 
     def _blank_targets(self, window: Window, y: Floats, people: Sequence[str | None]) -> Floats:
         """Return the targets, NaN for records that are mixed as zeros because of their owner."""
-        targets: Floats = keep(np.array(y, dtype=np.float64))
+        targets: Floats = track(np.array(y, dtype=np.float64))
         for index, person in enumerate(people):
             if person is None or window.owners[person] >= self._most_rows:
                 targets[index] = math.nan
@@ -316,8 +316,8 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
     def __reduce__(self) -> NoReturn:
         raise MurkError("a producer of sketches cannot be copied or pickled: make one where it is needed")
 
-    def _find_problem(self, task: Task) -> WindowProblem:
-        return sketch_problem_for(task)
+    def _find_problem(self, task: Task) -> WindowDevice:
+        return window_device_for(task)
 
     def _begin(self, row: int | None) -> Window:
         """Open a window, or refuse it, before any of its records is read."""
@@ -341,7 +341,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
             if before == "refused" or not spend.refusals:
                 spend.cancel()
         if window.outcome == "added":
-            window.accumulator = self._problem.accumulator(self.level, self._noise, index)
+            window.accumulator = self._device.accumulator(self.level, self._noise, index)
         self._window = window
         return window
 
@@ -391,7 +391,7 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
             raise
         [name] = identifiers(self._noise, np.array([window.index]))
         return encode(
-            self._problem.release(made, id=name, level=self.level, partition=window.partition, **self._fields(now))
+            self._device.release(made, id=name, level=self.level, partition=window.partition, **self._fields(now))
         )
 
     def _set_refused(self, window: Window, spend: Spending) -> None:
@@ -407,8 +407,8 @@ class OrganisationProducer(BaseProducer["WindowProblem"]):
                 window.reason += f". {STAYS}"
 
 
-def sketch_problem_for(task: Task) -> WindowProblem:
-    """Return the problem of a resolved task of summaries; raise a UserError if people release to the task."""
+def window_device_for(task: Task) -> WindowDevice:
+    """Return the device of a resolved task of summaries; raise a UserError if people release to the task."""
     if not task.of_organisations:
         raise UserError(
             f"in the task {task.name!r} (protocol: {task.protocol}) people release their own records, not "
@@ -416,5 +416,5 @@ def sketch_problem_for(task: Task) -> WindowProblem:
         )
     from murk.protocols.device import device_for
 
-    problem: WindowProblem = device_for(task)  # type: ignore[assignment]
-    return problem
+    device: WindowDevice = device_for(task)  # type: ignore[assignment]
+    return device

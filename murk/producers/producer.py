@@ -16,7 +16,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
-from murk._internal.wiping import empty, keep, wiped
+from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import (
     CompositeMechanism,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.protocols.device import InteractiveDevice, PersonDevice, Problem, QueryingDevice, Releasing
+    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, QueryingDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
     from murk.task.task import Task
@@ -188,8 +188,8 @@ class PublishedModel:
 class Models:
     """Reads a log's models and trusts none of them."""
 
-    def __init__(self, log: Log, task: Task, problem: InteractiveDevice) -> None:
-        self._log, self._task, self._problem = log, task, problem
+    def __init__(self, log: Log, task: Task, device: InteractiveDevice) -> None:
+        self._log, self._task, self._device = log, task, device
         self._read: dict[int, tuple[bytes, int, Floats]] = {}
 
     def newest(self, partition: int) -> PublishedModel:
@@ -215,24 +215,24 @@ class Models:
         return self._model(partition, message, end, cached_ends)
 
     def _source(self, partition: int) -> int:
-        return FIRST_PARTITION if self._problem.shares_models else partition
+        return FIRST_PARTITION if self._device.shares_models else partition
 
     def _model(
         self, partition: int, message: bytes | None, end: int, ends: Callable[[], Sequence[int]]
     ) -> PublishedModel:
         if message is None:
-            return PublishedModel(0, self._problem.initial, end)
+            return PublishedModel(0, self._device.initial, end)
         source = self._source(partition)
         known = self._read.get(source)
         if known is None or known[0] != message:
             known = message, *self._checked(message, source)
             # The version of a shared model counts the releases of all partitions, which never decrease.
-            if self._problem.shares_models and known[1] > sum(ends()):
+            if self._device.shares_models and known[1] > sum(ends()):
                 # Cached ends may be older than the model.
                 self._check_version(partition, known[1], sum(self._log.ends()))
             self._read[source] = known
         _, version, parameters = known
-        if not self._problem.shares_models:
+        if not self._device.shares_models:
             self._check_version(partition, version, end)
         return PublishedModel(version, parameters, end)
 
@@ -243,16 +243,16 @@ class Models:
     def _checked(self, message: bytes, partition: int) -> tuple[int, Floats]:
         try:
             model = decode_model(
-                message, task_hash=self._task.hash, dimension=self._problem.model_size, partition=partition
+                message, task_hash=self._task.hash, dimension=self._device.model_size, partition=partition
             )
         except RejectedError as rejected:
             raise self._refused(partition, str(rejected)) from None
-        if not self._problem.is_published(model.version):
+        if not self._device.is_published(model.version):
             raise self._refused(partition, f"no model is published at its version {model.version}")
         parameters = np.array(model.parameters)
         # A hostile iterate may overflow before it is refused.
         with np.errstate(over="ignore"):
-            self._problem.check_model(parameters)
+            self._device.check_model(parameters)
         # All releases at this model share the array.
         parameters.setflags(write=False)
         return model.version, parameters
@@ -296,11 +296,11 @@ def draw_records(
     for count in np.unique(counts[counts > 1]).tolist():
         own = np.flatnonzero(counts == count)
         drawn[own] += below(noise.words(indices[own], CANDIDATES, Purpose.RECORD), count)
-    return keep(x[drawn]), keep(y[drawn])
+    return track(x[drawn]), track(y[drawn])
 
 
 def randomize_records(
-    problem: PersonDevice,
+    device: PersonDevice,
     x: Floats,
     y: Floats,
     partitions: Sequence[int],
@@ -311,11 +311,11 @@ def randomize_records(
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
-    if not hasattr(problem, "draw_query"):
-        return randomize_rows(problem, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
+    if not hasattr(device, "draw_query"):
+        return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
     from murk.protocols.device import SingleQueryDevice
 
-    asking = cast("QueryingDevice", problem)
+    asking = cast("QueryingDevice", device)
     asked = np.empty(len(partitions), dtype=object)
     for own, partition in _groups(partitions):
         model = iterates[partition]
@@ -335,13 +335,13 @@ def randomize_records(
 
 
 def randomize_one(
-    problem: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
+    device: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and query."""
-    if not hasattr(problem, "draw_query"):
-        (payload,) = problem.mechanisms[level].randomize(problem.vectors(x, y, model), noise, index).tolist()
+    if not hasattr(device, "draw_query"):
+        (payload,) = device.mechanisms[level].randomize(device.vectors(x, y, model), noise, index).tolist()
         return payload, None
-    asking = cast("QueryingDevice", problem)
+    asking = cast("QueryingDevice", device)
     assert model is not None
     (query,) = asking.draw_query(noise, index, model)
     vectors = asking.vectors(x, y, model, query)
@@ -350,24 +350,24 @@ def randomize_one(
 
 
 class RecordRandomizer:
-    """Randomizes one record at a time; a compiled kernel, if the problem has one, gives the same results for a seed."""
+    """Randomizes one record at a time; a compiled kernel, if the device has one, gives the same results for a seed."""
 
-    def __init__(self, problem: PersonDevice, noise: NoiseSource) -> None:
-        self._problem, self._noise = problem, noise
+    def __init__(self, device: PersonDevice, noise: NoiseSource) -> None:
+        self._device, self._noise = device, noise
         self._seed = noise.seed if isinstance(noise, SimulatedNoise) else None
         direct = type(noise) in (SecureNoise, SimulatedNoise)
-        self._in_place = getattr(problem, "in_place", None) if direct else None
+        self._record_kernel = getattr(device, "record_kernel", None) if direct else None
         self._few = FEW
         self._held: dict[tuple[int, str], tuple[Floats, AnswerKernel]] = {}
 
     def prepare(self, partition: int, model: Floats, level: str) -> None:
         """Load or compile the kernel for a partition's model, which may take seconds; no account may be locked."""
-        if self._in_place is None or self._kernel(partition, model, level) is not None:
+        if self._record_kernel is None or self._kernel(partition, model, level) is not None:
             return
         if self._few:
             self._few -= 1
             return
-        made: AnswerKernel | None = self._in_place(level, model, self._seed)
+        made: AnswerKernel | None = self._record_kernel(level, model, self._seed)
         if made is not None:
             # The first call compiles; it randomizes no record.
             made.give(np.array(made.x), math.nan, 0)
@@ -383,7 +383,7 @@ class RecordRandomizer:
         answer = None if kernel is None else kernel.give(x, y, int(index[0]))
         if answer is not None:
             return answer
-        return randomize_one(self._problem, x[None, :], np.array([y]), model, level, self._noise, index)
+        return randomize_one(self._device, x[None, :], np.array([y]), model, level, self._noise, index)
 
     def _kernel(self, partition: int, model: Floats, level: str) -> AnswerKernel | None:
         held = self._held.get((partition, level))
@@ -391,7 +391,7 @@ class RecordRandomizer:
 
 
 def randomize_rows(
-    problem: Releasing,
+    device: Releasing,
     x: Floats,
     y: Floats,
     partitions: Sequence[int],
@@ -401,7 +401,7 @@ def randomize_rows(
     indices: Integers,
     counts: Integers | None = None,
 ) -> Integers:
-    """Randomize coded records into the payloads of a problem with one query, int64 of shape (m, d).
+    """Randomize coded records into the payloads of a device with one query, int64 of shape (m, d).
 
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, shape (m,). Each record's vector is
     computed at its partition's iterate (None if releases use none); ``indices`` select the draws of a simulation.
@@ -409,21 +409,21 @@ def randomize_rows(
     With ``counts`` (n,) of records, one person after the other, each person has one payload, (n, d), of the mean of
     their vectors or of one of their records, drawn uniformly (`Releasing.averages`).
     """
-    if counts is not None and not problem.averages:
+    if counts is not None and not device.averages:
         x, y = draw_records(x, y, counts, noise, indices)
         counts = None
-    payloads = np.empty((len(partitions), problem.dimension), dtype=np.int64)
+    payloads = np.empty((len(partitions), device.dimension), dtype=np.int64)
     vectors: Floats | None = None
     for own, partition in _groups(partitions):
         records = records_of(own, counts)
-        found = problem.vectors(_rows(x, records), _rows(y, records), iterates[partition])
+        found = device.vectors(_rows(x, records), _rows(y, records), iterates[partition])
         if vectors is None:
             vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
         if found is not vectors:
             vectors[records] = found
     assert vectors is not None
     for own, level in _groups(levels):
-        mechanism, given = problem.mechanisms[level], _rows(vectors, records_of(own, counts))
+        mechanism, given = device.mechanisms[level], _rows(vectors, records_of(own, counts))
         if counts is None:
             payloads[own] = mechanism.randomize(given, noise, indices[own])
         else:
@@ -443,7 +443,7 @@ def records_of(people: slice | Integers, counts: Integers | None) -> slice | Int
 
 
 def _rows(values: Floats, own: slice | Integers) -> Floats:
-    return values[own] if isinstance(own, slice) else keep(values[own])
+    return values[own] if isinstance(own, slice) else track(values[own])
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
@@ -606,7 +606,7 @@ ANOTHER_TASK = (
 LARGER = f"a larger one (privacy.per_person) {ANOTHER_TASK}"
 _RAISED = "to raise it, once its owner agrees, call Ledger.loosen(cap{task}), then give this cap as {setting}"
 
-P = TypeVar("P", bound="Problem")
+P = TypeVar("P", bound="Device")
 
 # Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64.
 CANDIDATES = 64
@@ -628,15 +628,15 @@ class BaseProducer(ABC, Generic[P]):
         noise: NoiseSource | None = None,
         policy: Policy | None = None,
         clock: Callable[[], float] = time.time,
-        problem: P | None = None,
+        device: P | None = None,
     ) -> None:
         self.task, self._log, self._ledger, self._clock = task, log, ledger, clock
         self._noise = self._check_noise(noise)
         check_carries(log, task)
         check_input_log(log, task)
-        self._problem: P = self._find_problem(task) if problem is None else problem
+        self._device: P = self._find_problem(task) if device is None else device
         self._policy = policy or Policy()
-        admission = self._policy.admit(task, self._problem.mechanisms)
+        admission = self._policy.admit(task, self._device.mechanisms)
         ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated, window=task.privacy.window)
         self._book(admission)
         # Cache of the fields that all releases of one second share.
@@ -668,7 +668,7 @@ class BaseProducer(ABC, Generic[P]):
         """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
         if self.task.privacy.grid is None:
             return list(self.levels)
-        everything = self._policy.admit(self.task, self._problem.mechanisms, list(self.task.privacy.levels))
+        everything = self._policy.admit(self.task, self._device.mechanisms, list(self.task.privacy.levels))
         return list(everything.charges)
 
     def _set_up(self) -> None:
@@ -716,7 +716,7 @@ class BaseProducer(ABC, Generic[P]):
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
-        """Return the task's problem; raise a UserError if this class does not release to such a task."""
+        """Return the task's device; raise a UserError if this class does not release to such a task."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
         noise = noise or SecureNoise()
@@ -738,7 +738,7 @@ class BaseProducer(ABC, Generic[P]):
         if new and self.task.privacy.grid is not None:
             known = (*self._admission.charges, *self._admission.refused)
             asked = dict.fromkeys((*known, *sorted(new & self.task.privacy.levels.keys())))
-            self._book(self._policy.admit(self.task, self._problem.mechanisms, asked))
+            self._book(self._policy.admit(self.task, self._device.mechanisms, asked))
         for level in new - self._admission.charges.keys():
             if reason := self._admission.refused.get(level):
                 raise UserError(f"this device's policy does not allow the level {level!r}: {reason}")
@@ -811,19 +811,19 @@ class Producer(BaseProducer["PersonDevice"]):
         Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     policy
         What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
-    clock, problem
-        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's problem, if made.
+    clock, device
+        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's device, if made.
     """
 
     def _set_up(self) -> None:
         self.counts = Counts()
         self._models: Models | NoModels = NoModels(self._log)
-        if self._problem.interactive:
-            self._models = Models(self._log, self.task, cast("InteractiveDevice", self._problem))
+        if self._device.interactive:
+            self._models = Models(self._log, self.task, cast("InteractiveDevice", self._device))
         # Releases that use no model have no version.
-        self._versioned = "version" in KINDS[self._problem.kind].model_fields
-        self._write = writer(self._problem.kind)
-        self._answering = RecordRandomizer(self._problem, self._noise)
+        self._versioned = "version" in KINDS[self._device.kind].model_fields
+        self._write = writer(self._device.kind)
+        self._answering = RecordRandomizer(self._device, self._noise)
 
     @wiped
     def release(
@@ -985,10 +985,10 @@ class Producer(BaseProducer["PersonDevice"]):
                 indices = rows[granted] if self._noise.simulated else granted
                 names, records = partitions[granted].tolist(), records_of(granted, block.counts)
                 owned = None if block.counts is None else block.counts[granted]
-                x, y = keep(block.x[records]), keep(block.y[records])
+                x, y = track(block.x[records]), track(block.y[records])
                 iterates = {partition: model.parameters for partition, model in models.items()}
                 paid = spend.levels
-                answers = randomize_records(self._problem, x, y, names, iterates, paid, self._noise, indices, owned)
+                answers = randomize_records(self._device, x, y, names, iterates, paid, self._noise, indices, owned)
                 self._freeze(spend, now, indices, names, models, *answers)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
@@ -1000,9 +1000,9 @@ class Producer(BaseProducer["PersonDevice"]):
         return report
 
     def _find_problem(self, task: Task) -> PersonDevice:
-        from murk.protocols.device import person_problem_for
+        from murk.protocols.device import person_device_for
 
-        return person_problem_for(task)
+        return person_device_for(task)
 
     def _freeze(
         self,

@@ -42,14 +42,14 @@ class Covariates:
     total: float | None = None  # number of rows read; None if all are kept
 
     @classmethod
-    def of(cls, public: PublicCovariates, reach: float = math.inf, *, constant: bool = True) -> Covariates:
-        """Return a task's public points, shortened to ``reach``, with or without the ``constant``, and their shares."""
+    def of(cls, public: PublicCovariates, clipping_norm: float = math.inf, *, constant: bool = True) -> Covariates:
+        """Return a task's public points and shares, clipped to ``clipping_norm``, with or without the ``constant``."""
         points, people = public.points, float(public.counts.sum())
         shares, moment = public.counts / people, public.second_moment
-        if reach < math.inf:
+        if clipping_norm < math.inf:
             points = points.copy()
             for row in points:
-                confine(row, reach, True, False)
+                confine(row, clipping_norm, True, False)
             moment = (points * shares[:, None]).T @ points
         size = points.shape[1] - (not constant)
         return cls(points[:, :size], shares, people, moment[:size, :size])
@@ -138,14 +138,14 @@ class PublicSample:
         every = [*indices, len(self.names)]
         return PublicSample(tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(every, every)])
 
-    def coded(self, reach: float, gain: float, constant: bool) -> Covariates:
-        """Return covariates for fitting: rows shortened to ``reach``, times ``gain``, and with the ``constant``."""
+    def coded(self, clipping_norm: float, gain: float, constant: bool) -> Covariates:
+        """Return covariates for fitting: rows clipped to ``clipping_norm``, times ``gain``, with the ``constant``."""
         rows, inside = self.rows.copy(), True
         with np.errstate(over="ignore", invalid="ignore"):
-            well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * reach * reach
+            well_within = np.sum(rows * rows, axis=1) < (1.0 - 1e-9) * clipping_norm * clipping_norm
         # The kernel is called for the other rows only, among them those with NaN: calls for every row would be slow.
         for index in np.flatnonzero(~well_within):
-            inside &= not confine(rows[index], reach, False, False)
+            inside &= not confine(rows[index], clipping_norm, False, False)
         scale = np.append(np.full(len(self.names), gain), 1.0)
         points = np.column_stack([rows * gain, np.ones(len(rows))])
         # If rows were shortened, their second moment is known for the kept rows only.

@@ -30,7 +30,7 @@ class HostileModelError(UserError):
     kind = "MURK-LEARN-002"
 
 
-class Problem(Protocol):
+class Device(Protocol):
     """A task's releases, their mechanisms, and the estimation of coefficients from the releases."""
 
     @property
@@ -60,7 +60,7 @@ class Problem(Protocol):
 
 
 class Releasing(Protocol):
-    """The part of a problem that devices need: the vector of a record, and the mechanism that randomizes it."""
+    """The part of a device that devices need: the vector of a record, and the mechanism that randomizes it."""
 
     @property
     def interactive(self) -> bool:
@@ -89,12 +89,12 @@ class Releasing(Protocol):
         """
 
 
-class PersonDevice(Releasing, Problem, Protocol):
-    """A problem to which each person releases a vector of their own record, randomized on their device."""
+class PersonDevice(Releasing, Device, Protocol):
+    """A device to which each person releases a vector of their own record, randomized on their device."""
 
 
 class InteractiveDevice(PersonDevice, Protocol):
-    """A problem whose releases depend on the newest model, which learners publish and devices read."""
+    """A device whose releases depend on the newest model, which learners publish and devices read."""
 
     @property
     def model_size(self) -> int:
@@ -122,7 +122,7 @@ class InteractiveDevice(PersonDevice, Protocol):
 
 
 class QueryingDevice(InteractiveDevice, Protocol):
-    """A problem that asks each person one of several queries, drawn without looking at the record."""
+    """A device that asks each person one of several queries, drawn without looking at the record."""
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -142,27 +142,27 @@ class QueryingDevice(InteractiveDevice, Protocol):
 
 
 class SingleQueryDevice:
-    """The problem of devices that are all asked the same question ``name``."""
+    """The device of devices that are all asked the same question ``name``."""
 
-    def __init__(self, problem: QueryingDevice, name: str) -> None:
-        self.problem, self.name, self.kind, self.interactive = problem, name, problem.kind, problem.interactive
-        known = problem.mechanisms
-        self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: problem.mechanism(level, name))
+    def __init__(self, device: QueryingDevice, name: str) -> None:
+        self.device, self.name, self.kind, self.interactive = device, name, device.kind, device.interactive
+        known = device.mechanisms
+        self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: device.mechanism(level, name))
         self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
-        self.averages = problem.averages_answers(name)
+        self.averages = device.averages_answers(name)
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records for the query."""
-        return self.problem.vectors(X, y, theta, self.name)
+        return self.device.vectors(X, y, theta, self.name)
 
 
-def interactive_of(problem: Problem) -> InteractiveDevice | None:
-    """Return the problem if its releases depend on a model, else None."""
-    return cast("InteractiveDevice", problem) if problem.interactive else None
+def interactive_of(device: Device) -> InteractiveDevice | None:
+    """Return the device if its releases depend on a model, else None."""
+    return cast("InteractiveDevice", device) if device.interactive else None
 
 
 @contextmanager
-def plausible() -> Iterator[None]:
+def loaded_state_arithmetic() -> Iterator[None]:
     """Context for arithmetic with the numbers of loaded states: raises MurkError if it fails."""
     try:
         with np.errstate(all="ignore"):
@@ -175,18 +175,18 @@ def plausible() -> Iterator[None]:
         ) from error
 
 
-def device_for(task: Task) -> Problem:
-    """Return the problem of a resolved task; raise UserError if a level's guarantee does not fit its mechanism."""
-    problem: Problem = part(task.protocol, "device").device_for(task)
-    return problem
+def device_for(task: Task) -> Device:
+    """Return the device of a resolved task; raise UserError if a level's guarantee does not fit its mechanism."""
+    device: Device = part(task.protocol, "device").device_for(task)
+    return device
 
 
-def person_problem_for(task: Task) -> PersonDevice:
-    """Return the problem of a resolved task to which people release; raise UserError for organisations' tasks."""
+def person_device_for(task: Task) -> PersonDevice:
+    """Return the device of a resolved task to which people release; raise UserError for organisations' tasks."""
     if task.of_organisations:
         raise UserError(
             f"people cannot release records to the task {task.name!r}: organisations release sketches to it "
             "(protocol: summaries). Use OrganisationProducer"
         )
-    problem: PersonDevice = device_for(task)  # type: ignore[assignment]
-    return problem
+    device: PersonDevice = device_for(task)  # type: ignore[assignment]
+    return device

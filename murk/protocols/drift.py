@@ -7,18 +7,18 @@ from typing import Any
 
 from murk.inference.drift import CurvePoint, Drift, drift_of_curve
 from murk.inference.estimate import Estimate
-from murk.protocols.device import Problem
+from murk.protocols.device import Device
 
 
 def drift_of(
-    problem: Problem, engines: Sequence[Any], estimate: Estimate, curve: Sequence[CurvePoint], most: int = 1
+    device: Device, engines: Sequence[Any], estimate: Estimate, curve: Sequence[CurvePoint], most: int = 1
 ) -> Drift | None:
-    """Test for changed coefficients by the problem's own comparison, or else the path; None without standard errors.
+    """Test for changed coefficients by the device's own comparison, or else the path; None without standard errors.
 
     There is no test where one person may answer ``most`` times, more than once: answers of different times are then of
     the same people.
     """
     if most > 1:
         return None
-    own: Callable[[Sequence[Any]], Drift] | None = getattr(problem, "drift", None)
+    own: Callable[[Sequence[Any]], Drift] | None = getattr(device, "drift", None)
     return drift_of_curve(estimate, curve) if own is None else own(engines)

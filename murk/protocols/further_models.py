@@ -20,14 +20,14 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 
 @dataclass(frozen=True)
-class Numbers:
+class EntrySelection:
     """A selection of a release's entries, by index and sign."""
 
     places: Integers
     signs: Integers
 
     @classmethod
-    def of(cls, places: Sequence[int], signs: Sequence[int] | None = None) -> Numbers:
+    def of(cls, places: Sequence[int], signs: Sequence[int] | None = None) -> EntrySelection:
         """Return the selection of the numbers at these indices, by default with unchanged signs."""
         both = np.array(places, dtype=np.int64), np.ones(len(places), dtype=np.int64)
         return cls(both[0], both[1] if signs is None else np.array(signs, dtype=np.int64))
@@ -43,14 +43,14 @@ def all_numbers(releases: Sequence[Any]) -> Sequence[Any]:
 
 
 @dataclass(frozen=True)
-class Part:
-    """A model as a task of its own, the problem of that task, and the part of a release that the model learns from.
+class FurtherModel:
+    """A model as a task of its own, the device of that task, and the part of a release that the model learns from.
 
-    The problem's mechanisms are the log's, restricted to the part: noise and units are the release's own.
+    The device's mechanisms are the log's, restricted to the part: noise and units are the release's own.
     """
 
     task: Task
-    problem: Any
+    device: Any
     take: Callable[[Sequence[Any]], Sequence[Any]]
     note: str = ""  # addition to the note of intervals
 

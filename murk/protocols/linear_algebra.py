@@ -69,8 +69,8 @@ def flattened(matrix: Floats) -> Floats:
 
 
 @jit
-def confine(x: Floats, reach: float, constant: bool, zero: bool) -> bool:
-    """Scale features (without the constant) down to the norm ``reach``; return whether they were longer.
+def confine(x: Floats, clipping_norm: float, constant: bool, zero: bool) -> bool:
+    """Scale features (without the constant) down to the norm ``clipping_norm``; return whether they were longer.
 
     With ``zero`` longer ones become 0 instead. Values that are not finite count as 0.
     """
@@ -83,12 +83,12 @@ def confine(x: Floats, reach: float, constant: bool, zero: bool) -> bool:
             x[i] = 0.0
         largest = max(largest, abs(x[i]))
         square += x[i] * x[i]
-    if square <= reach * reach:
+    if square <= clipping_norm * clipping_norm:
         return False
     square = 0.0
     # Scaled before squaring, so that 1e300 does not overflow.
     for i in range(slopes):
         square += (x[i] / largest) * (x[i] / largest)
     for i in range(slopes):
-        x[i] = 0.0 if zero else x[i] / largest * (reach / math.sqrt(square))
+        x[i] = 0.0 if zero else x[i] / largest * (clipping_norm / math.sqrt(square))
     return True

@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers, Words
-from murk._internal.jit import jit, within
+from murk._internal.jit import jit, jit_helper
 from murk._internal.lazy import bounding
-from murk._internal.locks import ForkSafeLock, in_turn, occupied
+from murk._internal.locks import ForkSafeLock, held_by_itself, locked
 from murk._internal.memory import words_at
-from murk._internal.wiping import empty, keep, wiped
+from murk._internal.wiping import empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
@@ -38,13 +38,13 @@ LEARNED, TOO_FEW, NO_WORDS, NOT_NOW = range(4)
 SPARE: Final = 4  # additional random words for one record, which few draws need
 
 
-@within
+@jit_helper
 def trials_for(size: int) -> int:
     """Return a number of trials that suffices for ``size`` numbers of noise in at least 99% of draws."""
     return size + size // 16 + 4
 
 
-@within
+@jit_helper
 def words_for(size: int) -> int:
     """Return the number of random words for ``size`` numbers of noise: two for each trial, and spare words."""
     return 2 * trials_for(size) + SPARE
@@ -60,7 +60,7 @@ def draw_from(address: int, trials: int, noise: Any) -> int:
 @wiped
 def finish_draw(words: Words, trials: int, noise: Integers, distribution: NoiseDistribution = GAUSSIAN_NOISE) -> None:
     """Draw ``noise`` from random words (two for each trial, then spare ones) and, as these do not suffice, new ones."""
-    words = keep(words.copy())
+    words = track(words.copy())
     # Read-only like the operating system's, so that the kernels are compiled for one type only.
     read_only = words.view()
     read_only.setflags(write=False)
@@ -70,7 +70,7 @@ def finish_draw(words: Words, trials: int, noise: Integers, distribution: NoiseD
 @wiped
 def take_random(words: Words) -> None:
     """Fill an array with random words from the operating system."""
-    words[:] = keep(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
+    words[:] = track(np.frombuffer(os.urandom(8 * len(words)), dtype=np.uint64))
 
 
 class KernelMemory(ABC):
@@ -151,7 +151,7 @@ class RecordEngine(ABC):
     memory: Any  # the kernel's memory, or a `Held` where no kernel adds to what is learned
     current: Any = None  # mechanism of the next records
     _turns: ForkSafeLock
-    _in_place: bool  # whether the kernel draws the noise of the mechanism in use
+    _record_kernel: bool  # whether the kernel draws the noise of the mechanism in use
     _trials: int  # trials for which it draws words; 0 for simulated noise
 
     @abstractmethod
@@ -161,9 +161,9 @@ class RecordEngine(ABC):
     def _hold(self, held: Any, mechanism: Any) -> None:
         """Switch to another memory, for records randomized by ``mechanism``."""
         # If an interrupt arrives in between, the next record sets the mechanism again.
-        self.current, self._in_place = None, False
+        self.current, self._record_kernel = None, False
         self.memory = held
-        self.current, self._in_place = mechanism, isinstance(held, KernelMemory)
+        self.current, self._record_kernel = mechanism, isinstance(held, KernelMemory)
 
     def learn_record(self, values: Sequence[Any], y: float, mechanism: Any = None) -> None:
         """Randomize one record once, by default with the current mechanism, and learn from the release.
@@ -172,15 +172,15 @@ class RecordEngine(ABC):
         the coded target, NaN if missing.
         """
         turns = self._turns
-        # Like `in_turn`, inlined to save a call.
+        # Like `locked`, inlined to save a call.
         with turns:
             if turns.busy:
-                raise occupied()
+                raise held_by_itself()
             try:
                 turns.busy = True
                 if mechanism is not None and mechanism is not self.current:
                     self.use(mechanism)
-                if self._in_place:
+                if self._record_kernel:
                     put, address, _ = self.memory.way
                     try:
                         put(*values)
@@ -246,11 +246,11 @@ class IterateEngine(RecordEngine):
             memory.whole[self._layout.SEED] = np.array(seed, dtype=np.uint64).view(np.int64)
         # Whether the kernel draws a record's noise.
         self._direct = type(self._noise) is SecureNoise
-        self._in_place = self._seeded or self._direct
+        self._record_kernel = self._seeded or self._direct
         self._levels = {level: index for index, level in enumerate(self.mechanisms)}
         self._prepared: set[str] = set()
 
-    @in_turn
+    @locked
     def __getstate__(self) -> dict[str, Any]:
         # Copied in turn, so that no other thread writes to it meanwhile.
         return {**self.__dict__, "memory": copy.copy(self.memory)}
@@ -270,7 +270,7 @@ class IterateEngine(RecordEngine):
         """A copy of the average, in working coordinates."""
         return self._row(self._layout.AVERAGE)
 
-    @in_turn
+    @locked
     def _row(self, index: int) -> Floats:
         return np.array(self.memory.rows[index])
 
@@ -288,7 +288,7 @@ class IterateEngine(RecordEngine):
     def _learn_block(self, X: Floats, y: Floats) -> None:
         self._learn_records(X, y, None)
 
-    @in_turn
+    @locked
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any] | None = None) -> None:
         """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one per row."""
         try:

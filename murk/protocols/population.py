@@ -345,8 +345,8 @@ _MISFIT: Final = 2.0  # error of a logistic model's effect fitted to moments, in
 def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Callable[[], Estimate]]]:
     """Turn a forecast for one number of people into a forecast for several numbers, each drawn independently."""
 
-    def several(problem: Any, records: Records, counts: Sequence[int], *more: Any) -> Iterator[Callable[[], Estimate]]:
-        return (partial(estimate, problem, records, people, *more) for people in counts)
+    def several(device: Any, records: Records, counts: Sequence[int], *more: Any) -> Iterator[Callable[[], Estimate]]:
+        return (partial(estimate, device, records, people, *more) for people in counts)
 
     return several
 

@@ -30,7 +30,7 @@ from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, listed, many, 
 from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
 from murk.inference.stream import REMEDY
-from murk.protocols.device import plausible
+from murk.protocols.device import loaded_state_arithmetic
 from murk.task.coding import INTERCEPT, indicator_of, is_constant
 from murk.task.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature
 from murk.task.protocols.base import Scale
@@ -282,7 +282,7 @@ def diagnose_task(
         # Some estimates forecast the effect of more people or a larger budget themselves.
         return advise(task, report.get("records_learned", report["releases"]), estimate.extent(), not report["needed"])
 
-    with plausible():
+    with loaded_state_arithmetic():
         return diagnose(report, estimate, task.coefficient_scale, categories=categories(task), advise=advice)
 
 

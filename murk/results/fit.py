@@ -13,8 +13,8 @@ from typing import Any, Self
 from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
-from murk.protocols.device import Problem, device_for
-from murk.protocols.further_models import FurtherModelEngine, Part
+from murk.protocols.device import Device, device_for
+from murk.protocols.further_models import FurtherModel, FurtherModelEngine
 from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
@@ -32,31 +32,31 @@ Publisher = Callable[[Log, Task, "ModelDevice"], Callable[[StreamLearner], bytes
 
 
 class ModelDevice:
-    """A model's problem, which learns a part of the releases of the log's task ``released``."""
+    """A model's device, which learns a part of the releases of the log's task ``released``."""
 
     interactive = False
 
-    def __init__(self, model: Model, released: Task, whole: Problem, used: Part) -> None:
+    def __init__(self, model: Model, released: Task, whole: Device, used: FurtherModel) -> None:
         self.model, self.released, self.whole, self.used = model, released, whole, used
         self.task = used.task  # the task with the model's columns and settings, for names, units and words
         self.kind, self.mechanisms, self.dimension = whole.kind, whole.mechanisms, whole.dimension
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if a state is too large for a log."""
-        self.used.problem.check_state()
+        self.used.device.check_state()
 
     def engine(self) -> FurtherModelEngine:
         """Return a learner of the model, at version 0."""
-        return FurtherModelEngine(self.whole.engine(), self.used.problem.engine(), self.used.take, self.model.hash)
+        return FurtherModelEngine(self.whole.engine(), self.used.device.engine(), self.used.take, self.model.hash)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several partitions."""
-        estimate: Estimate = self.used.problem.estimate([engine.own for engine in engines])
+        estimate: Estimate = self.used.device.estimate([engine.own for engine in engines])
         return replace(estimate, note=estimate.note + self.used.note) if self.used.note else estimate
 
 
 def model_device_for(model: Model, task: Task) -> ModelDevice:
-    """Return the problem of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
+    """Return the device of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
     if not has_part(task.protocol, "models"):
         raise UserError(
             f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only "
@@ -66,7 +66,7 @@ def model_device_for(model: Model, task: Task) -> ModelDevice:
         )
     whole = device_for(task)
     columns = columns_of(model, task)
-    used: Part = part(task.protocol, "models").part_of(model, task, columns, whole)
+    used: FurtherModel = part(task.protocol, "models").part_of(model, task, columns, whole)
     for feature in task.features:
         if feature.name == columns.target.name:
             note = f"{used.note}; missing values of {feature.name} count as {coded_as(feature)}"
@@ -80,16 +80,16 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 class Fitting:
     """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message."""
 
-    def __init__(self, problem: ModelDevice, log: Log, *, estimates: Publisher | None = None) -> None:
-        self.problem, self.log = problem, log
-        message = None if estimates is None else partial(estimates, log, problem.released, problem)
+    def __init__(self, device: ModelDevice, log: Log, *, estimates: Publisher | None = None) -> None:
+        self.device, self.log = device, log
+        message = None if estimates is None else partial(estimates, log, device.released, device)
         membership = log.join()
-        self.pool = WorkerPool(log, problem.released, problem.engine, membership, estimates=message or (lambda: None))
+        self.pool = WorkerPool(log, device.released, device.engine, membership, estimates=message or (lambda: None))
 
     @property
     def name(self) -> str:
         """Name of the model."""
-        return self.problem.model.name
+        return self.device.model.name
 
     @property
     def n_releases(self) -> int:
@@ -109,19 +109,17 @@ class Fitting:
 
         Those of a ``live`` log hold at every look, others at one, like those of a run, unless the task asks for others.
         """
-        problem, count = self.problem, max(len(names), 1)
+        device, count = self.device, max(len(names), 1)
         own = 1.0 - (1.0 - level) / count
-        found = report_log(
-            problem.released, self.log, level=own, live=live, problem=problem, shown=problem.task, **more
-        )
+        found = report_log(device.released, self.log, level=own, live=live, device=device, shown=device.task, **more)
         found["model"] = {
             "name": self.name,
-            "log_task": problem.released.name,
+            "log_task": device.released.name,
             "simultaneous": list(names) if count > 1 else [],
             "level": level,
             "before": found.pop("before"),
         }
-        found["model"]["words"] = _words(found, problem)
+        found["model"]["words"] = _words(found, device)
         return found
 
     def __enter__(self) -> Self:
@@ -132,10 +130,10 @@ class Fitting:
             self.pool.close(for_good=not isinstance(error, Exception))
 
 
-def _words(report: dict[str, Any], problem: ModelDevice) -> str:
+def _words(report: dict[str, Any], device: ModelDevice) -> str:
     """Describe a model's columns, and what its intervals hold for."""
-    about, target = report["model"], problem.task.target.name
-    columns = ", ".join(feature.name for feature in problem.task.features)
+    about, target = report["model"], device.task.target.name
+    columns = ", ".join(feature.name for feature in device.task.features)
     words = [
         f"Model {about['name']} of the log of {about['log_task']}: {target} by {columns}. "
         "It cost nobody further budget."
@@ -190,9 +188,9 @@ def open_fittings(
         problems.append(model_device_for(model, task))
         problems[-1].check_state()
     fittings = []
-    for problem in problems:
-        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=problem.model.name))
-        fittings.append(stack.enter_context(Fitting(problem, opened, estimates=estimates)))
+    for device in problems:
+        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=device.model.name))
+        fittings.append(stack.enter_context(Fitting(device, opened, estimates=estimates)))
     return fittings
 
 
@@ -242,5 +240,5 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
         for fitting in fittings:
             report = fitting.report(names, level=confidence, history=True, kept=True, seconds=monotonic() - start)
             history, estimate = report.pop("history"), report.pop("estimate")
-            results.append(Result(report, history, fitting.problem.task, estimate))
+            results.append(Result(report, history, fitting.device.task, estimate))
     return results[0] if isinstance(models, Model | str | Path) else results

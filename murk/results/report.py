@@ -31,7 +31,7 @@ from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import CENTRAL, against_a_blank_record, described
 from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.protocols.device import Problem, device_for, plausible
+from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
 from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
 from murk.results.predictions import describe_prediction
@@ -48,16 +48,16 @@ from murk.task.windows import each_of, many_of
 
 
 def committed(
-    task: Task, log: Log, problem: Problem | None = None, repeats: Repeats | None = None
+    task: Task, log: Log, device: Device | None = None, repeats: Repeats | None = None
 ) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
     """Return the joint estimate of all partitions of a log, counts of messages, the estimate's curve, and its drift.
 
-    ``problem`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
+    ``device`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
     ``repeats`` is by default what the task's caps allow.
     """
     check_shuffled(log, task)
-    problem = problem or device_for(task)
-    engines = [problem.engine() for _ in range(task.log.partitions)]
+    device = device or device_for(task)
+    engines = [device.engine() for _ in range(task.log.partitions)]
     messages, lag = [], 0
     for partition, engine in enumerate(engines):
         status = log.status(partition)
@@ -76,10 +76,10 @@ def committed(
     if task.of_organisations:
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
-    with plausible():
-        estimate = problem.estimate(engines)
+    with loaded_state_arithmetic():
+        estimate = device.estimate(engines)
         points = merged_curve([message.history for message in messages], len(estimate.names), estimate.method)
-        drift = drift_of(problem, engines, estimate, points, task.repeats.most if repeats is None else repeats.most)
+        drift = drift_of(device, engines, estimate, points, task.repeats.most if repeats is None else repeats.most)
     counts = {
         "releases": sum(each.learned for each in counters),
         "duplicates": sum(each.duplicates for each in counters),
@@ -323,7 +323,7 @@ def report_estimate(
     """
     nominal = level if looks is None else looks.nominal(level)
     intervals = estimate.intervals(nominal)
-    with plausible():
+    with loaded_state_arithmetic():
         needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
     held = {} if looks is None else {"looks": looks.to_dict(level)}
     change = estimate.stream_change() if looks is None or looks.repeats.most == 1 else None
@@ -366,7 +366,7 @@ def report_log(
     advise: Advise | None = None,
     live: bool = False,
     looks: Validity | None = None,
-    problem: Problem | None = None,
+    device: Device | None = None,
     shown: Task | None = None,
     at: Mapping[str, str] | None = None,
     kept: bool = False,
@@ -377,12 +377,12 @@ def report_log(
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
     forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
-    asks for others. ``problem`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
+    asks for others. ``device`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
     the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
     ``repeats`` tells how often one person has answered, if that is known better than by the task's caps.
     """
     shown = shown or task
-    estimate, counts, points, drift = committed(task, log, problem, repeats)
+    estimate, counts, points, drift = committed(task, log, device, repeats)
     scale = shown.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)

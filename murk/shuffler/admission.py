@@ -15,7 +15,7 @@ from murk.stream.worker.interface import StreamLearner, payload_checks_of, paylo
 
 
 class Models(Protocol):
-    """The part of an interactive problem that decides which models devices take."""
+    """The part of an interactive device that decides which models devices take."""
 
     @property
     def model_size(self) -> int:

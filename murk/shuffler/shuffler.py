@@ -17,7 +17,7 @@ import numpy as np
 from murk._internal.arrays import Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
-from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Sealed, Store
+from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, SealedCrowd, Store
 from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
     FIRST_PARTITION,
@@ -38,7 +38,7 @@ from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.worker import DeadLetterLog, Tally, Validator
+from murk.stream.worker.worker import DeadLetterLog, StepCounters, Validator
 from murk.task.shuffling import ShuffleBlock
 from murk.task.task import Task
 
@@ -93,7 +93,7 @@ class Shuffler:
     store decides what was taken in and sealed, and only the log's mark which crowds it has: after a crash at any moment
     every release is forwarded once, in a whole crowd.
 
-    Devices write to ``input_log``, which only the shuffler reads, learners read ``log``. The ``problem`` of the task
+    Devices write to ``input_log``, which only the shuffler reads, learners read ``log``. The ``device`` of the task
     checks releases and models. The ``store`` has what waits; the shuffler closes it. ``replace`` gives up what waited
     in another store and in the input log, and begins at its end; ``clock`` gives seconds since 1970. Raises UserError
     if a log carries another task, the log has releases that were not shuffled, or another store belongs to them.
@@ -104,7 +104,7 @@ class Shuffler:
         input_log: Log,
         log: Log,
         task: Task,
-        problem: Any,
+        device: Any,
         store: Store,
         *,
         replace: bool = False,
@@ -139,10 +139,10 @@ class Shuffler:
             self._check_copy(self._mark)
             self._description = f"{input_log.url} to {log.url}"
             self._unreported = DeadLetterLog(_log, self._description)
-            learner = problem.engine()
+            learner = device.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
-            self._problem: Models | None = problem if versioned else None
-            if self._problem is not None and not store.models():
+            self._device: Models | None = device if versioned else None
+            if self._device is not None and not store.models():
                 self._remember_relayed()
             self._models = store.models() if versioned else None
             self._admission = Admission(learner, self._open_versions(), store.forgotten)
@@ -341,17 +341,15 @@ class Shuffler:
 
     def _judge(self, message: bytes) -> tuple[int, bool]:
         """Return a model's version, and whether it is the initial one; raise an error if devices would refuse it."""
-        problem = self._problem
-        assert problem is not None
-        model = decode_model(
-            message, task_hash=self._task.hash, dimension=problem.model_size, partition=FIRST_PARTITION
-        )
-        if not problem.is_published(model.version):
+        device = self._device
+        assert device is not None
+        model = decode_model(message, task_hash=self._task.hash, dimension=device.model_size, partition=FIRST_PARTITION)
+        if not device.is_published(model.version):
             raise UserError(f"no model is published at version {model.version}")
         parameters = np.array(model.parameters)
         with np.errstate(over="ignore"):
-            problem.check_model(parameters)
-        return model.version, np.array_equal(parameters, problem.initial)
+            device.check_model(parameters)
+        return model.version, np.array_equal(parameters, device.initial)
 
     def _publish(self, message: bytes) -> None:
         if self._input_log.model(FIRST_PARTITION) != message:
@@ -365,7 +363,7 @@ class Shuffler:
         if not len(messages):
             return 0
         self._horizon = min(self._horizon, int(messages.times.min()))
-        tally = Tally(Counters())
+        tally = StepCounters(Counters())
         releases = self._admitted(partition, messages, tally)
         counters = tally.counters()
         counts = {"read": len(messages), DUPLICATES: counters.duplicates}
@@ -384,7 +382,7 @@ class Shuffler:
         self._window.stored_all()
         return len(messages)
 
-    def _admitted(self, partition: int, messages: Fetched, tally: Tally) -> Columns:
+    def _admitted(self, partition: int, messages: Fetched, tally: StepCounters) -> Columns:
         """Return the releases that a learner would learn, and count the others."""
         plain = self._plain(partition, messages, tally)
         if plain is not None:
@@ -400,14 +398,14 @@ class Shuffler:
                 admitted += plain.packed.values()
                 continue
             part = map(Message, offsets.tolist(), times.tolist(), own)
-            judged = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
-            self._unreported.add(letter.reason for one in judged for letter in one.dead)
-            admitted += [self._rewrite(release) for one in judged for release in one.admitted]
+            validated = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
+            self._unreported.add(letter.reason for one in validated for letter in one.dead)
+            admitted += [self._rewrite(release) for one in validated for release in one.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
         return releases
 
-    def _plain(self, partition: int, messages: Fetched, tally: Tally) -> Columns | None:
+    def _plain(self, partition: int, messages: Fetched, tally: StepCounters) -> Columns | None:
         """Return messages that are all certain to be admitted, without duplicates; None, and no effect, otherwise."""
         releases = self._layout.read(messages.messages)
         if releases is None:
@@ -463,7 +461,7 @@ class Shuffler:
         _log.info("%s: crowd %d of %d releases", self._description, sealed.number, sealed.count)
         return sealed.count
 
-    def _append(self, sealed: Sealed) -> None:
+    def _append(self, sealed: SealedCrowd) -> None:
         now, task = self._clock(), self._task
         # Of this attempt, as a sealed crowd may wait for the log until it would have expired.
         moment, end = (truncate_time(at, task.granularity) for at in (now, now + task.expiry))

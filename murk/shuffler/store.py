@@ -51,7 +51,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedCrowd:
     """A crowd that takes no more releases, and its number among the log's crowds."""
 
     number: int
@@ -62,7 +62,7 @@ class Sealed:
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenCrowd:
     """A crowd that waits for more releases, and when its first one came."""
 
     crowd: int
@@ -348,9 +348,9 @@ class Store:
 
     # Crowds
 
-    def open_crowds(self) -> list[Open]:
+    def open_crowds(self) -> list[OpenCrowd]:
         """Return the crowds that wait for more releases."""
-        return [Open(*row[:3], *row[4:6]) for row in self._rows("crowds", "WHERE sealed IS NULL ORDER BY crowd")]
+        return [OpenCrowd(*row[:3], *row[4:6]) for row in self._rows("crowds", "WHERE sealed IS NULL ORDER BY crowd")]
 
     def seal(self, crowd: int, number: int) -> None:
         """Close a crowd, as the log's crowd of a number: releases that come now wait for another one.
@@ -363,7 +363,7 @@ class Store:
                     _put(connection, "crowds", *row, number)
                     self._raise_number(connection, CLOSED, row[2])
 
-    def sealed(self, size: int) -> Sealed | None:
+    def sealed(self, size: int) -> SealedCrowd | None:
         """Return the crowd that was sealed, with ``size`` releases or more, and not deleted; there is at most one."""
         rows = self._rows("crowds", "WHERE sealed IS NOT NULL")
         if not rows:
@@ -371,9 +371,11 @@ class Store:
         crowd, level, version, _, count, _, number = rows[0]
         if count < size or number != self.counts()[ALL, CROWDS] + 1:
             raise self._database.damaged(f"of a crowd of {size} releases it has {count}, as number {number}")
-        return Sealed(number, crowd, level, version, count)
+        return SealedCrowd(number, crowd, level, version, count)
 
-    def messages(self, crowd: Sealed | Open, layout: Layout, time: int, expires: int) -> Iterator[tuple[int, Packed]]:
+    def messages(
+        self, crowd: SealedCrowd | OpenCrowd, layout: Layout, time: int, expires: int
+    ) -> Iterator[tuple[int, Packed]]:
         """Iterate over the messages of a crowd, with these times and by partition, in the order of their ids."""
         last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         before = np.zeros(2, np.uint64)
@@ -391,11 +393,11 @@ class Store:
         if found != crowd.count:
             raise self._database.damaged(f"of a crowd of {crowd.count} releases it has {found}")
 
-    def delete(self, sealed: Sealed) -> None:
+    def delete(self, sealed: SealedCrowd) -> None:
         """Delete and overwrite a crowd that the log has, and count it."""
         self._delete(sealed.crowd, {RELEASED: sealed.count, CROWDS: 1})
 
-    def drop(self, crowd: Open) -> None:
+    def drop(self, crowd: OpenCrowd) -> None:
         """Delete and overwrite a crowd that was not released, and count its releases."""
         self._delete(crowd.crowd, {DROPPED: crowd.count})
 

@@ -18,7 +18,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._internal.wiping import keep, numbers_were_used, wiping
+from murk._internal.wiping import numbers_were_used, track, wiping
 from murk.errors import UserError
 from murk.task.containers import column_array
 from murk.task.features import (
@@ -184,13 +184,13 @@ class NumberColumn:
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
         """Write coded values into x and outcomes into cells."""
         with wiping():
-            coded = keep(self.targets(column, cells))
+            coded = track(self.targets(column, cells))
             coded[cells >= _MISSING] = 0.0
             x[:, self.start] = coded
 
     def targets(self, column: Sequence[Any], cells: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return coded values, NaN if missing or invalid, and write outcomes into cells."""
-        values = keep(self._numbers(column, cells))
+        values = track(self._numbers(column, cells))
         cells[(values < self.low) | (values > self.high)] = _CLAMPED
         np.clip(values, self.low, self.high, out=values)
         # The same order of operations as in `target`, so that records and blocks give the same bits.
@@ -742,7 +742,7 @@ class Coding:
             missing += cell >= Cell.MISSING
         # The coded values are Python numbers, since filling a list is faster than filling an array.
         numbers_were_used(len(x))
-        return EncodedRecord(keep(np.array(x)), y, clamped, missing)
+        return EncodedRecord(track(np.array(x)), y, clamped, missing)
 
     def _units(self) -> tuple[NDArray[np.float64], tuple[str, ...]]:
         units: list[tuple[float, str]] = []

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import keep, numbers_were_used
+from murk._internal.wiping import numbers_were_used, track
 from murk.errors import UserError
 from murk.task.coding import read_number
 from murk.task.containers import column_array
@@ -33,9 +33,9 @@ def numbers(values: Any, convert: Callable[[Any], float] = number, what: str = "
     """Convert a column to numbers without errors, since their messages would quote a record."""
     array = column_array(values, what)
     if array.dtype.kind in "biuf":
-        return keep(array.astype(np.float64))
+        return track(array.astype(np.float64))
     numbers_were_used()
-    return keep(np.array([convert(value) for value in array.tolist()], dtype=np.float64))
+    return track(np.array([convert(value) for value in array.tolist()], dtype=np.float64))
 
 
 def targets(y: Any) -> Floats:

@@ -50,9 +50,9 @@ def test_either_input_may_be_the_one_that_is_noticed():
     """The first is inside the second's support: only releases of the second are ever proof."""
     rng = np.random.default_rng(9)
     wide, narrow = rng.uniform(-1, 1, 4000), rng.uniform(0, 1, 4000)
-    yardstick = EpsilonAt(1.0, 0.01)
-    assert lower_bound(narrow, wide, yardstick, 1e-3) > 3
-    assert lower_bound(-wide, -narrow, yardstick, 1e-3) > 3
+    tested_guarantee = EpsilonAt(1.0, 0.01)
+    assert lower_bound(narrow, wide, tested_guarantee, 1e-3) > 3
+    assert lower_bound(-wide, -narrow, tested_guarantee, 1e-3) > 3
 
 
 def test_delta_is_taken_off():

@@ -57,11 +57,11 @@ def published(log: Log) -> EstimateMessage:
 
 
 def test_it_is_the_estimate_of_all_partitions_as_reports_have_it(log: Log) -> None:
-    problem, clock = device_for(TASK), Clock()
+    device, clock = device_for(TASK), Clock()
     assert log.estimate() is None
     with (
-        Worker(log, TASK, problem.engine(), 1) as second,
-        Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 10.0, clock)) as first,
+        Worker(log, TASK, device.engine(), 1) as second,
+        Worker(log, TASK, device.engine(), 0, estimates=Estimates(log, TASK, device, 10.0, clock)) as first,
     ):
         second.step()
         first.step()
@@ -91,7 +91,7 @@ def test_it_is_the_estimate_of_all_partitions_as_reports_have_it(log: Log) -> No
 def test_another_partitions_state_stops_no_learner(
     log: Log, error: MurkError, stops: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    problem, clock = device_for(TASK), Clock()
+    device, clock = device_for(TASK), Clock()
 
     def checkpoint(_: int) -> Checkpoint:
         if failing:
@@ -99,8 +99,8 @@ def test_another_partitions_state_stops_no_learner(
         return log.checkpoint(1)
 
     failing = True
-    estimates = Estimates(Wrapped(log, checkpoint=checkpoint), TASK, problem, 10.0, clock)  # type: ignore[arg-type]
-    with Worker(log, TASK, problem.engine(), 0, batch=10, estimates=estimates) as first:
+    estimates = Estimates(Wrapped(log, checkpoint=checkpoint), TASK, device, 10.0, clock)  # type: ignore[arg-type]
+    with Worker(log, TASK, device.engine(), 0, batch=10, estimates=estimates) as first:
         if stops:
             with pytest.raises(UnreachableError, match="away"):
                 first.step()
@@ -115,10 +115,10 @@ def test_another_partitions_state_stops_no_learner(
 
 
 def test_it_is_published_when_it_is_due_and_something_is_new(log: Log) -> None:
-    problem, clock = device_for(TASK), Clock()
+    device, clock = device_for(TASK), Clock()
     with (
-        Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 10.0, clock)) as first,
-        Worker(log, TASK, problem.engine(), 1) as second,
+        Worker(log, TASK, device.engine(), 0, estimates=Estimates(log, TASK, device, 10.0, clock)) as first,
+        Worker(log, TASK, device.engine(), 1) as second,
     ):
         first.step(limit=20)
         assert published(log).releases == 20
@@ -140,7 +140,7 @@ def test_it_is_published_when_it_is_due_and_something_is_new(log: Log) -> None:
 
 
 def test_it_takes_a_fiftieth_of_the_time_at_most(log: Log) -> None:
-    problem, clock, made = device_for(TASK), Clock(), []
+    device, clock, made = device_for(TASK), Clock(), []
 
     class Slow(Estimates):
         def _newest(self, engine: Any) -> bytes | None:
@@ -148,7 +148,7 @@ def test_it_takes_a_fiftieth_of_the_time_at_most(log: Log) -> None:
             made.append(clock.now)
             return super()._newest(engine)
 
-    with Worker(log, TASK, problem.engine(), 0, estimates=Slow(log, TASK, problem, 1.0, clock)) as worker:
+    with Worker(log, TASK, device.engine(), 0, estimates=Slow(log, TASK, device, 1.0, clock)) as worker:
         while clock.now < 1000.0:
             worker.step(limit=1)
             clock.now += 1.0
@@ -158,10 +158,10 @@ def test_it_takes_a_fiftieth_of_the_time_at_most(log: Log) -> None:
 
 def test_state_and_estimate_are_one_write(log: Log) -> None:
     """Who was fenced publishes neither, and what stands there is what the state says."""
-    problem, clock = device_for(TASK), Clock()
-    with Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 1.0, clock)) as first:
+    device, clock = device_for(TASK), Clock()
+    with Worker(log, TASK, device.engine(), 0, estimates=Estimates(log, TASK, device, 1.0, clock)) as first:
         first.step(limit=10)
-        with Worker(log, TASK, problem.engine(), 0, estimates=Estimates(log, TASK, problem, 1.0, clock)) as successor:
+        with Worker(log, TASK, device.engine(), 0, estimates=Estimates(log, TASK, device, 1.0, clock)) as successor:
             clock.now += 2.0
             with pytest.raises(FencedError):
                 first.step(limit=50)
@@ -175,16 +175,16 @@ def test_state_and_estimate_are_one_write(log: Log) -> None:
 
 
 def test_only_the_first_partition_publishes_and_only_where_it_is_wanted(log: Log) -> None:
-    problem = device_for(TASK)
+    device = device_for(TASK)
     asked = []
 
     def never(engine: Any) -> None:
         asked.append(engine)
 
-    with Worker(log, TASK, problem.engine(), 1, estimates=never) as worker:
+    with Worker(log, TASK, device.engine(), 1, estimates=never) as worker:
         worker.step()
     assert (asked, log.estimate()) == ([], None)
-    assert publisher(log, TASK, problem, 0.0) is None
+    assert publisher(log, TASK, device, 0.0) is None
 
 
 def test_learn_publishes(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 import subprocess
 
-from murk.protocols.device import person_problem_for
+from murk.protocols.device import person_device_for
 from murk.task.task import Task
 from tests.devices import web
 
@@ -32,4 +32,4 @@ def test_costs_as_in_the_ledger_of_python():
     target: {name: third_child, kind: binary, positive: "yes", negative: "no"}
     privacy: {guarantee: {gdp: {mu: 1.0}}}
     """)
-    assert person_problem_for(task).mechanisms["default"].cost("gdp").units == 999996185315
+    assert person_device_for(task).mechanisms["default"].cost("gdp").units == 999996185315

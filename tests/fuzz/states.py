@@ -30,8 +30,8 @@ class _PartitionState:
 
     def __init__(self, kind: str) -> None:
         self.task = task_of(kind)
-        self.problem = device_for(self.task)
-        engine = self.problem.engine()
+        self.device = device_for(self.task)
+        engine = self.device.engine()
         releases = [self._decoded(number) for number in range(LEARNED)]
         for release in releases:
             engine.admit(release, 0)
@@ -51,13 +51,13 @@ class _PartitionState:
     def take(self, data: bytes) -> str:
         """Read it as a monitor does, and as a worker that goes on from it."""
         found = decode_state(data, "partition 0 of a log")
-        shown = figures(self.task, self.problem, [found], [Place(found.offset, found.offset)])
+        shown = figures(self.task, self.device, [found], [Place(found.offset, found.offset)])
         body = Snapshot(
             task=self.task, url="sqlite:///log.db", started=0.0, now=1.0, figures=shown, read=True, problem=None,
             rate=0.0, grown=0.0, reference=None, history=(), pace={},
         ).body  # fmt: skip
         json.loads(body)
-        engine = self.problem.engine()
+        engine = self.device.engine()
         engine.load_state_dict(found.learner)
         try:
             engine.admit(self.next, 0)

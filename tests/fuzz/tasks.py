@@ -118,9 +118,9 @@ def _used(task: Task) -> str:
     again = Task.from_document(task.document())
     if again != task or again.hash != task.hash:
         raise FindingError("a task that is another one when it was written and read again")
-    problem = device_for(task)
-    problem.check_state()
-    problem.engine()
+    device = device_for(task)
+    device.check_state()
+    device.engine()
     return "accepted"
 
 

@@ -137,12 +137,12 @@ def models() -> Target:
     log, rng, honest = _OneModel(), np.random.default_rng(1), []
     gradients, scores = ((task, device_for(task)) for task in map(task_of, ("gradient", "score")))
     after = (0, *map(scores[1].next_published, (0, 3000, 6000)))
-    for (task, problem), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, after)):
+    for (task, device), versions in ((gradients, (0, 1, 2, 8, 64, 512, 4096)), (scores, after)):
         for version in versions:
-            parameters = problem.initial + 0.1 * rng.random(len(problem.initial))
-            if problem is scores[1]:
+            parameters = device.initial + 0.1 * rng.random(len(device.initial))
+            if device is scores[1]:
                 # What is asked is no real number: first a survey, later scores.
-                parameters[-7:] = problem.initial[-7:]
+                parameters[-7:] = device.initial[-7:]
                 if version >= 3000:
                     parameters[-3:] = 0.0, 0.0, 1.0
             honest.append(
@@ -151,9 +151,9 @@ def models() -> Target:
 
     def take(data: bytes) -> str:
         log.message = data
-        task, problem = scores if scores[0].hash.encode() in data else gradients
-        model = Models(log, task, problem).newest(0)
-        if not (np.isfinite(model.parameters).all() and model.parameters.shape == problem.initial.shape):
+        task, device = scores if scores[0].hash.encode() in data else gradients
+        model = Models(log, task, device).newest(0)
+        if not (np.isfinite(model.parameters).all() and model.parameters.shape == device.initial.shape):
             raise FindingError("a model that no gradient can be taken at")
         return "accepted"
 

@@ -44,11 +44,11 @@ def judged(log, of, messages):
     return [refused.get(offset) for offset in range(len(messages))]
 
 
-def answering(draw, problem, message):
+def answering(draw, device, message):
     """Fields of a release that answers a model, None for that of version 0; none for gradients."""
-    if problem.kind != "score":
+    if device.kind != "score":
         return {}
-    parameters = problem.initial if message is None else np.array(json.loads(message)["parameters"])
+    parameters = device.initial if message is None else np.array(json.loads(message)["parameters"])
     model = Model.of(parameters, 3)
     if model.survey:
         return {"query": "above", "item": draw.randrange(model.items), "payload": [draw.randrange(-9, 10)]}
@@ -104,10 +104,10 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
     of = task(**keys)
     base = json.loads(honest(of, 1)[0])
     assert of.protocol == keys.get("protocol", "scores")
-    problem, draw, reasons, ahead, blocks = device_for(of), random.Random(1), {}, set(), 0
+    device, draw, reasons, ahead, blocks = device_for(of), random.Random(1), {}, set(), 0
     # Of scores, the second round after the survey, which the partition reaches, and the fourth, which it does not.
     guesses = (3_000,) if of.protocol == "gradients" else (3_706, 12_706)
-    assert all(map(problem.is_published, guesses))
+    assert all(map(device.is_published, guesses))
     with open_log(announced(tmp_path, of)) as log:
         door = Admission(log, of)
         workers = [Worker(log, of, device_for(of).engine(), partition, look=0.0) for partition in range(log.partitions)]
@@ -122,7 +122,7 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
                 guess = draw.choice(guesses)
                 version = draw.choice((known, known, known, known, known + 1, guess, draw.randrange(20_000)))
                 fields = base | {"id": f"{draw.getrandbits(128):032x}", "partition": partition, "version": version}
-                fields |= answering(draw, problem, models[partition])
+                fields |= answering(draw, device, models[partition])
                 offered.append((partition, message := wire(fields)))
                 if version > known:
                     ahead.add(message)

@@ -171,7 +171,7 @@ def test_what_is_refused_before_it_is_opened(door):
         ):
             answer = client.ask("POST", "/ohttp", body, **KIND)
             assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
-            assert answer.json["type"] == "https://iana.org/assignments/http-problem-types#ohttp-key"
+            assert answer.json["type"] == "https://iana.org/assignments/http-device-types#ohttp-key"
         for method, path in (("GET", "/ohttp"), ("POST", "/ohttp-keys")):
             assert client.ask(method, path, b"x" if method == "POST" else None, **KIND).status == 405
         most = gateway._door._most + app._ROUND
@@ -205,8 +205,8 @@ def test_lengths_of_answers_are_alike_in_tasks_of_any_size(tmp_path, features):
         f"name: third-child\nfeatures:\n{columns}target: {{name: y, kind: binary, positive: p, negative: n}}\n"
         "privacy: {guarantee: {gdp: {mu: 1.0}}}\n"
     )
-    url, problem = announced(tmp_path, of), device_for(of)
-    initial, version = problem.initial, problem.next_published(3_000)
+    url, device = announced(tmp_path, of), device_for(of)
+    initial, version = device.initial, device.next_published(3_000)
     # Of as many digits as a learner's.
     learned = 0.99 * initial + 1e-5 * np.random.default_rng(1).random(len(initial))
     # The survey has ended.
@@ -411,8 +411,8 @@ def test_answers_have_one_length_with_a_model_or_without(tmp_path):
     of = task(protocol="gradients")
     url = announced(tmp_path, of)
     with open_log(url) as log:
-        problem = device_for(of)
-        log.publish(0, encode(ModelMessage(task=of.hash, partition=0, version=0, parameters=problem.initial.tolist())))
+        device = device_for(of)
+        log.publish(0, encode(ModelMessage(task=of.hash, partition=0, version=0, parameters=device.initial.tolist())))
     with serving(url, settings=Settings(rate=0, keys=keys(7))) as gateway, Client(gateway.url) as client:
         lengths = set()
         for request in (

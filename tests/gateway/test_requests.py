@@ -120,7 +120,7 @@ def test_the_same_bytes_are_answered_the_same_after_they_became_old(tmp_path):
     moment = [time.time()]
     with open_log(announced(tmp_path, of)) as log:
         answered = []
-        doing = appending.Appending(log, of, answered.extend, clock=lambda: moment[0])
+        doing = appending.GroupCommit(log, of, answered.extend, clock=lambda: moment[0])
 
         def ask(*messages):
             doing.submit(submission := appending.Submission(messages, None))
@@ -763,7 +763,7 @@ def test_nothing_that_waits_is_appended_to_the_log_of_a_shuffler(shuffled, monke
     monkeypatch.setattr(appending, "CHECK", 0.0)
     with open_log(url) as log:
         answered = []
-        doing = appending.Appending(log, of, answered.extend)
+        doing = appending.GroupCommit(log, of, answered.extend)
         claim()
         while not doing.misplaced:
             doing.step()

@@ -37,7 +37,7 @@ def engine(delays, **others):
 
 def stream(learner, n, share, seed=0, until=None, start=0):
     """Let n people release in blocks of a share of the count, each block at the newest iterate at its beginning."""
-    problem_memory, mechanism = learner.memory, learner.mechanisms["default"]
+    device_memory, mechanism = learner.memory, learner.mechanisms["default"]
     noise, done = SimulatedNoise(seed), start
     units, variances = np.array([mechanism.unit]), np.array([mechanism.variance])
     while done < n:
@@ -49,7 +49,7 @@ def stream(learner, n, share, seed=0, until=None, start=0):
         y = X.sum(axis=1) + rng.normal(size=len(X))
         version, theta = learner.published()
         out = np.zeros_like(X)
-        k.gradients(problem_memory.real, problem_memory.whole, np.array(theta), X, y, out)
+        k.gradients(device_memory.real, device_memory.whole, np.array(theta), X, y, out)
         payloads = mechanism.randomize(out, noise, np.arange(done, stop))
         zeros = np.zeros(len(X), dtype=np.int64)
         codes = np.array([mechanism.code])

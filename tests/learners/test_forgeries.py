@@ -108,21 +108,21 @@ def test_an_estimator_refuses_what_a_worker_refuses(budget):
 def test_a_forged_release_on_a_log_is_a_dead_letter_and_its_id_is_taken(protocol, tmp_path: Path):
     """Whether it is one must not depend on what this version knows: a state remembers the last id that it read."""
     task = Task.parse(TASK.format(protocol=protocol))
-    problem = device_for(task)
+    device = device_for(task)
     release = gradient if protocol == "gradients" else moment
-    bound = problem.mechanisms["default"].magnitude
+    bound = device.mechanisms["default"].magnitude
 
     def message(number, size):
-        payload = [size] * problem.dimension
+        payload = [size] * device.dimension
         return encode(release(payload, task=task.hash, id=f"{number:032x}", simulated=task.simulated))
 
     with SqliteLog(tmp_path / "log.db") as log:
         log.register_task(task.document())
         log.append([(0, message(1, 7)), (0, message(2, bound)), (0, message(2, 7))])
-        with Worker(log, task, problem.engine()) as worker:
+        with Worker(log, task, device.engine()) as worker:
             worker.step()
             assert (worker.counters.learned, worker.counters.dead) == (1, {"magnitude": 1})
             assert worker.counters.duplicates == 1
         # It goes on from there.
-        with Worker(log, task, problem.engine()) as worker:
+        with Worker(log, task, device.engine()) as worker:
             assert worker.offset == 3

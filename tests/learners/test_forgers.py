@@ -59,7 +59,7 @@ def test_no_admitted_release_is_longer_than_is_said(kind, guarantee):
     low, high = 0.0, float(mechanism.magnitude) * 10
     for _ in range(60):
         middle = (low + high) / 2.0
-        held = mechanism.reach.holds([int(v) for v in way / np.linalg.norm(way) * middle])
+        held = mechanism.payload_bound.holds([int(v) for v in way / np.linalg.norm(way) * middle])
         low, high = (middle, high) if held else (low, middle)
     decoded = np.linalg.norm(mechanism.decode([[int(v) for v in way / np.linalg.norm(way) * low]]))
     assert decoded == pytest.approx(longest(mechanism), rel=1e-4)
@@ -145,7 +145,7 @@ def test_epochs_that_disagree_widen_intervals(learned):
     engine = learned._require()
     mechanism = engine.mechanisms["default"].score
     payload = np.array([1.0, 1.0]) / math.sqrt(2.0) * longest(mechanism) / mechanism.unit * 0.999
-    assert mechanism.reach.holds([int(v) for v in payload])
+    assert mechanism.payload_bound.holds([int(v) for v in payload])
     found, _ = forged_partition(learned, 1, "score", 400, payload)
     change = found.stream_change()
     assert change is not None

@@ -16,10 +16,10 @@ from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE
 from murk.privacy.noise.sources import compiled as sampler
 from murk.privacy.noise.sources import fill
-from murk.protocols import one_record as in_place
+from murk.protocols import one_record as record_kernel
 from murk.protocols.scores import fast_records as scores
 from murk.protocols.scores import in_process as local
-from murk.protocols.scores.fast_records import Answers
+from murk.protocols.scores.fast_records import LearnKernel
 from tests.kernels import compiled_at_once
 from tests.learners.catalogue import FEATURES, SECRETS, STRICT, compiled, made, target_of
 
@@ -118,7 +118,7 @@ def test_one_by_one_is_as_in_blocks(key):
     rows, y = records(key, 90)
     one, many = learner(key, seed=3), learner(key, seed=3)
     learn(one, rows, y)
-    assert one._engine._in_place or type(one._engine.memory) is in_place.Held, "the kernel is not used"
+    assert one._engine._record_kernel or type(one._engine.memory) is record_kernel.Held, "the kernel is not used"
     block(many, rows, y)
     assert shown(one) == shown(many)
     learn(one, rows[:1], y[:1])
@@ -140,7 +140,7 @@ def test_the_kernel_is_what_learns(key, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(kernels, "learn_record", called)
             learn(model, *records(key, 40))
-        assert calls.count(in_place.LEARNED) >= 25
+        assert calls.count(record_kernel.LEARNED) >= 25
         assert model.n_releases == 40 + surveyed(model)
 
 
@@ -225,7 +225,7 @@ def test_nothing_of_rows_is_left(key, broken, monkeypatch):
     X[-1] = SECRETS
 
     def memory(*given):
-        made_of.append(Answers(*given))
+        made_of.append(LearnKernel(*given))
         return made_of[-1]
 
     def fail(address, X, y):
@@ -266,25 +266,25 @@ def test_a_memory_that_is_full_is_joined():
 
 
 @pytest.mark.parametrize("key", LEARNERS)
-@pytest.mark.parametrize("missing", [in_place.TOO_FEW, in_place.NO_WORDS])
+@pytest.mark.parametrize("missing", [record_kernel.TOO_FEW, record_kernel.NO_WORDS])
 def test_randomness_that_comes_late_is_waited_for(key, missing, monkeypatch):
     model = learner(key)
     rows, y = records(key, 20)
     learn(model, rows[:1], y[:1])
-    if missing == in_place.TOO_FEW:
+    if missing == record_kernel.TOO_FEW:
         model._engine._trials = 1
     else:
         kernels = model._engine._kernels
         real = kernels.learn_record
         monkeypatch.setattr(
-            kernels, "learn_record", lambda at, y, trials: in_place.NO_WORDS if trials else real(at, y, trials)
+            kernels, "learn_record", lambda at, y, trials: record_kernel.NO_WORDS if trials else real(at, y, trials)
         )
     asked, urandom = [], os.urandom
     monkeypatch.setattr(os, "urandom", lambda size: asked.append(size) or urandom(size))
     for place in range(1, 20):
         learn(model, rows[place : place + 1], y[place : place + 1])
         memory = model._engine.memory
-        if isinstance(memory, in_place.KernelMemory):
+        if isinstance(memory, record_kernel.KernelMemory):
             assert not memory.words.any(), "words are left, of which the noise was made"
             assert not memory.noise.any()
     assert model.n_releases == 20 + surveyed(model)
@@ -343,7 +343,7 @@ def test_what_the_kernel_does_not_draw_is_left_to_blocks():
         before = model.n_releases
         learn(model, *records("scores", 10))
         assert model.n_releases == before + 10
-        assert not model._engine._in_place
+        assert not model._engine._record_kernel
 
 
 @pytest.mark.parametrize("size", [1, 3, 78])
@@ -355,7 +355,7 @@ def test_no_word_is_passed_over(size, trials, monkeypatch):
     def words(count):
         return rng.integers(0, 2**64, count, dtype=np.uint64)
 
-    first, more = words(2 * trials + in_place.SPARE), words(4000)
+    first, more = words(2 * trials + record_kernel.SPARE), words(4000)
     at = 0
 
     def urandom(count):
@@ -365,7 +365,7 @@ def test_no_word_is_passed_over(size, trials, monkeypatch):
 
     monkeypatch.setattr(os, "urandom", urandom)
     found, wanted = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
-    in_place.finish_draw(first, trials, found)
+    record_kernel.finish_draw(first, trials, found)
 
     # The reference has one feed of all words, of which the first are handed out first.
     at, begun = 0, []

@@ -176,8 +176,8 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
         return original(*args, **more)
 
     monkeypatch.setattr(rule, counted)
-    problem = device_for(task)
-    engine = problem.engine()
+    device = device_for(task)
+    engine = device.engine()
     rules = wire_rules(task, engine)
     receiver(rules), block_receiver(rules)
     before = len(made)
@@ -185,7 +185,7 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
     each = 2 if protocol == "scores" else 1
     assert before <= 3 * each
     for level in ("57", "57", "58"):
-        assert rules.magnitudes[level] == problem.mechanisms[level].magnitude  # type: ignore[attr-defined]
+        assert rules.magnitudes[level] == device.mechanisms[level].magnitude  # type: ignore[attr-defined]
     assert len(made) == before + 2 * each
 
 
@@ -229,22 +229,22 @@ def unsurveyed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def released(task: Task, protocol: str, budgets: np.ndarray[Any, Any], seed: int = 3) -> tuple[Any, list[Any]]:
-    """An engine's problem, and a release of each of so many people at the level of their budget."""
-    rng, problem = np.random.default_rng(seed), device_for(task)
+    """An engine's device, and a release of each of so many people at the level of their budget."""
+    rng, device = np.random.default_rng(seed), device_for(task)
     X = np.column_stack([rng.uniform(-1, 1, (len(budgets), FEATURES)), np.ones(len(budgets))])
-    y, theta = rng.uniform(-1, 1, len(budgets)), getattr(problem, "initial", np.empty(0))
+    y, theta = rng.uniform(-1, 1, len(budgets)), getattr(device, "initial", np.empty(0))
     levels, indices = [f"{place}" for place in budgets.tolist()], np.arange(len(budgets))
-    asked: Any = SingleQueryDevice(problem, "score") if problem.kind == "score" else problem  # type: ignore[arg-type]
+    asked: Any = SingleQueryDevice(device, "score") if device.kind == "score" else device  # type: ignore[arg-type]
     payloads = randomize_rows(asked, X, y, [0] * len(budgets), {0: theta}, levels, SimulatedNoise(seed), indices)  # type: ignore[arg-type]
-    more: dict[str, Any] = {"version": 0} if "version" in KINDS[problem.kind].model_fields else {}
-    more |= {"query": "score"} if problem.kind == "score" else {}
+    more: dict[str, Any] = {"version": 0} if "version" in KINDS[device.kind].model_fields else {}
+    more |= {"query": "score"} if device.kind == "score" else {}
     made = [
-        KINDS[problem.kind](
+        KINDS[device.kind](
             id=f"{place:032x}", task=task.hash, level=level, partition=0, payload=payload, time=0, expires=2**40, **more
         )
         for place, (level, payload) in enumerate(zip(levels, payloads.tolist(), strict=True))
     ]
-    return problem, made
+    return device, made
 
 
 @pytest.mark.parametrize(
@@ -262,8 +262,8 @@ def test_learns_to_the_bit_what_named_levels_learn(protocol: str, more: str, gua
     other = task_of(json.dumps(named), protocol, guarantee, more)
     assert other.hash != grid.hash
     assert dict(other.privacy.levels) == dict(grid.privacy.levels)
-    problem, releases = released(grid, protocol, np.random.default_rng(5).integers(0, len(named), 60))
-    engine, restored, expected = problem.engine(), problem.engine(), device_for(other).engine()
+    device, releases = released(grid, protocol, np.random.default_rng(5).integers(0, len(named), 60))
+    engine, restored, expected = device.engine(), device.engine(), device_for(other).engine()
     for each in (engine, expected):
         each.learn_releases(releases[:25])
         each.learn_releases(releases[25:])
@@ -281,7 +281,7 @@ def test_learns_to_the_bit_what_named_levels_learn(protocol: str, more: str, gua
 
 def means(run: LocalRun) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The mean answers of the only round, and the same without a look at levels."""
-    [engine], settings = run.engines, run.problem.settings  # type: ignore[attr-defined]
+    [engine], settings = run.engines, run.device.settings  # type: ignore[attr-defined]
     [found] = summaries(engine.now.rounds, engine.mechanisms, settings.features)
     upper = np.triu_indices(settings.features)
     parts = []
@@ -330,7 +330,7 @@ def test_errors_of_own_budgets_are_between_those_of_their_ends(tmp_path: Path) -
         return [float(np.sum((each - truth) ** 2)) for each in learned(tmp_path / name, people, level, levels, mu)]
 
     (one, same), (two, _) = errors("one"), errors("two", mu=2.0)
-    between, _ = errors("own", "budget:own", WIDE)
+    between, _ = errors("own", "guarantee:own", WIDE)
     # With one level, weights make no difference.
     assert same == pytest.approx(one, rel=1e-9)
     assert two == pytest.approx(one / 4, rel=0.02)

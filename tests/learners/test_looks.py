@@ -114,19 +114,19 @@ def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
 def test_a_monitor_follows_a_stream_of_small_steps():
     """Each of 40 polls finds half a percent more releases: what was kept is of at most 1% fewer."""
     task = Task.parse(TASK)
-    problem = device_for(task)
-    engine, rng, found = problem.engine(), np.random.default_rng(3), None
+    device = device_for(task)
+    engine, rng, found = device.engine(), np.random.default_rng(3), None
 
     def learn(first, count):
         X = np.c_[rng.choice([-1.0, 1.0], (count, 2)), rng.uniform(-1, 1, count), np.ones(count)]
-        vectors = problem.vectors(X, 0.03 * X[:, 0], None)
+        vectors = device.vectors(X, 0.03 * X[:, 0], None)
         rows = np.arange(first, first + count)
-        engine.learn_payloads(problem.mechanisms["default"].randomize(vectors, SimulatedNoise(1), rows), "default")
+        engine.learn_payloads(device.mechanisms["default"].randomize(vectors, SimulatedNoise(1), rows), "default")
         message = StateMessage(
             task=task.hash, identity="x", partition=0, offset=engine.n_releases, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         )  # fmt: skip
-        return figures(task, problem, [message], [Place(0, 0)], before=found)
+        return figures(task, device, [message], [Place(0, 0)], before=found)
 
     found = start = learn(0, 10_000)
     for _ in range(40):
@@ -136,7 +136,7 @@ def test_a_monitor_follows_a_stream_of_small_steps():
     assert found.sequence_half_widths == pytest.approx(fresh, rel=0.02)
     assert max(found.sequence_half_widths) < 0.95 * max(start.sequence_half_widths)
     assert found.contrasts[0].value == pytest.approx(
-        contrasts(task, problem.estimate([engine]), found.looks)[0].value, rel=0.05
+        contrasts(task, device.estimate([engine]), found.looks)[0].value, rel=0.05
     )
 
 

@@ -142,14 +142,14 @@ def covered(own, targets, shares, missing, factor=1.0, told=True, replications=4
 
     ``targets`` are coded. Unless ``told``, missing targets are in the middle and look like others.
     """
-    problem, shares = device_for(own), np.array(shares)
+    device, shares = device_for(own), np.array(shares)
     y = np.array([*targets, np.nan if told else 0.5])
     records = Records(np.ones((len(y), 1)), y, np.append((1.0 - missing) * shares, missing))
     truth = shares @ targets if own.target.kind == "real" else 2.0 * shares[-1] - 1.0
     held = 0
     for replication in range(replications):
         rng = np.random.default_rng([7, replication])
-        [step] = part(own.protocol, "forecast").estimates(problem, records, [people], {"default": 1.0}, 1, rng)
+        [step] = part(own.protocol, "forecast").estimates(device, records, [people], {"default": 1.0}, 1, rng)
         found = step()
         held += bool(abs(found.values[-1] - truth) <= factor * found.half_widths()[-1])
     return held

@@ -172,10 +172,10 @@ def test_a_switch_changes_the_estimate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.protocol in ("gradients", "examples")], ids=str)
 def test_settings_and_noise_are_the_same(case: Case) -> None:
-    problem: Any = device_for(case.task())
+    device: Any = device_for(case.task())
     model = case.river()
     model.learn_one({"a": 0.5, "b": -0.5}, TARGETS[case.target][1][0])
     engine = model._require()
-    assert problem.mechanisms["default"] == engine.mechanisms["default"]
+    assert device.mechanisms["default"] == engine.mechanisms["default"]
     for name in ("step", "averaging", "weighting", "radius", "regularization", "batch", "weights", "newton", "loss"):
-        assert getattr(problem.settings, name, None) == getattr(engine.settings, name, None)
+        assert getattr(device.settings, name, None) == getattr(engine.settings, name, None)

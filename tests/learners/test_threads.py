@@ -226,22 +226,22 @@ privacy: {guarantee: {gdp: {mu: 1.0}}}
 
 
 @pytest.mark.parametrize("protocol", ["gradients", "examples"])
-def test_a_problem_may_be_shared(protocol):
+def test_a_device_may_be_shared(protocol):
     """Vectors that devices of one process take at once are of their own records."""
-    problem = device_for(Task.parse(f"{TASK}protocol: {protocol}\n"))
+    device = device_for(Task.parse(f"{TASK}protocol: {protocol}\n"))
     if protocol == "gradients":
         moment = np.array([[2.0, 0.3, 0.1], [0.3, 1.0, 0.0], [0.1, 0.0, 1.0]])
-        problem = replace(problem, settings=replace(problem.settings, second_moment=moment))
+        device = replace(device, settings=replace(device.settings, second_moment=moment))
     rng = np.random.default_rng(1)
     parts = [np.column_stack([rng.uniform(-1, 1, (1000, 2)), np.ones(1000)]) for _ in range(4)]
     y = (rng.random(1000) < 0.5).astype(float)
-    theta = np.array([0.5, -0.2, 0.1]) if problem.interactive else None
-    wanted = [problem.vectors(part, y, theta) for part in parts]
+    theta = np.array([0.5, -0.2, 0.1]) if device.interactive else None
+    wanted = [device.vectors(part, y, theta) for part in parts]
     found = [[] for _ in parts]
 
     def device(place):
         for _ in range(20):
-            found[place].append(problem.vectors(parts[place], y, theta))
+            found[place].append(device.vectors(parts[place], y, theta))
 
     together(*[lambda place=place: device(place) for place in range(len(parts))])
     for mine, right in zip(found, wanted, strict=True):

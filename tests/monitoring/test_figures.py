@@ -91,11 +91,11 @@ def test_keys_of_a_hostile_state_give_no_orders_to_a_terminal() -> None:
 def test_partitions_are_merged_as_a_run_merges_them():
     folder, learned = finished()
     log, task = opened(folder)
-    problem = device_for(task)
+    device = device_for(task)
     with log:
         messages = [decode_state(log.checkpoint(partition).state or b"", "here") for partition in range(2)]
         places = [Place(log.checkpoint(partition).offset, log.end(partition) + 5, "host:1") for partition in range(2)]
-    found = figures(task, problem, messages, places, TRUTH)
+    found = figures(task, device, messages, places, TRUTH)
     assert found.names == learned.names
     assert found.values == tuple(learned.values)
     assert found.half_widths == tuple(learned.half_widths(0.95))
@@ -113,12 +113,12 @@ def test_partitions_are_merged_as_a_run_merges_them():
 def test_the_gap_is_between_newest_iterate_and_average():
     folder, _ = finished()
     log, task = opened(folder)
-    problem = device_for(task)
-    engine = problem.engine()
+    device = device_for(task)
+    engine = device.engine()
     with log:
         message = decode_state(log.checkpoint(1).state or b"", "here")
     engine.load_state_dict(message.learner)
-    found = figures(task, problem, [None, message], [Place(0, 0), Place(1, 1)])
+    found = figures(task, device, [None, message], [Place(0, 0), Place(1, 1)])
     assert found.partitions[0].iterate_gap == 0.0
     assert found.partitions[1].iterate_gap == pytest.approx(float(np.linalg.norm(engine.iterate - engine.average)))
 
@@ -127,8 +127,8 @@ def test_the_gap_is_between_newest_iterate_and_average():
 @pytest.mark.parametrize("step", ["noise-aware", "{eta: 0.3, alpha: 0.6}"])
 def test_the_step_is_the_one_that_the_fold_takes_next(weighting, step):
     task = small(more=f"learner: {{step: {step}, weighting: {weighting}}}\n")
-    problem = device_for(task)
-    engine, unit = problem.engine(), problem.mechanisms["default"].unit
+    device = device_for(task)
+    engine, unit = device.engine(), device.mechanisms["default"].unit
     for version in range(40):
         expected = engine.step_size()
         before = engine.iterate
@@ -220,8 +220,8 @@ def test_random_scaling_is_brought_to_the_scale_of_standard_errors(times, right)
 
 def grown(history: History, counts: list[int]) -> list[int]:
     task = small()
-    problem = device_for(task)
-    empty = figures(task, problem, [None], [Place(0, 0)])
+    device = device_for(task)
+    empty = figures(task, device, [None], [Place(0, 0)])
     for count in counts:
         history.add(replace(empty, releases=count), float(count), 1.0)
     return [point.releases for point in history.points]

@@ -75,7 +75,7 @@ class StandInEngine:
 
 
 @dataclass
-class StandInProblem:
+class StandInDevice:
     interactive: bool
     mechanisms: ClassVar[dict[str, Any]] = defaultdict(
         lambda: calibrate(None, ApproxDP(2.0, 1e-6), dimension=3, radius=1.0)
@@ -95,7 +95,7 @@ def stand_in(tmp_path, monkeypatch):
     """Makes a monitor that has polled a log whose partitions know what is given: ``(releases, figures)`` each."""
 
     def make(protocol: str, *partitions: tuple[int, dict]) -> Monitor:
-        monkeypatch.setattr(module, "device_for", lambda task: StandInProblem(task.protocol in VERSIONED))
+        monkeypatch.setattr(module, "device_for", lambda task: StandInDevice(task.protocol in VERSIONED))
         task = task_for(protocol)
         log = open_log(url(tmp_path))
         log.register_task(task.document())
@@ -154,8 +154,8 @@ def test_what_a_learner_does_not_know_is_null_and_not_exported(stand_in, protoco
 
 @pytest.mark.parametrize("alike", [True, False, None])
 def test_whether_public_covariates_are_like_the_peoples(stand_in, monkeypatch, alike):
-    said = StandInProblem.estimate
-    monkeypatch.setattr(StandInProblem, "estimate", lambda self, engines: replace(said(self, engines), alike=alike))
+    said = StandInDevice.estimate
+    monkeypatch.setattr(StandInDevice, "estimate", lambda self, engines: replace(said(self, engines), alike=alike))
     monitor = stand_in("scores", (100, {}))
     check(monitor.registry, "monitor")
     [family] = [each for each in families(monitor.registry) if each.name == "murk_public_covariates_alike"]
@@ -169,10 +169,10 @@ def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
     asked = []
     forecast = ScoreEstimate.needs
     monkeypatch.setattr(ScoreEstimate, "needs", lambda self, level: asked.append(1) or forecast(self, level))
-    problem = device_for(task)
+    device = device_for(task)
     # As if no survey preceded the scores, so that a few releases are enough.
-    problem = ScoreDevice(replace(problem.settings, survey=None), problem.mechanisms)
-    engine, rng = problem.engine(), np.random.default_rng(1)
+    device = ScoreDevice(replace(device.settings, survey=None), device.mechanisms)
+    engine, rng = device.engine(), np.random.default_rng(1)
     before = None
 
     def learned(count):
@@ -182,9 +182,9 @@ def test_what_it_would_take_is_forecast_now_and_then(monkeypatch, tmp_path):
             task=task.hash, identity="x", partition=0, offset=count, last_id=None,
             counters=Counters(learned=engine.n_releases), learner=engine.state_dict(),
         )  # fmt: skip
-        return figures(task, problem, [message], [Place(count, count)], before=before)
+        return figures(task, device, [message], [Place(count, count)], before=before)
 
-    assert figures(task, problem, [None], [Place(0, 0)]).needed.of == {}
+    assert figures(task, device, [None], [Place(0, 0)]).needed.of == {}
     before = learned(400)
     assert before.needed.of.keys() == {"same_sex", "age", "intercept"}
     assert (before.needed.releases, len(asked)) == (400, 1)

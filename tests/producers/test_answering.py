@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
 from murk.producers import producer as randomization
 from murk.producers.producer import MOST_HELD, RecordRandomizer, randomize_one
-from murk.protocols import one_record as in_place
+from murk.protocols import one_record as record_kernel
 from murk.protocols.device import device_for
 from murk.protocols.scores import fast_records as kernels
 from murk.protocols.scores.fast_records import AnswerKernel
@@ -57,15 +57,15 @@ def task_of(kind: str) -> Task:
     return task
 
 
-def problem_of(kind: str = "binary") -> Any:
+def device_of(kind: str = "binary") -> Any:
     return device_for(task_of(kind))
 
 
-def model_of(problem: Any, **changes: Any) -> Any:
+def model_of(device: Any, **changes: Any) -> Any:
     """A model of three queries, as devices share it once a survey is over; of directions there is none."""
-    if not problem.interactive:
+    if not device.interactive:
         return NONE
-    first = Model.of(problem.initial, problem.settings.features)
+    first = Model.of(device.initial, device.settings.features)
     asks = {"survey": 0, "width": 1.0, "exponent": 1.0, "scatter": 0.2, "curvature": 0.3}
     flat = Model(**{**first.__dict__, **asks, **changes}).flat
     flat.setflags(write=False)
@@ -78,7 +78,7 @@ def prepared(answering: RecordRandomizer, partition: int, model: Any, level: str
     return answering._kernel(partition, model, level)
 
 
-PROBLEMS = {kind: problem_of(kind) for kind in TARGETS}
+PROBLEMS = {kind: device_of(kind) for kind in TARGETS}
 unit = st.floats(-1, 1)
 BINARY = st.sampled_from([0.0, 1.0])
 CODED = {"binary": BINARY, "real": unit, "classes": st.sampled_from([0.0, 1.0, 2.0]), "directions": BINARY}
@@ -89,18 +89,20 @@ CODED = {"binary": BINARY, "real": unit, "classes": st.sampled_from([0.0, 1.0, 2
 def test_the_kernel_answers_as_everything_else_does(data: st.DataObject) -> None:
     """The same question and payload of a seed, at any model and level, for any coded record, one after another."""
     kind = data.draw(st.sampled_from(list(TARGETS)))
-    problem = PROBLEMS[kind]
-    origin = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=problem.dimension, max_size=problem.dimension)))
-    model = model_of(problem, origin=origin, exponent=data.draw(st.floats(0, 1)), reach=data.draw(st.floats(0.1, 10)))
+    device = PROBLEMS[kind]
+    origin = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=device.dimension, max_size=device.dimension)))
+    model = model_of(
+        device, origin=origin, exponent=data.draw(st.floats(0, 1)), clipping_norm=data.draw(st.floats(0.1, 10))
+    )
     noise = SimulatedNoise(data.draw(st.integers(0, 2**64 - 1)))
-    answering = RecordRandomizer(problem, noise)
+    answering = RecordRandomizer(device, noise)
     for _ in range(3):
         x = np.array([*data.draw(st.tuples(unit, unit)), 1.0])
         y = data.draw(CODED[kind] | st.just(math.nan))
         level, index = data.draw(st.sampled_from(["default", "open"])), np.array([data.draw(st.integers(0, 2**41))])
         assert prepared(answering, 0, model, level) is not None, "the kernel is not used"
         found = answering.answer(x, y, 0, model, level, index)
-        assert found == randomize_one(problem, x[None, :], np.array([y]), model, level, noise, index)
+        assert found == randomize_one(device, x[None, :], np.array([y]), model, level, noise, index)
 
 
 @pytest.mark.parametrize("kind", TARGETS)
@@ -111,12 +113,12 @@ def test_a_producer_releases_the_same_with_the_kernel_and_without(kind: str, tmp
     for name, direct in (("with", True), ("without", False)):
         (tmp_path / name).mkdir()
         with World(tmp_path / name, task_of(kind)) as world:
-            answering, problem = world.producer._answering, problem_of(kind)
+            answering, device = world.producer._answering, device_of(kind)
             if not direct:
-                answering._in_place = None
+                answering._record_kernel = None
             for turn in range(3):
-                if turn and problem.interactive:
-                    world.publish(model_of(problem, origin=np.full(problem.dimension, turn / 4)).tolist())
+                if turn and device.interactive:
+                    world.publish(model_of(device, origin=np.full(device.dimension, turn / 4)).tolist())
                 for number in range(8):
                     record, person = {"a": number / 8, "b": 0.5, "y": target}, f"p{turn}-{number}"
                     level = ("default", "open")[number % 2]
@@ -147,8 +149,8 @@ def test_secure_answers_have_the_models_shares_and_the_mechanisms_noise() -> Non
 
     Twins: shares swapped, half of the noise, and noise of a mean of a tenth of its width are refused.
     """
-    problem, count = problem_of(), 6000
-    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
+    device, count = device_of(), 6000
+    model, answering = model_of(device), RecordRandomizer(device, SecureNoise())
     # Of a missing target a score is zeros, and its release the noise.
     x, index = np.array([0.3, -0.2, 1.0]), np.zeros(1, dtype=np.int64)
     answers: dict[str | None, list[list[int]]] = {"score": [], "scatter": [], "curvature": []}
@@ -182,15 +184,15 @@ def clean(memory: Any) -> bool:
     return not (left(memory) or memory.noise.any() or memory.words.any() or memory.whole[kernels.ASKED])
 
 
-@pytest.mark.parametrize("missing", [None, in_place.TOO_FEW, in_place.NO_WORDS])
+@pytest.mark.parametrize("missing", [None, record_kernel.TOO_FEW, record_kernel.NO_WORDS])
 def test_nothing_of_a_record_is_left_whatever_randomness_comes(missing: int | None, monkeypatch: Any) -> None:
-    problem = problem_of()
-    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
+    device = device_of()
+    model, answering = model_of(device), RecordRandomizer(device, SecureNoise())
     memory: Any = prepared(answering, 0, model, "default")
-    if missing == in_place.TOO_FEW:
+    if missing == record_kernel.TOO_FEW:
         memory._trials = 1
-    if missing == in_place.NO_WORDS:
-        monkeypatch.setattr(kernels, "learn_record", lambda at, y, trials: in_place.NO_WORDS)
+    if missing == record_kernel.NO_WORDS:
+        monkeypatch.setattr(kernels, "learn_record", lambda at, y, trials: record_kernel.NO_WORDS)
     x, asked = np.array([*SECRETS, 1.0]), set()
     for _ in range(60):
         payload, query = answering.answer(x, 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
@@ -203,8 +205,8 @@ def test_nothing_of_a_record_is_left_whatever_randomness_comes(missing: int | No
 
 
 def test_an_interrupted_answer_leaves_nothing_of_the_record_and_nothing_in_the_next(monkeypatch: Any) -> None:
-    problem, noise, index = problem_of(), SimulatedNoise(5), np.array([9])
-    model, answering, x = model_of(problem), RecordRandomizer(problem, noise), np.array([*SECRETS, 1.0])
+    device, noise, index = device_of(), SimulatedNoise(5), np.array([9])
+    model, answering, x = model_of(device), RecordRandomizer(device, noise), np.array([*SECRETS, 1.0])
     wanted = answering.answer(x, 1.0, 0, model, "default", index)
     memory: Any = prepared(answering, 0, model, "default")
     real = kernels.learn_record
@@ -229,9 +231,9 @@ def test_what_the_kernel_does_not_do_is_done_without() -> None:
     class Other(SecureNoise):
         pass
 
-    problem = problem_of()
-    model = model_of(problem)
-    other = RecordRandomizer(problem, Other())
+    device = device_of()
+    model = model_of(device)
+    other = RecordRandomizer(device, Other())
     assert prepared(other, 0, model, "default") is None
     payload, query = other.answer(np.array([0.1, 0.2, 1.0]), 1.0, 0, model, "default", np.zeros(1, dtype=np.int64))
     assert len(payload) == (3 if query == "score" else 6)
@@ -239,17 +241,17 @@ def test_what_the_kernel_does_not_do_is_done_without() -> None:
 
 def test_few_records_load_no_kernel(monkeypatch: Any) -> None:
     monkeypatch.setattr(randomization, "FEW", 2)
-    problem = problem_of()
-    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
+    device = device_of()
+    model, answering = model_of(device), RecordRandomizer(device, SecureNoise())
     assert [prepared(answering, 0, model, "default") is None for _ in range(4)] == [True, True, False, False]
 
 
 def test_another_model_has_another_memory_and_few_are_held() -> None:
-    problem = problem_of()
-    model, answering = model_of(problem), RecordRandomizer(problem, SecureNoise())
+    device = device_of()
+    model, answering = model_of(device), RecordRandomizer(device, SecureNoise())
     first = prepared(answering, 0, model, "default")
     assert prepared(answering, 0, model, "default") is first
-    assert prepared(answering, 0, model_of(problem, reach=1.0), "default") is not first
+    assert prepared(answering, 0, model_of(device, clipping_norm=1.0), "default") is not first
     for partition in range(3 * MOST_HELD):
         assert prepared(answering, partition, model, "open") is not None
         assert len(answering._held) <= MOST_HELD

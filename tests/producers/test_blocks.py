@@ -39,9 +39,9 @@ def test_releases_everyone_once(tmp_path: Path, people: Path) -> None:
 
 def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) -> None:
     with World(tmp_path, make_task("log: {partitions: 3}")) as world:
-        problem, noise = device_for(world.task), SimulatedNoise(world.seed)
+        device, noise = device_for(world.task), SimulatedNoise(world.seed)
         for partition in range(3):
-            parameters = np.full(problem.dimension, partition / 10)
+            parameters = np.full(device.dimension, partition / 10)
             world.publish(parameters, partition=partition)
         source = FileSource(people, world.task, level="lot")
         world.producer.begin(source)
@@ -62,10 +62,10 @@ def test_is_the_mechanism_of_each_rows_gradient(tmp_path: Path, people: Path) ->
             high, low = noise.words([row], 2, Purpose.IDENTIFIER)[0].tolist()
             release = found[f"{high:016x}{low:016x}"]
             assert (release["level"], release["partition"]) == (names[levels[row]], partitions[row])
-            gradient = problem.vectors(
-                block.x[row : row + 1], block.y[row : row + 1], np.full(problem.dimension, partitions[row] / 10)
+            gradient = device.vectors(
+                block.x[row : row + 1], block.y[row : row + 1], np.full(device.dimension, partitions[row] / 10)
             )
-            mechanism = problem.mechanisms[names[levels[row]]]
+            mechanism = device.mechanisms[names[levels[row]]]
             expected = mechanism.randomize(gradient, noise, np.array([row]))
             assert release["payload"] == expected[0].tolist()
 

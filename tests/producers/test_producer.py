@@ -33,12 +33,12 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def rules(world: World) -> WireRules:
-    problem = device_for(world.task)
+    device = device_for(world.task)
     return WireRules(
         world.task.hash,
         world.task.simulated,
-        (problem.dimension,),
-        {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()},
+        (device.dimension,),
+        {level: mechanism.magnitude for level, mechanism in device.mechanisms.items()},
         world.task.log.partitions,
     )
 
@@ -66,28 +66,28 @@ class TestRelease:
         assert b"monday" not in data
 
     def test_is_the_mechanism_of_the_gradient(self, world: World) -> None:
-        problem = device_for(world.task)
+        device = device_for(world.task)
         world.producer.release(RECORD)
         release = decode(world.messages()[0].value, rules(world))
         coded = world.task.coding.encode_record(RECORD)
-        gradient = problem.vectors(coded.x[None, :], np.array([coded.y]), problem.initial)
+        gradient = device.vectors(coded.x[None, :], np.array([coded.y]), device.initial)
         index = np.array([(1 << 40) + 1])
-        expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
+        expected = device.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
         assert release.payload == expected[0].tolist()
 
     def test_is_taken_at_the_newest_model(self, world: World) -> None:
-        problem = device_for(world.task)
+        device = device_for(world.task)
         for _ in range(3):
             world.producer.release(RECORD, person="bob", level="strict")
-        parameters = np.linspace(-0.5, 0.5, problem.dimension)
+        parameters = np.linspace(-0.5, 0.5, device.dimension)
         world.publish(parameters, version=2)
         receipt = world.producer.release(RECORD)
         assert receipt.version == 2
         release = decode(world.messages()[-1].value, rules(world))
         coded = world.task.coding.encode_record(RECORD)
-        gradient = problem.vectors(coded.x[None, :], np.array([coded.y]), parameters)
+        gradient = device.vectors(coded.x[None, :], np.array([coded.y]), parameters)
         index = np.array([(1 << 40) + 4])
-        expected = problem.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
+        expected = device.mechanisms["default"].randomize(gradient, SimulatedNoise(7), index)
         assert release.payload == expected[0].tolist()
 
     def test_ids_and_payloads_are_never_repeated(self, tmp_path: Path) -> None:
@@ -209,23 +209,23 @@ class TestValues:
     def test_nothing_at_all_releases_the_mechanism_of_a_zero_gradient(self, tmp_path: Path) -> None:
         with World(tmp_path, make_task()) as world:
             world.producer.release({})
-            problem = device_for(world.task)
+            device = device_for(world.task)
             release = decode(world.messages()[0].value, rules(world))
-            zero = np.zeros((1, problem.dimension))
+            zero = np.zeros((1, device.dimension))
             index = np.array([(1 << 40) + 1])
-            expected = problem.mechanisms["default"].randomize(zero, SimulatedNoise(7), index)
+            expected = device.mechanisms["default"].randomize(zero, SimulatedNoise(7), index)
             assert release.payload == expected[0].tolist()
 
     def test_of_the_target_missing_too(self, tmp_path: Path) -> None:
         with World(tmp_path, make_task()) as world:
             for person, target in enumerate((None, "neither", math.nan)):
                 world.producer.release({**RECORD, "third_child": target}, person=f"p{person}")
-            problem = device_for(world.task)
+            device = device_for(world.task)
             for number, message in enumerate(world.messages(), 1):
                 release = decode(message.value, rules(world))
-                zero = np.zeros((1, problem.dimension))
+                zero = np.zeros((1, device.dimension))
                 index = np.array([(1 << 40) + number])
-                expected = problem.mechanisms["default"].randomize(zero, SimulatedNoise(7), index)
+                expected = device.mechanisms["default"].randomize(zero, SimulatedNoise(7), index)
                 assert release.payload == expected[0].tolist()
 
     def test_are_counted_on_the_device_and_told_to_nobody(self, tmp_path: Path) -> None:
@@ -609,7 +609,7 @@ def test_another_thread_is_refused_before_the_record_is_looked_at(tmp_path: Path
 
 def test_an_interrupt_leaves_accounts_whole_and_nothing_of_the_record(world: World) -> None:
     """At any instruction of Murk's Python, as Ctrl-C comes: the same call again releases the record once."""
-    place, rng, problem = str(Path(murk.__file__).parent), random.Random(3), world.producer._problem
+    place, rng, device = str(Path(murk.__file__).parent), random.Random(3), world.producer._device
     age = 27.182818284
     coded = world.task.coding.encode_record({**RECORD, "age": age}).x[0]
 
@@ -624,7 +624,7 @@ def test_an_interrupt_leaves_accounts_whole_and_nothing_of_the_record(world: Wor
     unpaid = 0
     for number in range(1, 41):
         assert release(number, rng.randrange(1, whole)) <= whole
-        memory = problem._memory
+        memory = device._memory
         for value in (age, coded):
             assert struct.pack("<d", value) not in memory.real.tobytes()
         unpaid += world.ledger.totals().releases < number + 1

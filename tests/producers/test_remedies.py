@@ -13,7 +13,7 @@ from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import OrganisationProducer, Policy, Producer
-from murk.producers.organisation import sketch_problem_for
+from murk.producers.organisation import window_device_for
 from murk.stream import open_log
 from tests.producers.sketches.organisations import TEXT, WINDOW, SketchWorld, coded, make_task
 from tests.producers.world import RECORD, World, paid_task
@@ -54,14 +54,14 @@ def test_a_larger_cap_of_windows_in_another_task_allows_as_many_as_it_says(tmp_p
         plain = re.sub("  per_person: .*\n", "", text)
         larger = Task.parse(plain.replace("privacy:\n", f"privacy:\n  {proposed[2]}\n")).with_simulated(True)
         assert larger.name == task.name
-        problem = sketch_problem_for(larger)
+        device = window_device_for(larger)
         with pytest.raises(UserError, match="use another log"):
             world.log.register_task(larger.document())
         assert "another log" in words
         with open_log(f"sqlite:///{tmp_path}/another.db") as log:
             log.register_task(larger.document())
             again = OrganisationProducer(
-                larger, log, world.ledger, organisation="clinic", noise=SimulatedNoise(8), problem=problem
+                larger, log, world.ledger, organisation="clinic", noise=SimulatedNoise(8), device=device
             )
             count = int(proposed[1])
             assert windows(again, count + 1) == ["released"] * count + ["refused"]

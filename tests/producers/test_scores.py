@@ -24,26 +24,26 @@ OWN = f"{SCORES}\nscores: {{models: per-partition}}"
 SHARES = {"score": 0.5, "scatter": 0.2, "curvature": 0.3}
 
 
-def model_of(problem: ScoreDevice, **changes: Any) -> list[float]:
+def model_of(device: ScoreDevice, **changes: Any) -> list[float]:
     """A model with shares of all three queries."""
-    first = Model.of(problem.initial, problem.dimension)
+    first = Model.of(device.initial, device.dimension)
     shares = {"scatter": SHARES["scatter"], "curvature": SHARES["curvature"]}
     fields = {**first.__dict__, "survey": 0, "width": 1.0, **shares, **changes}
     return Model(**fields).flat.tolist()
 
 
 def rules(world: World) -> WireRules:
-    problem: Any = device_for(world.task)
-    magnitudes = {level: mechanism.magnitude for level, mechanism in problem.mechanisms.items()}
-    return WireRules(world.task.hash, True, problem.lengths, magnitudes, world.task.log.partitions, kind="score")
+    device: Any = device_for(world.task)
+    magnitudes = {level: mechanism.magnitude for level, mechanism in device.mechanisms.items()}
+    return WireRules(world.task.hash, True, device.lengths, magnitudes, world.task.log.partitions, kind="score")
 
 
 def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
     with World(tmp_path, make_task(OWN, "log: {partitions: 2}")) as world:
-        problem: Any = device_for(world.task)
+        device: Any = device_for(world.task)
         noise, models = SimulatedNoise(world.seed), []
         for partition in range(2):
-            models.append(np.array(model_of(problem, origin=np.full(problem.dimension, partition / 10))))
+            models.append(np.array(model_of(device, origin=np.full(device.dimension, partition / 10))))
             world.publish(models[-1].tolist(), partition=partition)
         source = FileSource(write_people(tmp_path / "people.csv", 80), world.task, level="lot")
         world.producer.begin(source)
@@ -62,27 +62,27 @@ def test_is_the_mechanism_of_each_rows_answer(tmp_path: Path) -> None:
             word = int(noise.words([row], 1, Purpose.QUERY)[0, 0]) / 2.0**64
             assert release.query == ("scatter" if word < 0.2 else "curvature" if word < 0.5 else "score")
             one = slice(row, row + 1)
-            vectors = problem.vectors(block.x[one], block.y[one], models[release.partition], release.query)
-            mechanism = problem.mechanism(release.level, release.query)
+            vectors = device.vectors(block.x[one], block.y[one], models[release.partition], release.query)
+            mechanism = device.mechanism(release.level, release.query)
             assert release.payload == mechanism.randomize(vectors, noise, [row])[0].tolist()
         assert not found
 
 
 def test_people_of_all_partitions_answer_at_the_first_partitions_model(tmp_path: Path) -> None:
     with World(tmp_path, make_task(SCORES, "log: {partitions: 3}")) as world:
-        problem: Any = device_for(world.task)
-        shown = model_of(problem, origin=np.full(problem.dimension, 0.25))
-        surveyed = problem.settings.survey.end
+        device: Any = device_for(world.task)
+        shown = model_of(device, origin=np.full(device.dimension, 0.25))
+        surveyed = device.settings.survey.end
         version = surveyed + 6_000
         world.publish(shown, version=version)
-        models = Models(world.log, world.task, problem)
+        models = Models(world.log, world.task, device)
         for partition, count in ((0, 2_000 + surveyed), (2, 3_999)):
             world.log.append([(partition, b"a release")] * count)
             with pytest.raises(UserError, match=rf"it has learned {version} releases, more than the log has"):
                 models.newest(1)
         world.log.append([(1, b"a release")])
         # It is one request, and nobody begins to follow all partitions for it.
-        watched = Models(Wrapped(world.log, cached_model=None), world.task, problem)  # type: ignore[arg-type]
+        watched = Models(Wrapped(world.log, cached_model=None), world.task, device)  # type: ignore[arg-type]
         assert watched.newest(1).version == version
         # What stands where a partition's own model would is nobody's to look at.
         world.log.publish(1, b"somebody else's")
@@ -106,9 +106,9 @@ def test_people_of_all_partitions_answer_at_the_first_partitions_model(tmp_path:
 @pytest.mark.parametrize("noise", [SimulatedNoise(3), SecureNoise()], ids=["simulated", "secure"])
 def test_questions_are_drawn_by_the_models_shares(noise: Any) -> None:
     """Of 40,000 each share within 5 standard errors: a false alarm once in 6e5; shares that are swapped are 40 off."""
-    problem: Any = device_for(make_task(SCORES))
+    device: Any = device_for(make_task(SCORES))
     count = 40_000
-    asked = np.array(problem.draw_query(noise, np.arange(count), np.array(model_of(problem))))
+    asked = np.array(device.draw_query(noise, np.arange(count), np.array(model_of(device))))
 
     def fits(shares: dict[str, float]) -> bool:
         return all(
@@ -132,14 +132,14 @@ def test_the_record_decides_neither_question_nor_what_is_drawn() -> None:
             heard.append(("gaussian", np.asarray(records).tolist(), size))
             return super().gaussian(records, size)
 
-    problem: Any = device_for(make_task(SCORES))
-    p, count, told = problem.dimension, 60, []
-    model = np.array(model_of(problem))
+    device: Any = device_for(make_task(SCORES))
+    p, count, told = device.dimension, 60, []
+    model = np.array(model_of(device))
     for x, y in ((np.ones((count, p)), np.ones(count)), (np.full((count, p), -1.0), np.full(count, np.nan))):
         heard: list[Any] = []
         partitions, levels = [0, 1] * (count // 2), ["default", "strict", "open"] * (count // 3)
         payloads, queries = randomize_records(
-            problem, x, y, partitions, {0: model, 1: problem.initial}, levels, Listening(1), np.arange(count)
+            device, x, y, partitions, {0: model, 1: device.initial}, levels, Listening(1), np.arange(count)
         )
         told.append((queries, [len(payload) for payload in payloads], heard))
     assert told[0] == told[1]
@@ -148,15 +148,15 @@ def test_the_record_decides_neither_question_nor_what_is_drawn() -> None:
 
 
 def test_answers_do_not_depend_on_the_block() -> None:
-    problem: Any = device_for(make_task(SCORES))
+    device: Any = device_for(make_task(SCORES))
     rng, count = np.random.default_rng(2), 40
-    x, y = rng.uniform(-1, 1, (count, problem.dimension)), rng.choice([0.0, 1.0], count)
-    model, noise = np.array(model_of(problem)), SimulatedNoise(4)
+    x, y = rng.uniform(-1, 1, (count, device.dimension)), rng.choice([0.0, 1.0], count)
+    model, noise = np.array(model_of(device)), SimulatedNoise(4)
 
     def answers(rows: list[int]) -> list[Any]:
         at = np.array(rows)
         ones = ["default"] * len(at)
-        payloads, queries = randomize_records(problem, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
+        payloads, queries = randomize_records(device, x[at], y[at], [0] * len(at), {0: model}, ones, noise, at)
         assert queries is not None
         return list(zip(queries, payloads, strict=True))
 
@@ -167,13 +167,13 @@ def test_answers_do_not_depend_on_the_block() -> None:
 
 def test_one_record_of_a_device(tmp_path: Path) -> None:
     with World(tmp_path, make_task(SCORES)) as world:
-        problem: Any = device_for(world.task)
-        world.publish(model_of(problem))
+        device: Any = device_for(world.task)
+        world.publish(model_of(device))
         for person in range(20):
             receipt = world.producer.release(RECORD, person=f"p{person}")
             assert (receipt.outcome, receipt.version) == ("released", 0)
         found: list[Any] = [decode(message.value, rules(world)) for message in world.messages()]
-        p = problem.dimension
+        p = device.dimension
         for release in found:
             assert len(release.payload) == (p if release.query == "score" else p * (p + 1) // 2)
         assert len({release.query for release in found}) > 1
@@ -184,7 +184,7 @@ BAD: dict[str, dict[str, Any]] = {
     "of the future": {"version": 3_000},
     "too short": {"parameters": [0.0]},
     "not a number": {"origin": np.nan},
-    "without a reach": {"reach": 0.0},
+    "without a reach": {"clipping_norm": 0.0},
     "of more than all people": {"scatter": 0.8},
     "of fewer than nobody": {"curvature": -0.1},
     "with an exponent beyond 1": {"exponent": 2.0},
@@ -195,14 +195,14 @@ BAD: dict[str, dict[str, Any]] = {
 def test_a_hostile_model_is_refused_before_the_record_is_looked_at(tmp_path: Path, what: str) -> None:
     change = dict(BAD[what])
     with World(tmp_path, make_task(SCORES)) as world:
-        problem: Any = device_for(world.task)
+        device: Any = device_for(world.task)
         version, parameters = change.pop("version", 0), change.pop("parameters", None)
         if "origin" in change:
-            flat = json.dumps([change["origin"], *model_of(problem)[1:]])
+            flat = json.dumps([change["origin"], *model_of(device)[1:]])
             honest = {"schema": 1, "kind": "model", "task": world.task.hash, "partition": 0, "version": 0}
             world.log.publish(0, f'{json.dumps(honest)[:-1]}, "parameters": {flat}}}'.encode())
         else:
-            world.publish(parameters or model_of(problem, **change), version=version)
+            world.publish(parameters or model_of(device, **change), version=version)
         with pytest.raises(UserError, match=r"refused|not one that an honest learner publishes"):
             world.producer.release(Untouchable())
         assert (world.ledger.totals().releases, world.log.end(0)) == (0, 0)

@@ -76,7 +76,7 @@ def test_a_record_is_drawn_uniformly() -> None:
     assert abs(2 / 8 - 1 / 3) > error
 
 
-def people(problem: Any, count: int = 12) -> tuple[Any, Any, Any]:
+def people(device: Any, count: int = 12) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(3)
     counts = rng.integers(1, 6, count)
     size = device_for(make_task(text=TEXT)).dimension
@@ -88,16 +88,16 @@ def people(problem: Any, count: int = 12) -> tuple[Any, Any, Any]:
 
 def test_everybody_answers_to_their_own_records_at_their_own_model_and_level() -> None:
     text = TEXT.replace("mu: 1.0", "mu: 400").replace("mu: 0.5", "mu: 300").replace("mu: 2.0", "mu: 500")
-    problem: Any = device_for(make_task(text=text))
-    x, y, counts = people(problem)
-    models = {0: problem.initial, 1: problem.initial + 0.5}
+    device: Any = device_for(make_task(text=text))
+    x, y, counts = people(device)
+    models = {0: device.initial, 1: device.initial + 0.5}
     partitions, levels = [0, 1] * 6, ["default", "strict", "open"] * 4
-    payloads, _ = randomize_records(problem, x, y, partitions, models, levels, NOISE, np.arange(12), counts)
+    payloads, _ = randomize_records(device, x, y, partitions, models, levels, NOISE, np.arange(12), counts)
     assert len(payloads) == 12
     for person, payload in enumerate(payloads):
         own = records_of(np.array([person]), counts)
-        mechanism = problem.mechanisms[levels[person]]
-        vectors = problem.vectors(x[own], y[own], models[partitions[person]])
+        mechanism = device.mechanisms[levels[person]]
+        vectors = device.vectors(x[own], y[own], models[partitions[person]])
         error = 6.0 * mechanism.variance**0.5
         assert np.abs(mechanism.decode([payload])[0] - vectors.mean(axis=0)).max() < error
     # The last person's mean is none of their vectors, so that it is a mean that was seen.
@@ -106,17 +106,17 @@ def test_everybody_answers_to_their_own_records_at_their_own_model_and_level() -
 
 def test_questions_with_few_answers_are_of_one_record() -> None:
     more = "protocol: scores\npredictions: {coverage: 0.9}"
-    problem: Any = device_for(make_task(more, text=TEXT.replace("mu: 1.0", "mu: 60")))
-    x, y, counts = people(problem)
+    device: Any = device_for(make_task(more, text=TEXT.replace("mu: 1.0", "mu: 60")))
+    x, y, counts = people(device)
     partitions, levels = [0] * 12, ["default"] * 12
-    for query in problem.queries:
-        single = SingleQueryDevice(problem, query)
+    for query in device.queries:
+        single = SingleQueryDevice(device, query)
         assert single.averages == (query in ("score", "curvature", "scatter"))
     asked = {}
     for seed in range(12):
         noise = SimulatedNoise(seed)
         payloads, queries = randomize_records(
-            problem, x, y, partitions, {0: problem.initial}, levels, noise, np.arange(12), counts
+            device, x, y, partitions, {0: device.initial}, levels, noise, np.arange(12), counts
         )
         assert queries is not None
         asked |= {query: len(payload) for query, payload in zip(queries, payloads, strict=True)}
@@ -125,16 +125,16 @@ def test_questions_with_few_answers_are_of_one_record() -> None:
 
 @pytest.mark.parametrize("protocol", ["scores", "gradients", "examples", "moments"])
 def test_answers_to_several_records_do_not_depend_on_the_block(protocol: str) -> None:
-    problem: Any = device_for(make_task(f"protocol: {protocol}"))
-    x, y, counts = people(problem)
-    model = problem.initial if problem.interactive else None
+    device: Any = device_for(make_task(f"protocol: {protocol}"))
+    x, y, counts = people(device)
+    model = device.initial if device.interactive else None
 
     def answers(own: list[int]) -> list[Any]:
         at = np.array(own)
         rows = records_of(at, counts)
         levels = ["default"] * len(at)
         given = x[rows], y[rows], [0] * len(at), {0: model}, levels, NOISE, at, counts[at]
-        payloads, queries = randomize_records(problem, *given)
+        payloads, queries = randomize_records(device, *given)
         return list(zip(payloads, queries or payloads, strict=True))
 
     assert answers(list(range(12))) == answers([0, 1, 2, 3, 4]) + answers([5]) + answers([6, 7, 8, 9, 10, 11])

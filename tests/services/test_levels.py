@@ -11,7 +11,7 @@ from tests.services.faults.nursery import Nursery
 
 TASK = ANY_PROTOCOL.replace("{gdp: {mu: 1.0}}}", "{gdp: {mu: 1.0}}, levels: {from: 0.25, to: 4}}")
 ROWS = 900
-RUN = ["run", "task.yaml", "--source", "people.csv", "--budget", "own", "--seed", 3, "--block", 20, "--json"]
+RUN = ["run", "task.yaml", "--source", "people.csv", "--guarantee-column", "own", "--seed", 3, "--block", 20, "--json"]
 
 
 def state_of(url):

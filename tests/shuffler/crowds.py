@@ -55,7 +55,7 @@ def message(
 
 def second(task: Task, first: int = 0) -> int:
     """The second version at which a model is published, or the one after another."""
-    later: int = _problem(task.document()).next_published(first)
+    later: int = _device(task.document()).next_published(first)
     return later
 
 
@@ -76,19 +76,19 @@ def logs(folder: Path, task: Task, clock: Callable[[], float] = lambda: NOW) -> 
 
 
 @cache
-def _problem(document: bytes) -> Any:
+def _device(document: bytes) -> Any:
     return device_for(Task.from_document(document))
 
 
 def model(task: Task, version: int, origin: float = 0.0) -> bytes:
     """A model that devices take; another one for each origin, of which 0 is that of the model of version 0."""
-    initial = _problem(task.document()).initial.tolist()
+    initial = _device(task.document()).initial.tolist()
     return encode(ModelMessage(task=task.hash, partition=0, version=version, parameters=[origin, *initial[1:]]))
 
 
 def shuffler(folder: Path, input_log: Log, log: Log, task: Task, *, store: str = "store", **more: Any) -> Shuffler:
     more = {"clock": lambda: NOW} | more
-    return Shuffler(input_log, log, task, _problem(task.document()), Store(folder / store), **more)
+    return Shuffler(input_log, log, task, _device(task.document()), Store(folder / store), **more)
 
 
 def drain(one: Shuffler) -> int:
@@ -117,7 +117,7 @@ def numbers(log: Log) -> list[int]:
 
 def waiting(store: Store, task: Task) -> list[int]:
     """The numbers of the releases that wait in a store, in its order."""
-    layout = Layout(wire_rules(task, _problem(task.document()).engine()))
+    layout = Layout(wire_rules(task, _device(task.document()).engine()))
     found = [packed for crowd in store.open_crowds() for _, packed in store.messages(crowd, layout, 0, 0)]
     return [json.loads(each)["payload"][0] for packed in found for each in packed.values()]
 

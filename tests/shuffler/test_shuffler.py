@@ -289,7 +289,7 @@ def test_a_second_model_of_a_version_is_not_relayed(tmp_path):
 
 
 def test_people_without_a_model_are_given_none_of_version_0(tmp_path):
-    """They answer at the problem's initial model, as version 0: another one would split their crowd."""
+    """They answer at the device's initial model, as version 0: another one would split their crowd."""
     task = make_task()
     with logs(tmp_path, task) as (input_log, log):
         with shuffler(tmp_path, input_log, log, task) as one:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from murk.inference.estimate import Estimate
-from murk.protocols.device import Problem, device_for
+from murk.protocols.device import Device, device_for
 from murk.stream.log.interface import Log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import RejectedError, encode
@@ -67,11 +67,11 @@ def fault_task(protocol: Protocol, duplicates: int = 50) -> Task:
 
 def learner_for(task: Task) -> Any:
     """A new learner of the task."""
-    return SumLearner(task) if task.name in MADE else _problem(task.document()).engine()
+    return SumLearner(task) if task.name in MADE else _device(task.document()).engine()
 
 
 @cache
-def _problem(document: bytes) -> Problem:
+def _device(document: bytes) -> Device:
     return device_for(Task.from_document(document))
 
 

@@ -325,11 +325,11 @@ def test_releases_made_by_hand_are_learned(tmp_path: Path, text: str | None) -> 
 def test_the_page_s_code_computes_what_a_device_computes(objective: str) -> None:
     """Hash, coding, gradient and quantisation; the rest is noise, of which the distribution is tested below."""
     task = Task.parse(LEVELS + f"objective: {objective}\n")
-    problem: GradientDevice = device_for(task)
+    device: GradientDevice = device_for(task)
     names = code()
     features = json.loads(task.document())["features"]
     assert names["task_hash"](task.document()) == task.hash
-    steps = problem.mechanisms["default"].steps
+    steps = device.mechanisms["default"].steps
     rng = np.random.default_rng(6)
     for origin in ("EWR", "JFK", "LGA", "SFO", None):
         record = {"age": float(rng.uniform(15, 40)), "origin": origin, "late": "yes"}
@@ -338,7 +338,7 @@ def test_the_page_s_code_computes_what_a_device_computes(objective: str) -> None
         assert x == coded.x.tolist()
         for y in (0.0, 1.0, None):
             theta = rng.normal(size=4)
-            ours = problem.vectors(coded.x[None, :], np.array([math.nan if y is None else y]), theta)[0]
+            ours = device.vectors(coded.x[None, :], np.array([math.nan if y is None else y]), theta)[0]
             theirs = names["gradient"](task.objective, theta.tolist(), x, y)
             assert theirs == pytest.approx(ours.tolist(), abs=1e-12)
             whole = names["quantised"](theirs, steps)
@@ -485,15 +485,15 @@ def test_shares_of_the_first_model_are_those_of_the_code(target: str, public: bo
     task = scores_task(target, "public: {set_aside: 2}\n" if public else "")
     if public:
         task = task.with_public(np.array([[-1.0, 1.0], [0.5, 1.0]]), np.array([1, 1]))
-    problem = device_for(task)
-    engine = problem.engine()
-    assert (problem.settings.survey is None) == (engine.model.survey == 0) == public
+    device = device_for(task)
+    engine = device.engine()
+    assert (device.settings.survey is None) == (engine.model.survey == 0) == public
     if not public:
         # A survey's own.
         assert (engine.model.survey, engine.model.scatter, engine.model.curvature) == (1, 0.0, 0.0)
-        rng, people = np.random.default_rng(9), problem.settings.survey.end
+        rng, people = np.random.default_rng(9), device.settings.survey.end
         X = np.column_stack([rng.uniform(-1, 1, people), np.ones(people)])
-        engine = learn(problem, X, rng.integers(2, size=people).astype(float), 9)
+        engine = learn(device, X, rng.integers(2, size=people).astype(float), 9)
     model = engine.model
     assert written in first_model_in("shares of `scatter`")
     shares = written.removeprefix("classes ").removeprefix("`covariates` ").split(", ")

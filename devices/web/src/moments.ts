@@ -11,14 +11,14 @@ import { Refused } from "./words.js";
 interface Layout {
   readonly size: number; // p
   readonly dimension: number;
-  readonly reach: number; // bound of the features' norm, without the constant
+  readonly clippingNorm: number; // bound of the features' norm, without the constant
   readonly root: number;
   readonly weight: number; // b
   readonly presence: number;
 }
 
 /** Scale features beyond a norm down to it; the constant stays 1. */
-function confine(x: Vector, reach: number): void {
+function confine(x: Vector, clippingNorm: number): void {
   const slopes = x.length - 1;
   x[slopes] = 1;
   let largest = 0;
@@ -28,10 +28,10 @@ function confine(x: Vector, reach: number): void {
     largest = Math.max(largest, Math.abs(x[i]!));
     square += x[i]! * x[i]!;
   }
-  if (square <= reach * reach) return;
+  if (square <= clippingNorm * clippingNorm) return;
   square = 0;
   for (let i = 0; i < slopes; i++) square += (x[i]! / largest) * (x[i]! / largest);
-  for (let i = 0; i < slopes; i++) x[i] = (x[i]! / largest) * (reach / Math.sqrt(square));
+  for (let i = 0; i < slopes; i++) x[i] = (x[i]! / largest) * (clippingNorm / Math.sqrt(square));
 }
 
 function momentsOf(x: Vector, y: number, { root, weight, presence, dimension }: Layout): Vector {
@@ -51,7 +51,7 @@ function momentsOf(x: Vector, y: number, { root, weight, presence, dimension }: 
 
 /** Gaussian noise on moments, calibrated to their joint sensitivity: the record behind any vector is bounded again. */
 function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & Pick<Mechanism, "variance"> {
-  const { dimension, size: p, root, weight, presence, reach } = layout;
+  const { dimension, size: p, root, weight, presence, clippingNorm } = layout;
   const noise = calibrate("gaussian", cap, dimension, sensitivity / 2);
   const room = 2 * noise.steps - Math.sqrt(dimension) - 2;
   checkRoom(room, noise.steps);
@@ -64,7 +64,7 @@ function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & P
     let target = v[dimension - 1]! / weight;
     target = target === target ? Math.min(Math.max(target, -1), 1) : 0;
     if (presence > 0 && !(v[dimension - p - 1]! >= 0)) target = NaN;
-    confine(x, reach);
+    confine(x, clippingNorm);
     const out = momentsOf(x, target, layout);
     for (let j = 0; j < dimension; j++) out[j] = Math.trunc(out[j]! * steps);
     x.fill(0);
@@ -108,7 +108,7 @@ export function moments(task: Task, p: number): Protocol {
   const layout: Layout = {
     size: p,
     dimension: cross + p,
-    reach: Math.sqrt(r ** 2 - 1),
+    clippingNorm: Math.sqrt(r ** 2 - 1),
     root: whole ? Math.SQRT2 : 1,
     weight: b,
     presence,
@@ -137,7 +137,7 @@ export function moments(task: Task, p: number): Protocol {
       let y = binary ? 2 * coded.y - 1 : coded.y;
       if (y === y) y = Math.min(Math.max(y, -1), 1);
       else if (presence === 0) y = 0;
-      confine(x, layout.reach);
+      confine(x, layout.clippingNorm);
       const out = momentsOf(x, y, layout);
       x.fill(0);
       return out;

@@ -46,7 +46,7 @@ function roundStart(version: number, longest: number): number {
 interface Model {
   readonly origin: Vector;
   readonly transform: Vector;
-  readonly reach: number;
+  readonly clippingNorm: number;
   readonly exponent: number;
   readonly scatter: number;
   readonly curvature: number;
@@ -59,11 +59,11 @@ interface Model {
 
 function modelOf(flat: Vector, p: number): Model {
   const at = flat.length - p * p - NUMBERS;
-  const [reach, exponent, scatter, curvature, survey, middle, width] = flat.subarray(flat.length - NUMBERS) as unknown as [
+  const [clippingNorm, exponent, scatter, curvature, survey, middle, width] = flat.subarray(flat.length - NUMBERS) as unknown as [
     number, number, number, number, number, number, number,
   ];
   const transform = flat.subarray(at, at + p * p);
-  return { origin: flat.subarray(0, at), transform, reach, exponent, scatter, curvature, survey, middle, width };
+  return { origin: flat.subarray(0, at), transform, clippingNorm, exponent, scatter, curvature, survey, middle, width };
 }
 
 /** Columns that a survey asks about; the last one stands for the target. */
@@ -107,7 +107,7 @@ const clip = (value: number, most: number): number => Math.min(Math.max(value, -
 function answer(
   { x, y }: Pick<Coded, "x" | "y">,
   { origin, transform, exponent }: Model,
-  reach: number,
+  clippingNorm: number,
   binary: boolean,
   query: Query,
 ): Vector {
@@ -140,14 +140,14 @@ function answer(
   let scale: number;
   if (query === "score") {
     scale = binary ? (y > 0.5 ? high : low) : clip(y, 1);
-    scale *= length > 0 ? Math.min(1, reach / length) : 0;
+    scale *= length > 0 ? Math.min(1, clippingNorm / length) : 0;
   } else {
     let weight = 0.5;
     if (query === "curvature" && binary) {
       const probability = 1 / (1 + Math.exp(-logit));
       weight = probability * (1 - probability) * (high - low);
     }
-    scale = Math.sqrt((2 * weight * Math.min(length, reach)) / reach);
+    scale = Math.sqrt((2 * weight * Math.min(length, clippingNorm)) / clippingNorm);
   }
   let finite = query === "scatter" || y === y;
   const factor = norm > 0 ? scale / norm : 0;
@@ -164,7 +164,7 @@ function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vecto
   const c = classes - 1;
   const { origin, exponent } = model;
   // For a real target of 1 the score is the direction c z.
-  const unit = answer({ x, y: 1 }, { ...model, exponent: 0 }, model.reach, false, "score");
+  const unit = answer({ x, y: 1 }, { ...model, exponent: 0 }, model.clippingNorm, false, "score");
   const out = new Float64Array(c * p);
   const odds = new Float64Array(classes);
   let top = -Infinity;
@@ -254,13 +254,13 @@ export function scores(task: Task, p: number, once = false): Protocol {
     if (moment) shares = [0, 0.1];
     if (!matrices) shares = [0, 0];
     const typical = Math.sqrt(p);
-    let reach = 1e4;
-    if (classes && moment) reach = 1.3 * typical;
+    let clippingNorm = 1e4;
+    if (classes && moment) clippingNorm = 1.3 * typical;
     else if (!moment && !once) {
       const { variance } = mechanisms.get("default")!.matrix!;
-      reach = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
+      clippingNorm = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
     }
-    flat.set([reach, once ? 1 : (block.exponent ?? 1), ...shares, 0, 0, 1], flat.length - NUMBERS);
+    flat.set([clippingNorm, once ? 1 : (block.exponent ?? 1), ...shares, 0, 0, 1], flat.length - NUMBERS);
     // As published: to nine significant digits.
     return flat.map((value) => Number(value.toPrecision(9)));
   };
@@ -288,13 +288,13 @@ export function scores(task: Task, p: number, once = false): Protocol {
       const begins = version < end ? starts.includes(version) : version - end === roundStart(version - end, longest);
       if (!begins) hostile("no round begins at its version");
       const model = modelOf(flat, p);
-      const { origin, transform, reach, exponent, scatter, curvature, survey, middle, width } = model;
+      const { origin, transform, clippingNorm, exponent, scatter, curvature, survey, middle, width } = model;
       if (!(survey in THRESHOLDS)) hostile("it names no list of a survey's thresholds");
       if (survey && !surveyed(model, p).length) hostile("it asks about no feature");
       if (!(Math.abs(middle) <= 1 && width >= (survey ? 0 : 1e-6) && width <= 1)) hostile("its targets are not within [-1, 1]");
       if (!origin.every((value) => Math.abs(value) <= 1e4)) hostile("its origin has numbers beyond 1e4");
       if (!transform.every((value) => Math.abs(value) <= 1e8)) hostile("its transform has numbers beyond 1e8");
-      if (!(reach > 0 && reach <= 1e4)) hostile("its reach is not between 0 and 1e4");
+      if (!(clippingNorm > 0 && clippingNorm <= 1e4)) hostile("its clipping norm is not between 0 and 1e4");
       if (!(exponent >= 0 && exponent <= 1)) hostile("its exponent is not between 0 and 1");
       if (!(scatter >= 0 && curvature >= 0 && scatter + curvature <= 1)) hostile("its shares are not probabilities");
       if (!matrices && scatter + curvature > 0) hostile("it asks for matrices, which nobody releases");
@@ -315,8 +315,8 @@ export function scores(task: Task, p: number, once = false): Protocol {
       if (query!.startsWith("above")) return above(coded, model, Number(query!.slice(6)));
       if (classes && query === "score") return classScore(coded, model, basis, classes);
       if (!binary && !classes) coded = { x: coded.x, y: (coded.y - model.middle) / model.width };
-      const reach = query === "score" ? model.reach : Math.min(model.reach, 2 * Math.sqrt(p));
-      return answer(coded, model, reach, binary, query!);
+      const clippingNorm = query === "score" ? model.clippingNorm : Math.min(model.clippingNorm, 2 * Math.sqrt(p));
+      return answer(coded, model, clippingNorm, binary, query!);
     },
     mechanism: pick,
     cost(level, currency) {

@@ -64,13 +64,13 @@ def command(
     start_logging(max(verbose, int(as_json)), log_json)
     start = time.monotonic()
 
-    def published(log: Log, task: Task, problem: ModelDevice) -> Callable[[StreamLearner], bytes | None] | None:
-        return publisher(log, task, problem, estimates, problem.task)
+    def published(log: Log, task: Task, device: ModelDevice) -> Callable[[StreamLearner], bytes | None] | None:
+        return publisher(log, task, device, estimates, device.task)
 
     with ExitStack() as stack:
         fittings = open_fittings(stack, models, log_url, estimates=published)
         first = fittings[0]
-        refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.problem.task, first.pool))
+        refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.device.task, first.pool))
         ends = first.log.ends()
         title = f"{', '.join(names)}: learned"
         with (

@@ -96,9 +96,9 @@ def command(
 
         log, task, membership = begin_on(log_url, join, wait=wait)
         stack.enter_context(log)
-        problem = device_for(task)
-        published = partial(publisher, log, task, problem, estimates)
-        team = stack.enter_context(WorkerPool(log, task, problem.engine, membership, estimates=published))
+        device = device_for(task)
+        published = partial(publisher, log, task, device, estimates)
+        team = stack.enter_context(WorkerPool(log, task, device.engine, membership, estimates=published))
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
 
         def now() -> str:
@@ -107,7 +107,7 @@ def command(
             engines = [team.learners[partition] for partition in sorted(team.learners)]
             if not engines:
                 return "no partition is assigned to this process: other learners have them all"
-            return brief(task, problem.estimate(engines), engines)
+            return brief(task, device.estimate(engines), engines)
 
         start = last = time.monotonic()
         shown, learned = 0.0, 0

@@ -11,7 +11,7 @@ import click
 
 from murk.cli.logs import logging_options, start_logging
 from murk.cli.metrics import metrics_port, people_metrics
-from murk.cli.options import as_json, asking, level_or_budget, patience, patiently, population
+from murk.cli.options import as_json, asking, level_or_column, patience, patiently, population
 from murk.cli.output import paragraph, print_json, progress
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def command(
     person: str | None,
     time: str | None,
     level: str,
-    budget: str | None,
+    guarantee_column: str | None,
     seed: int | None,
     order: Order,
     rate: float | None,
@@ -69,7 +69,7 @@ def command(
     task = Task.load(task_path)
     policy = Policy(lifetime=lifetime, public_sample=True)
     crowd = PopulationConfig(
-        Path(source), person, level_or_budget(level, budget), seed, block, policy, order=order, time=time
+        Path(source), person, level_or_column(level, guarantee_column), seed, block, policy, order=order, time=time
     )
     if check:
         print_check(task, crowd, as_json)
@@ -92,7 +92,7 @@ def command(
             progress(f"{task.name}: produced", people.size, quiet=as_json or log_json) as tick,
             people_metrics(metrics_port, metrics_host, people.task, accounts) as refresh,
         ):
-            last, interactive = monotonic(), interactive_of(people.problem)
+            last, interactive = monotonic(), interactive_of(people.device)
             while True:
                 try:
                     for step in people.steps():

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.commands.learn import COLLECT
-from murk.cli.options import as_json, asking, level_or_budget, population
+from murk.cli.options import as_json, asking, level_or_column, population
 from murk.cli.output import progress
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def command(
     person: str | None,
     time: str | None,
     level: str,
-    budget: str | None,
+    guarantee_column: str | None,
     seed: int | None,
     order: Order,
     rate: float | None,
@@ -62,7 +62,7 @@ def command(
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     policy = Policy(lifetime=lifetime, public_sample=True)
     crowd = PopulationConfig(
-        Path(source), person, level_or_budget(level, budget), seed, block, policy, agree, order, time
+        Path(source), person, level_or_column(level, guarantee_column), seed, block, policy, agree, order, time
     )
     if check:
         print_check(task, crowd, as_json)

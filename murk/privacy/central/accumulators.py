@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers, Words
 from murk._internal.jit import jit
-from murk._internal.wiping import copied, empty, keep, numbers_were_used, overwrite_large_numbers, wiped, wiping
+from murk._internal.wiping import copied, empty, numbers_were_used, overwrite_large_numbers, track, wiped, wiping
 from murk.errors import MurkError
 from murk.privacy.central import kernels
 from murk.privacy.central.gaussian_sketch import GaussMixMechanism
@@ -188,7 +188,7 @@ class SketchAccumulator(WindowAccumulator[Sketch]):
         half = np.subtract(self._moments, self._carry, out=empty(self._moments.shape))
         half /= mechanism.bound**2
         try:
-            smallest = float(keep(np.linalg.eigvalsh(half, UPLO="U"))[0])
+            smallest = float(track(np.linalg.eigvalsh(half, UPLO="U"))[0])
         except np.linalg.LinAlgError:
             raise MurkError("the smallest eigenvalue of the window could not be computed; the window is lost") from None
         finally:

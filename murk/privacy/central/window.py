@@ -8,7 +8,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from murk._internal.locks import ForkSafeLock, in_turn
+from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import copied, wiped
 from murk.errors import UserError
 from murk.privacy.noise import NoiseSource, SecureNoise
@@ -66,7 +66,7 @@ class WindowAccumulator(ABC, Generic[Released]):
         """
         self._add(self._block(rows))
 
-    @in_turn
+    @locked
     def _add(self, block: npt.NDArray[np.float64]) -> None:
         self._check()
         largest = self.mechanism.largest_window
@@ -79,7 +79,7 @@ class WindowAccumulator(ABC, Generic[Released]):
             self._wipe()
             raise
 
-    @in_turn
+    @locked
     def release(self) -> Released:
         """Release a summary of all rows so far, once; the accumulator is wiped, even on error.
 
@@ -115,7 +115,7 @@ class WindowAccumulator(ABC, Generic[Released]):
             )
         return block
 
-    @in_turn
+    @locked
     def wipe(self) -> None:
         """Overwrite everything accumulated; the window is lost."""
         self._wipe()

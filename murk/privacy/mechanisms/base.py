@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, keep, wiped
+from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF
 from murk.privacy.mechanisms.lattice import WIDTH as WIDTH
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Randomizer(Costed, Protocol):
         """Length of the vectors."""
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
 
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
@@ -294,7 +294,7 @@ def randomize_block(
 
 def means_of(vectors: Floats, counts: Integers) -> Floats:
     """Return the means of consecutive rows (m, d), of ``counts`` (n,) rows each."""
-    means = keep(np.add.reduceat(vectors, np.cumsum(counts) - counts, axis=0))
+    means = track(np.add.reduceat(vectors, np.cumsum(counts) - counts, axis=0))
     means /= counts[:, None]
     return means
 
@@ -314,7 +314,7 @@ def randomize_means(
     rows = checked_block(mechanism, vectors, np.float64)
     rows[~np.isfinite(rows)] = 0.0
     with np.errstate(over="ignore"):
-        scale = keep(np.einsum("ij,ij->i", rows, rows))
+        scale = track(np.einsum("ij,ij->i", rows, rows))
     np.sqrt(scale, out=scale)
     np.maximum(scale, mechanism.radius, out=scale)
     np.divide(mechanism.radius, scale, out=scale)
@@ -340,7 +340,7 @@ def checked_indices(records: npt.ArrayLike, count: int) -> Integers:
 
 def checked_block(mechanism: Any, values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
     """Return vectors or payloads as an array (m, d); raise `UserError` if they do not fit a mechanism."""
-    rows = values if isinstance(values, np.ndarray) else keep(np.array(values))
+    rows = values if isinstance(values, np.ndarray) else track(np.array(values))
     if rows.ndim != 2 or rows.shape[1] != mechanism.dimension:
         raise UserError(
             f"the {mechanism.kind} mechanism takes an array of shape (m, {mechanism.dimension}), got {rows.shape}"
@@ -391,9 +391,9 @@ class Wrapped:
         return self.noise.magnitude
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
-        return self.noise.reach
+        return self.noise.payload_bound
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release to an account, rounded up."""
@@ -444,9 +444,9 @@ class RoundedGaussian(Wrapped, ABC):
         return self._steps + TAIL * WIDTH
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
+        return PayloadBound(((0, self.dimension, gaussian_square(self.dimension, self._steps)),))
 
 
 def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArray[Any]:

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, keep, wiped
+from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_block, checked_indices, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
@@ -143,11 +143,13 @@ class CompositeMechanism:
         return int(self.magnitudes.max())
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bounds of the norms of an honest payload's Gaussian parts; a longer payload is forged."""
         ends = zip(self.parts, accumulate(self.widths), strict=True)
         gaussian = ((part, end) for part, end in ends if isinstance(part, GaussianMechanism))
-        return Reach(tuple((end - p.dimension, end, gaussian_square(p.dimension, p.steps)) for p, end in gaussian))
+        return PayloadBound(
+            tuple((end - p.dimension, end, gaussian_square(p.dimension, p.steps)) for p, end in gaussian)
+        )
 
     @property
     def guarantee(self) -> Guarantee:
@@ -228,9 +230,9 @@ class CompositeMechanism:
 
 def _labels(part: RandomizedResponse, values: Floats, words: npt.NDArray[np.uint64]) -> Integers:
     """Keep or flip each label by one random word; replace a missing one by a fair coin."""
-    truth = keep(np.where(values > 0, 1, -1))
+    truth = track(np.where(values > 0, 1, -1))
     kept = words < np.uint64(part.threshold)
-    answers = keep(np.where(kept, truth, -truth))
+    answers = track(np.where(kept, truth, -truth))
     missing = ~((values > 0) | (values < 0))
     return np.where(missing, np.where(words < _FAIR, 1, -1), answers).astype(np.int64)
 

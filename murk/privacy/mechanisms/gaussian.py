@@ -12,7 +12,7 @@ from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import TAIL, WIDTH, AdditiveMechanism, check_steps, checked_shape
 from murk.privacy.mechanisms.lattice import GAUSSIAN
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
@@ -108,9 +108,9 @@ class GaussianMechanism(AdditiveMechanism):
         return self.steps + TAIL * WIDTH
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, self.steps)),))
+        return PayloadBound(((0, self.dimension, gaussian_square(self.dimension, self.steps)),))
 
     @property
     def _rho(self) -> Fraction:

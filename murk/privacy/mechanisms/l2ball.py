@@ -10,7 +10,7 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
 from murk.privacy.mechanisms.lattice import L2BALL
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
 
@@ -86,9 +86,9 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
         return self.threshold, _WORDS - self.threshold
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, 0)),))
+        return PayloadBound(((0, self.dimension, gaussian_square(self.dimension, 0)),))
 
     @classmethod
     def calibrate(

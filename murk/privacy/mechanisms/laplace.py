@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import WIDTH, AdditiveMechanism, check_steps, checked_shape
 from murk.privacy.mechanisms.lattice import LAPLACE
-from murk.privacy.mechanisms.payload_limits import Reach, laplace_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, laplace_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.rounding import float_up
 
@@ -88,9 +88,9 @@ class LaplaceMechanism(AdditiveMechanism):
         return self.steps + _TAIL * WIDTH
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
-        return Reach(((0, self.dimension, laplace_square(self.dimension, self.steps)),))
+        return PayloadBound(((0, self.dimension, laplace_square(self.dimension, self.steps)),))
 
     def cost(self, currency: Currency) -> PrivacyLoss:
         """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""

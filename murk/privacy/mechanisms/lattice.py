@@ -16,7 +16,7 @@ import numpy.typing as npt
 from murk._internal.arrays import Integers, Vector, Words
 from murk._internal.jit import deferred, deferred_to, jit
 from murk._internal.memory import borrowed
-from murk._internal.wiping import empty, keep, wiped
+from murk._internal.wiping import empty, track, wiped
 
 GAUSSIAN: Final = 0
 """Quantised with a bounded l2 norm, plus Gaussian noise."""
@@ -357,7 +357,7 @@ def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, n
     integers = empty(t.shape, np.int64)
     np.copyto(integers, t, casting="unsafe")
     squares = np.multiply(integers, integers, out=empty(t.shape, np.int64))
-    fits &= keep(squares.sum(axis=1)) <= steps * steps
+    fits &= track(squares.sum(axis=1)) <= steps * steps
     return integers, fits
 
 

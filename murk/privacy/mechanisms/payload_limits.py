@@ -67,11 +67,11 @@ def _root_up(square: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class PayloadBound:
     """Bounds of the squared norms of an honest payload, part by part.
 
-    >>> reach = Reach(((0, 2, 25),))
-    >>> reach.holds([3, -4]), reach.holds([3, 5]), reach.holds([2**61, 2**61])
+    >>> payload_bound = PayloadBound(((0, 2, 25),))
+    >>> payload_bound.holds([3, -4]), payload_bound.holds([3, 5]), payload_bound.holds([2**61, 2**61])
     (True, False, False)
     """
 

@@ -15,7 +15,7 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
 from murk.privacy.mechanisms.lattice import PRIVUNIT
-from murk.privacy.mechanisms.payload_limits import NATS, Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import NATS, PayloadBound, gaussian_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
 
@@ -134,11 +134,13 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
         return (square * (1.0 - along) / (d - 1) if d > 1 else 0.0), square * along
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
         # A release is at most 2 n a / 2^64 times as likely to be in a set as one draw is.
         likelier = Fraction(2 * self.draws * self.odds[0], _WORDS)
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, 0, NATS + math.ceil(math.log(likelier)))),))
+        return PayloadBound(
+            ((0, self.dimension, gaussian_square(self.dimension, 0, NATS + math.ceil(math.log(likelier)))),)
+        )
 
     @classmethod
     def calibrate(

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, keep, wiped
+from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
@@ -145,13 +145,13 @@ class RandomizedResponse(OddsMechanism):
         if truth.size and (truth.min() < 0 or truth.max() >= self.classes):
             raise UserError(f"a category is outside 0..{self.classes - 1}; code categories by a public rule first")
         # Whatever tells a kept category from another one is wiped.
-        words = keep(noise.words(indices, 1, Purpose.COIN))[:, 0]
-        kept = keep(words < np.uint64(self.threshold))
+        words = track(noise.words(indices, 1, Purpose.COIN))[:, 0]
+        kept = track(words < np.uint64(self.threshold))
         # Index among the other categories; where the category is kept, it has wrapped around and is not used.
-        chosen = keep(words - np.uint64(self.threshold))
+        chosen = track(words - np.uint64(self.threshold))
         chosen //= np.uint64(self.other)
         released: Integers = chosen.astype(np.int64)
-        released += keep(released >= truth)
+        released += track(released >= truth)
         np.copyto(released, truth, where=kept)
         return released
 

@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, keep, wiped
+from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
-from murk.privacy.mechanisms.payload_limits import Reach
+from murk.privacy.mechanisms.payload_limits import PayloadBound
 from murk.privacy.mechanisms.privacy_loss import (
     UNITS,
     Currency,
@@ -55,7 +55,7 @@ class SelectionMechanism(OddsMechanism):
     other: int  # number a of values of a random word for each outcome of smaller odds
     draws: ClassVar[int] = 1
     unit: ClassVar[float] = 1.0
-    reach: ClassVar[Reach] = Reach(())
+    payload_bound: ClassVar[PayloadBound] = PayloadBound(())
 
     @property
     @abstractmethod
@@ -323,18 +323,18 @@ class SubsetSelection(SelectionMechanism):
         block = max(1, _WORDS_AT_ONCE // (self.categories + 1))
         for start in range(0, len(rows), block):
             part = slice(start, start + block)
-            words = keep(noise.words(indices[part], self.categories + 1, Purpose.COIN))
-            truth = keep(np.clip(rows[part], 0, self.categories - 1).astype(np.int64))
-            inside = keep((words[:, 0] < np.uint64(self.threshold)).astype(np.int64))
-            left = keep(self.size - inside)
+            words = track(noise.words(indices[part], self.categories + 1, Purpose.COIN))
+            truth = track(np.clip(rows[part], 0, self.categories - 1).astype(np.int64))
+            inside = track((words[:, 0] < np.uint64(self.threshold)).astype(np.int64))
+            left = track(self.size - inside)
             for category in range(self.categories):
-                true = keep(truth == category)
+                true = track(truth == category)
                 # Of the categories from this one on, all but the true one are still to come.
-                n = keep(self.categories - category - (truth >= category))
-                taken = keep((words[:, category + 1] <= self._limits[left, n]) & (left > 0))
-                column = keep(np.where(true, inside, taken))
+                n = track(self.categories - category - (truth >= category))
+                taken = track((words[:, category + 1] <= self._limits[left, n]) & (left > 0))
+                column = track(np.where(true, inside, taken))
                 released[part, category] = column
-                left -= keep(np.where(true, 0, column))
+                left -= track(np.where(true, 0, column))
         return released
 
     def to_dict(self) -> dict[str, Any]:
@@ -529,20 +529,22 @@ class WindowSelection(SelectionMechanism):
         from murk.privacy.noise import Purpose
 
         rows, indices = _rows(vectors, records)
-        words = keep(noise.words(indices, 2, Purpose.COIN))
-        place = keep(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
-        level = keep(np.minimum(np.floor(place), LEVELS - 2).astype(np.int64))
+        words = track(noise.words(indices, 2, Purpose.COIN))
+        place = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
+        level = track(np.minimum(np.floor(place), LEVELS - 2).astype(np.int64))
         # 53 bits of a word are a uniform number.
-        level += keep((keep(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < keep(place - level))
-        np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=keep(rows > 1.0))
+        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(place - level))
+        np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=track(rows > 1.0))
         word, threshold, each = words[:, 1], self.threshold, self.threshold // self.favoured
-        favoured = keep(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))
-        rest = keep(word - np.uint64(threshold))
+        favoured = track(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))
+        rest = track(word - np.uint64(threshold))
         # Where the outcome is a favoured one, it has wrapped around and is not used.
         others = self.outcomes - self.favoured - 1
-        others_at = keep(np.minimum(rest // np.uint64(self.other), np.uint64(others)).astype(np.int64))
+        others_at = track(np.minimum(rest // np.uint64(self.other), np.uint64(others)).astype(np.int64))
         chosen = np.where(
-            keep(word < np.uint64(threshold)), keep(self.favours[level, favoured]), keep(self._ranks[level, others_at])
+            track(word < np.uint64(threshold)),
+            track(self.favours[level, favoured]),
+            track(self._ranks[level, others_at]),
         )
         return np.asarray(chosen[:, None], dtype=np.int64)
 

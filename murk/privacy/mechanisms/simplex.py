@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, empty, keep, wiped
+from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import TAIL, WIDTH, Wrapped
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -71,18 +71,18 @@ class SimplexGaussian(Wrapped):
         return self.height + TAIL * WIDTH
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on an honest payload's norm; a longer one is forged."""
-        return Reach(((0, self.vertices, gaussian_square(self.vertices, self.height)),))
+        return PayloadBound(((0, self.vertices, gaussian_square(self.vertices, self.height)),))
 
     def points(self, vectors: npt.ArrayLike) -> Integers:
         """Return the integer points of positions (m, 1): vertices by number, and numbers between 0 and 1 in between."""
         rows = copied(vectors)
         if rows.ndim != 2 or rows.shape[1] != 1:
             raise UserError(f"positions in a simplex need an array of shape (m, 1), got {rows.shape}")
-        place = keep(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.vertices - 1.0))
-        whole = keep(np.floor(place).astype(np.int64))
-        part = keep(np.rint((place - whole) * self.height).astype(np.int64))
+        place = track(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.vertices - 1.0))
+        whole = track(np.floor(place).astype(np.int64))
+        part = track(np.rint((place - whole) * self.height).astype(np.int64))
         out = empty((len(rows), self.vertices), np.int64)
         out.fill(0)
         at = np.arange(len(rows))
@@ -111,7 +111,7 @@ class SimplexGaussian(Wrapped):
 
     def holds(self, payload: Integers) -> bool:
         """Return whether no payload (m, k) is longer than a vertex and honest noise can make it."""
-        return self.reach.holds_all(payload)
+        return self.payload_bound.holds_all(payload)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public parameters, including derived ones, as plain data."""

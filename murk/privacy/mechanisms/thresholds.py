@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, empty, keep, wiped
+from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import Reach
+from murk.privacy.mechanisms.payload_limits import PayloadBound
 from murk.privacy.mechanisms.selection import SubsetSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 
@@ -60,14 +60,16 @@ class ThresholdMechanism(Wrapped):
         return max(THRESHOLDS - 1, self.noise.magnitude)
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on the norm of an honest answer."""
-        return Reach(tuple((1 + start, 1 + stop, square) for start, stop, square in self.noise.reach.parts))
+        return PayloadBound(
+            tuple((1 + start, 1 + stop, square) for start, stop, square in self.noise.payload_bound.parts)
+        )
 
     def categories(self, places: Floats, thresholds: Integers) -> Floats:
         """Return the answers' categories (m,) of positions (m,), between 0 and 1, or 2 for a missing number."""
-        above = keep(places > keep(thresholds / THRESHOLDS)).astype(np.float64)
-        keep(above)[keep(places > 1.0)] = 2.0
+        above = track(places > track(thresholds / THRESHOLDS)).astype(np.float64)
+        track(above)[track(places > 1.0)] = 2.0
         return above
 
     def holds(self, payload: Integers) -> bool:
@@ -87,7 +89,7 @@ class ThresholdMechanism(Wrapped):
         drawn = noise.words(indices, 1, Purpose.QUERY)[:, 0] >> np.uint64(_SHIFT)
         thresholds = drawn.astype(np.int64)
         answers = empty((len(rows), 1))
-        answers[:, 0] = keep(self.categories(rows[:, 0], thresholds))
+        answers[:, 0] = track(self.categories(rows[:, 0], thresholds))
         return np.column_stack([thresholds, self.noise.randomize(answers, noise, indices)])
 
     def decode(self, payload: npt.ArrayLike) -> Floats:

@@ -18,7 +18,7 @@ Sources: Karney (2016, arXiv 1303.6257); Ducas, Durmus, Lepoint, Lyubashevsky (2
 import numpy as np
 
 from murk._internal.arrays import Integers, Words
-from murk._internal.jit import inlined, jit, within
+from murk._internal.jit import inlined, jit, jit_helper
 from murk.errors import MurkError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE
 from murk.privacy.noise.philox import Purpose, block, blocks
@@ -79,7 +79,7 @@ def fast_gaussian(seed: np.uint64, record: np.int64, room: Words, out: Integers)
     _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, room, _NO_WORDS, True, s, r, out)
 
 
-@within
+@jit_helper
 def room_for(size: int) -> int:
     """Return the number of words that `fast_gaussian` usually needs for ``size`` numbers; fewer make it slower."""
     return 2 * (size + size // 40 + 1)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from murk._internal.arrays import Integers, Words
 from murk._internal.jit import deferred_to
 from murk._internal.memory import borrowed
-from murk._internal.wiping import empty, keep, wiped
+from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
 from murk.privacy.noise.kernels import (
@@ -92,7 +92,7 @@ def _trials(count: int) -> int:
 def _join(left: Words, right: Words) -> Words:
     if len(left) == 0 or len(right) == 0:
         return left if len(left) else right
-    joined = keep(np.concatenate([left, right])).view()
+    joined = track(np.concatenate([left, right])).view()
     # Read-only like the operating system's words, so that the kernels are compiled for one type only.
     joined.setflags(write=False)
     return joined
@@ -109,8 +109,8 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
     """Return the values of trials with these words, which trials are accepted, and which are undecided."""
     step, step_bits, denominator, denominator_bits, width, _, quadratic = shape.tolist()
     word = np.bitwise_and(a, np.uint64((1 << width) - 1), out=empty(a.shape, np.uint64))
-    k = keep(np.searchsorted(table[0], word, side="left"))
-    close = keep(table[0][k])
+    k = track(np.searchsorted(table[0], word, side="left"))
+    close = track(table[0][k])
     tied = np.equal(close, word, out=empty(a.shape, np.bool_))
     j = np.bitwise_and(b, np.uint64((1 << step_bits) - 1), out=word).view(np.int64)
     rest = np.right_shift(b, np.uint64(step_bits), out=close)
@@ -143,7 +143,7 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
 def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
     trials = len(words) // 2
     values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
-    before = keep(np.cumsum(kept))
+    before = track(np.cumsum(kept))
     status, end, used, more = np.int64(WORDS), trials, _START, 0
     for trial in np.flatnonzero(undecided).tolist():
         if before[trial] + more >= len(out):
@@ -159,7 +159,7 @@ def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, sp
     chosen = np.flatnonzero(kept[:end])[: len(out)]
     if len(chosen) == len(out):
         status, end = np.int64(DONE), int(chosen[-1]) + 1 if len(chosen) else 0
-    out[: len(chosen)] = keep(values[chosen])
+    out[: len(chosen)] = track(values[chosen])
     return status, np.int64(len(chosen)), np.int64(end), used
 
 
@@ -178,7 +178,7 @@ def _more_than(size: int) -> int:
 def _simulate_early(noise: NoiseDistribution, simulate: Any, seed: np.uint64, records: Integers, out: Integers) -> None:
     size = out.shape[1]
     trials, numbers = np.arange(_more_than(size), dtype=np.uint64), records.astype(np.uint64)
-    a, b = map(keep, _blocks(seed, numbers[:, None], np.uint64(Purpose.NOISE), trials))
+    a, b = map(track, _blocks(seed, numbers[:, None], np.uint64(Purpose.NOISE), trials))
     values, kept, undecided = _decide(noise.shape, noise.table, a, b)
     before = np.cumsum(kept, axis=1)
     last, used, more = -1, _START, 0
@@ -193,7 +193,7 @@ def _simulate_early(noise: NoiseDistribution, simulate: Any, seed: np.uint64, re
                 more += 1
     places = np.cumsum(kept, axis=1)
     enough = kept.sum(axis=1) >= size
-    out[enough] = keep(values[enough[:, None] & kept & (places <= size)]).reshape(enough.sum(), size)
+    out[enough] = track(values[enough[:, None] & kept & (places <= size)]).reshape(enough.sum(), size)
     for i in np.flatnonzero(~enough).tolist():
         simulate(seed, records[i], out[i])
 
@@ -311,7 +311,7 @@ class SecureNoise(DrawnNoise):
     def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
         """Draw uniform 64-bit words (m, size), fresh at every call."""
         count = _length(records)
-        return keep(np.frombuffer(os.urandom(8 * count * size), dtype=np.uint64)).reshape(count, size)
+        return track(np.frombuffer(os.urandom(8 * count * size), dtype=np.uint64)).reshape(count, size)
 
     def __repr__(self) -> str:
         return "SecureNoise()"
@@ -319,7 +319,7 @@ class SecureNoise(DrawnNoise):
 
 def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
     """Return words of the operating system for `fill`."""
-    fresh = keep(np.frombuffer(os.urandom(16 * trials + 8 * spares), dtype=np.uint64))
+    fresh = track(np.frombuffer(os.urandom(16 * trials + 8 * spares), dtype=np.uint64))
     return fresh[: 2 * trials], fresh[2 * trials :]
 
 

@@ -71,7 +71,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class Price:
+class Cost:
     """A charge as stored in the ledger, with its number. Amounts are None in currencies without a valid bound."""
 
     number: int
@@ -117,7 +117,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Promise:
+class Cap:
     """A cap for every person: over all tasks (0) or in one task, at one level or at any ('').
 
     With ``renews`` it holds in each window of the task.
@@ -136,7 +136,7 @@ class Promise:
         """The cap as a privacy loss."""
         return PrivacyLoss(self.currency, self.units, self.delta_units)
 
-    def spent(self, history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[int, int] | None:
+    def spent(self, history: Mapping[int, int], prices: Mapping[int, Cost]) -> tuple[int, int] | None:
         """Sum a person's releases (price number -> count) in this cap's currency, as (units, delta units).
 
         A level's cap also counts releases at the task's other levels. None if a release has no cost in this currency:
@@ -156,21 +156,21 @@ class Promise:
 
 @dataclass(frozen=True)
 class BookedTask:
-    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Price`."""
+    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Cost`."""
 
     number: int
     levels: Mapping[str, int]
 
 
-class Prices(dict[int, Price]):
+class Costs(dict[int, Cost]):
     """The ledger's prices by number. They never change, so they are cached."""
 
-    def refresh(self, connection: Connection) -> Prices:
+    def refresh(self, connection: Connection) -> Costs:
         """Read prices added since the last call, perhaps by another process."""
         newest = connection.execute("SELECT max(number) FROM tariffs").fetchone()[0]
         if newest is not None and newest not in self:
             for row in connection.execute("SELECT * FROM tariffs"):
-                self.setdefault(row[0], Price(*row))
+                self.setdefault(row[0], Cost(*row))
         return self
 
     def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
@@ -187,9 +187,9 @@ class Prices(dict[int, Price]):
         return levels
 
 
-def read_prices(file: Database) -> dict[int, Price]:
+def read_prices(file: Database) -> dict[int, Cost]:
     """Read all prices by number."""
-    return {row[0]: Price(*row) for row in file.query("SELECT * FROM tariffs")}
+    return {row[0]: Cost(*row) for row in file.query("SELECT * FROM tariffs")}
 
 
 def parse_history(text: str) -> dict[int, int]:
@@ -223,7 +223,7 @@ def tighten(
             f"request {promised} or less, or call {_loosen(cap, level, of_task=task != 0)} once the people have agreed"
         )
     row = (task, level, cap.currency, cap.units, cap.delta_units, renews)
-    connection.execute(f"REPLACE INTO promises ({Promise.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    connection.execute(f"REPLACE INTO promises ({Cap.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def _loosen(cap: PrivacyLoss, level: str, *, of_task: bool) -> str:

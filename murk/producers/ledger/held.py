@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import copied, empty, keep
+from murk._internal.wiping import copied, empty, track
 from murk.errors import UserError
 from murk.producers.ledger.names import LOST_KEY, Id, NameKey
 
@@ -55,7 +55,7 @@ class HeldRecords:
         """Hold a record in place of the one that is held."""
         numbers = empty((len(record.x) + 1,))
         numbers[:-1], numbers[-1] = record.x, record.y
-        name, values = json.dumps(record.name).encode(), self._cover(keep(numbers.view(np.uint8)))
+        name, values = json.dumps(record.name).encode(), self._cover(track(numbers.view(np.uint8)))
         row = self._task, person, record.window, record.level, self._cover(np.frombuffer(name, np.uint8)), values
         self._connection.execute("REPLACE INTO held VALUES (?, ?, ?, ?, 0, ?, ?)", row)
 
@@ -87,7 +87,7 @@ def read_held(rows: Iterator[tuple[int, str, bytes, bytes]], key: NameKey) -> It
 
 def _uncover(covered: bytes, key: NameKey) -> NDArray[np.uint8]:
     data = np.frombuffer(covered, np.uint8)
-    return keep(data[_NONCE:] ^ _pad(key, covered[:_NONCE], len(data) - _NONCE))
+    return track(data[_NONCE:] ^ _pad(key, covered[:_NONCE], len(data) - _NONCE))
 
 
 def _pad(key: NameKey, nonce: bytes, size: int) -> NDArray[np.uint8]:

@@ -13,7 +13,7 @@ from typing import NoReturn, Self
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger import statements
-from murk.producers.ledger.costs import BookedTask, Charge, Prices, Promise, tighten
+from murk.producers.ledger.costs import BookedTask, Cap, Charge, Costs, tighten
 from murk.producers.ledger.held import Held, read_held
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
@@ -188,7 +188,7 @@ class Ledger:
         except BaseException:
             self._file.close()
             raise
-        self._prices = Prices()
+        self._prices = Costs()
         self._common = Common(self._prices)
         self._tasks: dict[str, BookedTask] = {}
         # Ranges of confirmed releases; whether the write-ahead log may hold deleted ones; when it was emptied.
@@ -289,12 +289,12 @@ class Ledger:
                     raise UserError(
                         f"the ledger {self.path} promises no cap of {instead_of} there: give one of Ledger.promises"
                     )
-            connection.execute(f"REPLACE INTO promises ({Promise.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.execute(f"REPLACE INTO promises ({Cap.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
 
-    def promises(self, task_hash: str | None = None) -> list[Promise]:
+    def promises(self, task_hash: str | None = None) -> list[Cap]:
         """Return the caps of a task, or those over all tasks (None)."""
-        query = f"SELECT {Promise.columns} FROM promises WHERE task = ? ORDER BY level, currency, renews"
-        return [Promise(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
+        query = f"SELECT {Cap.columns} FROM promises WHERE task = ? ORDER BY level, currency, renews"
+        return [Cap(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
 
     @contextmanager
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:

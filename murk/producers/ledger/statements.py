@@ -16,7 +16,7 @@ from murk.privacy.central.explain import CENTRAL, against_a_blank_record, any_tw
 from murk.privacy.explain import percent
 from murk.privacy.guarantees import figures, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.producers.ledger.costs import CURRENCIES, Price, Promise, parse_history, read_prices
+from murk.producers.ledger.costs import CURRENCIES, Cap, Cost, parse_history, read_prices
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
@@ -351,7 +351,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     published = {task for task, *row in runs if person in Run.from_row(tuple(row)).excluded}
     of_files = {task for (task,) in file.query("SELECT DISTINCT task FROM runs")}
     order = "task, level, currency, renews DESC"
-    promises = [Promise(*row) for row in file.query(f"SELECT {Promise.columns} FROM promises ORDER BY {order}")]
+    promises = [Cap(*row) for row in file.query(f"SELECT {Cap.columns} FROM promises ORDER BY {order}")]
     renewals = "SELECT task, newest, windows, history FROM renewals WHERE home = ? AND person = ?"
     newest = {task: (number, count, parse_history(text)) for task, number, count, text in file.query(renewals, owner)}
     history = {price: released for price, released, *_ in rows if released}
@@ -393,9 +393,7 @@ def together(file: Database) -> tuple[CapStatus, ...]:
            (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
     )
     histories = [parse_history(text) for (text,) in rows]
-    caps = [
-        Promise(*row) for row in file.query(f"SELECT {Promise.columns} FROM promises WHERE task = 0 ORDER BY currency")
-    ]
+    caps = [Cap(*row) for row in file.query(f"SELECT {Cap.columns} FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
         found = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
         return tuple(replace(one, joint=_largest(histories, prices)) if added(one) else one for one in found)
@@ -408,16 +406,16 @@ def together(file: Database) -> tuple[CapStatus, ...]:
     return () if status == CapStatus(None, None) else (status,)
 
 
-def _most_anywhere(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
+def _most_anywhere(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> PrivacyLoss | None:
     """Return the largest amount spent, in the first currency in which every release has a cost; None without one."""
     for currency in CURRENCIES:
-        most = _most(Promise(0, "", currency, 0, 0), histories, prices)
+        most = _most(Cap(0, "", currency, 0, 0), histories, prices)
         if most is not None:
             return most
     return None
 
 
-def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> Guarantee | None:
+def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> Guarantee | None:
     """Return the weakest joint guarantee of an account; None if one has none."""
     most = _most_anywhere(histories, prices)
     if most is not None and most.currency != "approx":
@@ -427,7 +425,7 @@ def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]
     return None if len(known) < len(found) else max(known, key=lambda one: (one.max_attack_accuracy, *_values(one)))
 
 
-def _most(cap: Promise, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Price]) -> PrivacyLoss | None:
+def _most(cap: Cap, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> PrivacyLoss | None:
     spent = [cap.spent(history, prices) for history in histories]
     known = [one for one in spent if one is not None]
     return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
@@ -478,7 +476,7 @@ def _ranges(file: Database, names: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield name, "; ".join(f"{key} = {min(each):g} to {max(each):g}" for key, each in sorted(budgets.items()))
 
 
-def _level(price: Price, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:
+def _level(price: Cost, row: Sequence[int], waiting: int, receipts: Sequence[int]) -> LevelAccount:
     _, released, refused, dropped, first, last = row
     guarantee, counts = really_given(price.guarantee, price.guarantees), (released, refused, waiting, dropped)
     return LevelAccount(price.level, guarantee, price.mechanism, *counts, first, last, tuple(receipts), price.central)
@@ -493,7 +491,7 @@ def _levels(accounts: Iterable[LevelAccount]) -> tuple[LevelAccount, ...]:
 
 
 def _cap_statuses(
-    promises: Sequence[Promise], history: Mapping[int, int], prices: Mapping[int, Price]
+    promises: Sequence[Cap], history: Mapping[int, int], prices: Mapping[int, Cost]
 ) -> tuple[CapStatus, ...]:
     spent = [promise.spent(history, prices) for promise in promises]
     return tuple(
@@ -502,7 +500,7 @@ def _cap_statuses(
     )
 
 
-def _compose(history: Mapping[int, int], prices: Mapping[int, Price]) -> tuple[Accountant, Guarantee | None]:
+def _compose(history: Mapping[int, int], prices: Mapping[int, Cost]) -> tuple[Accountant, Guarantee | None]:
     """Compose releases, and return their guarantee in the strongest definition that all of them satisfy, or None."""
     accountant = Accountant()
     for number, count in history.items():
@@ -610,8 +608,8 @@ class GroupSums:
 
     def _shares(self) -> tuple[tuple[float, int], ...]:
         prices = read_prices(self._file)
-        query = f"SELECT {Promise.columns} FROM promises WHERE task = ?"
-        caps = [Promise(*row) for row in self._file.query(query, (self._task,))]
+        query = f"SELECT {Cap.columns} FROM promises WHERE task = ?"
+        caps = [Cap(*row) for row in self._file.query(query, (self._task,))]
         shares: dict[float, int] = {}
         for history, count in self._file.query(f"SELECT history, count(*) FROM {self._now} GROUP BY history"):
             share = _share(parse_history(history), caps, prices)
@@ -619,7 +617,7 @@ class GroupSums:
         return tuple(sorted(shares.items()))
 
 
-def _share(released: Mapping[int, int], caps: Sequence[Promise], prices: Mapping[int, Price]) -> float:
+def _share(released: Mapping[int, int], caps: Sequence[Cap], prices: Mapping[int, Cost]) -> float:
     history = {price: count for price, count in released.items() if count}
     levels = {"", *(prices[price].level for price in released)}
     largest = Fraction(0)

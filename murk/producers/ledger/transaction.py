@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
-from murk.producers.ledger.costs import BookedTask, Prices, Promise, history_text, parse_history
+from murk.producers.ledger.costs import BookedTask, Cap, Costs, history_text, parse_history
 from murk.producers.ledger.held import HeldRecords
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 
@@ -296,7 +296,7 @@ class Refusal:
 
 # `Refusal.scope`, `Refusal.needed`, `Refusal.left` and `Refusal.renews`.
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None, bool]
-Terms = tuple[Mapping[int, list[Promise]], dict[int, Lacking | None]]
+Terms = tuple[Mapping[int, list[Cap]], dict[int, Lacking | None]]
 
 
 @dataclass(slots=True)
@@ -315,7 +315,7 @@ class Common:
     `forget` before and `keep` after the commit.
     """
 
-    def __init__(self, prices: Prices) -> None:
+    def __init__(self, prices: Costs) -> None:
         self.prices, self.next = prices, 0
         self.withdrawals = True
         self.recognised: set[tuple[int, int]] = set()
@@ -340,8 +340,8 @@ class Common:
     def terms(self, connection: Connection, task: BookedTask) -> Terms:
         """Return a task's caps by the number of a level's price, and cached decisions about people without releases."""
         if task.number not in self._terms:
-            rows = connection.execute(f"SELECT {Promise.columns} FROM promises WHERE task IN (0, ?)", (task.number,))
-            caps = [Promise(*row) for row in rows]
+            rows = connection.execute(f"SELECT {Cap.columns} FROM promises WHERE task IN (0, ?)", (task.number,))
+            caps = [Cap(*row) for row in rows]
             applying = {
                 number: [cap for cap in caps if cap.level in ("", level)] for level, number in task.levels.items()
             }
@@ -611,7 +611,7 @@ class Spending:
             yield from self._connection.execute(query.format(marks), (*values, *chunk))
 
     def _lacking(
-        self, caps: Sequence[Promise], past: Mapping[int, int], current: Mapping[int, int], number: int
+        self, caps: Sequence[Cap], past: Mapping[int, int], current: Mapping[int, int], number: int
     ) -> Lacking | None:
         """Return the cap that a release would exceed after past ones, ``current`` in its window; None if it fits."""
         for cap in caps:

@@ -27,11 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import empty, keep, wiped
+from murk._internal.wiping import empty, track, wiped
 from murk.errors import UserError
 from murk.privacy import Guarantee, RandomizedResponse
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import Reach
+from murk.privacy.mechanisms.payload_limits import PayloadBound
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.task.coding import PARTS
 from murk.task.features import INDICATOR, CategoryFeature, ClassTarget, DateFeature
@@ -94,9 +94,9 @@ class Column:
         out = empty((len(X), len(self.points)))
         out.fill(0.0)
         inner = out[:, :known]
-        own = keep(np.nan_to_num(X[:, self.start : self.start + codes]))
+        own = track(np.nan_to_num(X[:, self.start : self.start + codes]))
         np.clip(own, -1.0, 1.0, out=own)
-        gone = keep((own == 0.0).all(axis=1))
+        gone = track((own == 0.0).all(axis=1))
         own += 1.0
         if self.is_number:
             own *= (known - 1) / 2.0
@@ -106,12 +106,12 @@ class Column:
             np.maximum(inner, 0.0, out=inner)
         else:
             np.divide(own, 2.0, out=out[:, 1:known])
-            total = keep(out[:, 1:known].sum(axis=1, keepdims=True))
+            total = track(out[:, 1:known].sum(axis=1, keepdims=True))
             np.maximum(np.subtract(1.0, total, out=out[:, :1]), 0.0, out=out[:, :1])
             inner /= np.maximum(total, 1.0, out=total)
             inner[gone] = 1.0 / known
         if self.indicated:
-            out[keep(X[:, self.start + codes] > 0.0)] = np.eye(len(self.points))[-1]
+            out[track(X[:, self.start + codes] > 0.0)] = np.eye(len(self.points))[-1]
         return out
 
 
@@ -215,19 +215,19 @@ class Cells:
     def _each(self, vectors: Floats) -> list[Floats]:
         found = [column.shares(vectors) for column in self.columns]
         if self.labelled:
-            return [*found, keep(vectors[:, -1:] == np.arange(self.target))]
+            return [*found, track(vectors[:, -1:] == np.arange(self.target))]
         return [*found, Column.of_number(vectors.shape[1] - 1, self.target).shares(vectors)]
 
     @wiped
     def drawn(self, vectors: Floats, words: npt.NDArray[np.uint64]) -> Integers:
         """Return the cell of each vector (m, p + 1), rounded by random words, (m, columns + 1)."""
-        numbers = keep(keep(words >> _ELEVEN) * _UNIT)
+        numbers = track(track(words >> _ELEVEN) * _UNIT)
         cells = np.zeros(len(vectors), dtype=np.int64)
         for at, shares in enumerate(self._each(vectors)):
-            above = keep(np.cumsum(shares[:, :-1], axis=1))
+            above = track(np.cumsum(shares[:, :-1], axis=1))
             cells *= shares.shape[1]
-            cells += keep(keep(numbers[:, at : at + 1] >= above).sum(axis=1))
-        cells[keep(np.isnan(vectors[:, -1]))] = self.classes - 1
+            cells += track(track(numbers[:, at : at + 1] >= above).sum(axis=1))
+        cells[track(np.isnan(vectors[:, -1]))] = self.classes - 1
         return cells
 
 
@@ -240,7 +240,7 @@ class CellMechanism(Wrapped):
     code: ClassVar[str] = "cells"
     dimension: ClassVar[int] = 1
     unit: ClassVar[float] = 1.0
-    reach: ClassVar[Reach] = Reach(())
+    payload_bound: ClassVar[PayloadBound] = PayloadBound(())
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, cells: Cells) -> CellMechanism:
@@ -277,8 +277,8 @@ class CellMechanism(Wrapped):
                 f"cells need vectors of shape (m, {self.cells.features + 1}) and as many record indices, got "
                 f"{rows.shape} and {indices.shape}"
             )
-        words = keep(noise.words(indices, len(self.cells.columns) + 1, Purpose.NOISE))
-        return self.noise.randomize(keep(self.cells.drawn(rows, words)), noise, indices)[:, None]
+        words = track(noise.words(indices, len(self.cells.columns) + 1, Purpose.NOISE))
+        return self.noise.randomize(track(self.cells.drawn(rows, words)), noise, indices)[:, None]
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
         """Return unbiased estimates (m, classes) of the cells' indicators from payloads (m, 1)."""

@@ -26,8 +26,8 @@ import numpy as np
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
 from murk._internal.links import class_probabilities, logistic
-from murk._internal.locks import ForkSafeLock, in_turn
-from murk._internal.wiping import keep, wiped
+from murk._internal.locks import ForkSafeLock, locked
+from murk._internal.wiping import track, wiped
 from murk.inference.estimate import Estimate, larger
 from murk.inference.poisoning import Influence
 from murk.privacy.noise import NoiseSource
@@ -388,7 +388,7 @@ class CellEngine(NeverPublished, RecordEngine):
     def _learn_block(self, X: Floats, y: Floats) -> None:
         self._learn_records(X, y, [self.current or self.mechanisms["default"]])
 
-    @in_turn
+    @locked
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[CellMechanism]) -> None:
         """Randomize coded records (m, p), or without the constant, by one mechanism each or for all; learn them."""
         self._learn_records(X, y, mechanisms)
@@ -406,7 +406,7 @@ class CellEngine(NeverPublished, RecordEngine):
             for place, mechanism in enumerate(distinct):
                 own = levels[block] == place
                 if own.any():
-                    cells[own] = mechanism.randomize(keep(vectors[own]), self._noise, records[own])[:, 0]
+                    cells[own] = mechanism.randomize(track(vectors[own]), self._noise, records[own])[:, 0]
             self._learn(cells, levels[block], distinct)
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
@@ -419,7 +419,7 @@ class CellEngine(NeverPublished, RecordEngine):
         most = len(self._losses) - 1
         return all(rows.min() >= 0 and rows.max() <= most for rows in block_of(releases).split("level").values())
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
@@ -486,7 +486,7 @@ class CellEngine(NeverPublished, RecordEngine):
         loss, error = self.unbiased_loss
         return {"unbiased_loss": loss, "unbiased_loss_error": error} if math.isfinite(loss) else {}
 
-    @in_turn
+    @locked
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data; once loaded, learning continues bit for bit."""
         return {
@@ -499,7 +499,7 @@ class CellEngine(NeverPublished, RecordEngine):
             "reference": pack(self.reference),
         }
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`. Raises MurkError if the state is malformed or for other settings."""
         p, classes = self.settings.features, len(self._losses)

@@ -1,4 +1,4 @@
-"""The example problem of a task, shared by devices and learners. Does not import River."""
+"""The example device of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def settings_of(task: Task) -> ExampleSettings:
 
 
 def device_for(task: Task) -> ExampleDevice | CellDevice:
-    """Return the example problem of a resolved task.
+    """Return the example device of a resolved task.
 
     Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
     """

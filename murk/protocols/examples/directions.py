@@ -37,7 +37,7 @@ from murk.errors import UserError
 from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import Reach, gaussian_square
+from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
 from murk.privacy.noise import NoiseSource
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.layout import Array
@@ -189,10 +189,10 @@ class ExampleDirections(Wrapped):
         return self.noise.magnitude - self.steps + missing_steps(self.steps)
 
     @property
-    def reach(self) -> Reach:
+    def payload_bound(self) -> PayloadBound:
         """Bound on the length of an honest payload: sqrt 2 plus noise. A longer one is forged."""
         longest = math.isqrt(2 * self.steps**2) + 1
-        return Reach(((0, self.dimension, gaussian_square(self.dimension, longest)),))
+        return PayloadBound(((0, self.dimension, gaussian_square(self.dimension, longest)),))
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:

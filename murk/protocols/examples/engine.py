@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.jit import due
+from murk._internal.jit import worth_compiling
 from murk._internal.lazy import bounding, map_levels
-from murk._internal.locks import in_turn
-from murk._internal.wiping import copied, empty, keep, wiped
+from murk._internal.locks import locked
+from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
 from murk.privacy.noise import NoiseSource, Purpose
@@ -160,7 +160,7 @@ class IWPEngine(NeverPublished, IterateEngine):
         """
         return self._mean_loss() if self.settings.corrected else (math.nan, math.nan)
 
-    @in_turn
+    @locked
     def _mean_loss(self) -> tuple[float, float]:
         real = self.real
         total = real[k.LOSS_WEIGHT]
@@ -264,7 +264,7 @@ class IWPEngine(NeverPublished, IterateEngine):
                 return False
         return True
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
@@ -275,7 +275,7 @@ class IWPEngine(NeverPublished, IterateEngine):
         self.current = None
         f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
 
-    @in_turn
+    @locked
     def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
         """Learn from decoded releases (m, p) of a mechanism, by default the one in use; targets are 0 for products."""
         if mechanism is not None:
@@ -283,7 +283,7 @@ class IWPEngine(NeverPublished, IterateEngine):
         rows, numbers = (np.ascontiguousarray(values, dtype=np.float64) for values in (vectors, targets))
         f.learn_decoded(self.real, self.whole, rows, numbers)
 
-    @in_turn
+    @locked
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data; once loaded, learning continues bit for bit."""
         whole = self.whole
@@ -297,7 +297,7 @@ class IWPEngine(NeverPublished, IterateEngine):
             "triangles": pack(self.triangles.ravel()),
         }
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`. Raises MurkError if the state is malformed or for other settings."""
         p = self.settings.features
@@ -328,15 +328,15 @@ class OuterEngine(IWPEngine):
     def use(self, mechanism: ExampleMechanism) -> None:
         """Randomize the next records by ``mechanism``, or raise UserError if its noise is too large for the loss."""
         super().use(mechanism)
-        self._in_place = self._fits_kernel()
+        self._record_kernel = self._fits_kernel()
 
     def _fits_kernel(self) -> bool:
         own_noise = self._seeded or self._direct
-        return own_noise and type(self.current) is OuterGaussian and due(outer.learn_record, self.dimension)
+        return own_noise and type(self.current) is OuterGaussian and worth_compiling(outer.learn_record, self.dimension)
 
     def _learn_block(self, X: Floats, y: Floats) -> None:
         super()._learn_block(X, y)
-        self._in_place = self._fits_kernel()
+        self._record_kernel = self._fits_kernel()
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
@@ -361,7 +361,7 @@ class OuterEngine(IWPEngine):
         numbers = np.empty((m, self.dimension))
         for place, mechanism in enumerate(used):
             own = levels == place
-            numbers[own] = mechanism.decode(mechanism.randomize(keep(vectors[own]), self._noise, indices[own]))
+            numbers[own] = mechanism.decode(mechanism.randomize(track(vectors[own]), self._noise, indices[own]))
         return numbers
 
     def _vectors(self, rows: Floats, targets: Floats) -> Floats:
@@ -371,7 +371,7 @@ class OuterEngine(IWPEngine):
         to_units(self.settings.form, int(self.settings.boxed), scale, rows, targets, vectors)
         return vectors
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
@@ -387,7 +387,7 @@ class OuterEngine(IWPEngine):
             numbers[own] = self.mechanisms[level].decode(payloads[own])
         self._learn_numbers(self.real, self.whole, numbers, levels, *self._level_table)
 
-    @in_turn
+    @locked
     def learn_decoded(self, vectors: Floats, targets: Floats, mechanism: ExampleMechanism | None = None) -> None:
         """Learn from the numbers of decoded releases of a mechanism, by default the one in use; targets are ignored."""
         if mechanism is not None:

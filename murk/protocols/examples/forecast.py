@@ -49,7 +49,7 @@ _SCALARS = (
 
 
 def estimate(
-    problem: ExampleDevice | CellDevice,
+    device: ExampleDevice | CellDevice,
     records: Records,
     people: int,
     levels: Mapping[str, float],
@@ -57,16 +57,16 @@ def estimate(
     rng: np.random.Generator,
 ) -> Estimate:
     """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
-    if isinstance(problem, CellDevice):
-        return _of_cells(problem, records, people, levels, rng)
-    settings = problem.settings
+    if isinstance(device, CellDevice):
+        return _of_cells(device, records, people, levels, rng)
+    settings = device.settings
     if not settings.newton:
-        return replace(problem.engine().estimate(), note=_UNPOLISHED)
-    bend, aimed, first, theta = _means(problem, records)
-    whole, lower = engine_of(settings, problem.mechanisms, seed=0), np.tril_indices(settings.features)
+        return replace(device.engine().estimate(), note=_UNPOLISHED)
+    bend, aimed, first, theta = _means(device, records)
+    whole, lower = engine_of(settings, device.mechanisms, seed=0), np.tril_indices(settings.features)
     for level, size in design.split(people, levels).items():
         m = min(_PEOPLE, size)
-        engine = _simulated(problem, records, m, level, theta, rng)
+        engine = _simulated(device, records, m, level, theta, rng)
         weight, root, square = engine.real[k.POLISH_WEIGHT] / m, math.sqrt(size / m), size / m
 
         def linear(
@@ -85,30 +85,30 @@ def estimate(
             whole.rows[k.SECOND] += square * engine.rows[k.SECOND]
         whole.whole[k.COUNT] += size
     whole.rows[k.REFERENCE] = theta
-    whole.covariates = problem.covariates
+    whole.covariates = device.covariates
     return estimate_of([whole])
 
 
 def _of_cells(
-    problem: CellDevice, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
+    device: CellDevice, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
 ) -> Estimate:
     """Draw how many people release each cell."""
-    cells, engine = problem.settings.cells, problem.engine()
+    cells, engine = device.settings.cells, device.engine()
     assert cells is not None
-    true = np.array(records.shares @ cells.shares(problem.vectors(records.X, records.y)))
+    true = np.array(records.shares @ cells.shares(device.vectors(records.X, records.y)))
     for level, size in design.split(people, levels).items():
-        mechanism = problem.mechanisms[level]
+        mechanism = device.mechanisms[level]
         released = mechanism.other + true / mechanism.gain
         engine.add(mechanism, rng.multinomial(size, released / released.sum()))
     return engine.estimate()
 
 
 def _simulated(
-    problem: ExampleDevice, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
+    device: ExampleDevice, records: Records, people: int, level: str, theta: Floats, rng: np.random.Generator
 ) -> IWPEngine:
     """Return an engine that has learned from ``people``, with all residuals at the fit ``theta``."""
-    mechanism: Any = problem.mechanisms[level]
-    engine: IWPEngine = engine_of(problem.settings, problem.mechanisms, seed=int(rng.integers(2**63)))
+    mechanism: Any = device.mechanisms[level]
+    engine: IWPEngine = engine_of(device.settings, device.mechanisms, seed=int(rng.integers(2**63)))
     engine.whole[k.NEXT_REFRESH] = _NEVER
     engine.rows[k.REFERENCE] = theta
     drawn = rng.choice(len(records.shares), size=people, p=records.shares)
@@ -116,12 +116,12 @@ def _simulated(
     return engine
 
 
-def _means(problem: ExampleDevice, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
+def _means(device: ExampleDevice, records: Records) -> tuple[Floats, Floats, Floats, Floats]:
     """Return mean Hessian (p, p), right-hand side, mean u and fit, for releases without noise."""
-    settings, V, shares = problem.settings, problem.vectors(records.X, records.y), records.shares
+    settings, V, shares = device.settings, device.vectors(records.X, records.y), records.shares
     p, first = settings.features, np.zeros(settings.features)
     if not settings.weighted:
-        bend, aimed, theta = _fit(problem, V, records)
+        bend, aimed, theta = _fit(device, V, records)
         return bend, aimed, first, theta
     if settings.outer:
         whole = (V * shares[:, None]).T @ V
@@ -130,13 +130,13 @@ def _means(problem: ExampleDevice, records: Records) -> tuple[Floats, Floats, Fl
         u, t = parts(settings.form, V)
         u = u[:, :p]
         bend, aimed, first = (u * shares[:, None]).T @ u, (shares * t) @ u, shares @ u
-    return bend, aimed, first, _solved(problem, bend, aimed)
+    return bend, aimed, first, _solved(device, bend, aimed)
 
 
-def _fit(problem: ExampleDevice, V: Floats, records: Records) -> tuple[Floats, Floats, Floats]:
+def _fit(device: ExampleDevice, V: Floats, records: Records) -> tuple[Floats, Floats, Floats]:
     """Minimise the loss of records without noise by Newton steps; return Hessian, right side and minimiser."""
-    settings, shares = problem.settings, records.shares
-    engine = problem.engine()
+    settings, shares = device.settings, records.shares
+    engine = device.engine()
     whole, real = engine.whole.copy(), engine.real.copy()
     real[k.KEEP] = 1.0
     missing = np.isnan(records.y)
@@ -155,15 +155,15 @@ def _fit(problem: ExampleDevice, V: Floats, records: Records) -> tuple[Floats, F
         pull, outer = np.array(pairs).T
         bend = (u * (shares * outer)[:, None]).T @ u
         aimed = bend @ theta - (shares * pull) @ u
-        before, theta = theta, _solved(problem, bend, aimed)
+        before, theta = theta, _solved(device, bend, aimed)
         if np.max(np.abs(theta - before)) < _NEAR:
             break
     return bend, aimed, theta
 
 
-def _solved(problem: ExampleDevice, bend: Floats, aimed: Floats) -> Floats:
+def _solved(device: ExampleDevice, bend: Floats, aimed: Floats) -> Floats:
     """Return the minimiser, scaled into the ball; the shortest one if there are several."""
-    settings = problem.settings
+    settings = device.settings
     assert settings.radius is not None
     free = settings.features - (not settings.intercept)
     ridge = 1e-9 * np.trace(bend) + settings.regularization * (1.0 if not settings.weighted else 0.0)
@@ -178,14 +178,14 @@ estimates = design.one_by_one(estimate)
 _OUTER: Final = 0.45
 
 
-def effect_variance(problem: ExampleDevice | CellDevice, task: Task, people: int) -> float:
+def effect_variance(device: ExampleDevice | CellDevice, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     p, public = task.coding.size, task.public is not None
-    mechanism: Any = problem.mechanisms[DEFAULT_LEVEL]
-    if isinstance(problem, CellDevice):
+    mechanism: Any = device.mechanisms[DEFAULT_LEVEL]
+    if isinstance(device, CellDevice):
         return float(mechanism.gain**2) / people
     noise = mechanism.variance
-    if problem.settings.outer:
+    if device.settings.outer:
         # Numbers off the diagonal have half of the noise variance; records are divided by 1 + their squared length.
         own = noise / 2.0 * (2.0 + design.VARIANCE * (p - 1)) ** 2
         return (_OUTER * p) ** 2 * design.moments_variance(own, own, people) + design.misfit_variance(task)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from murk._internal.jit import brief, deferred, inlined, jit
+from murk._internal.jit import deferred, inlined, jit, jit_short
 from murk._internal.memory import borrowed, integers_at, numbers_at, words_at
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.chacha import fresh_words
@@ -182,15 +182,17 @@ def apply(whole: Array, real: Array, state: State, u: Array, target: float) -> N
     v_at = variance * size_at + constant * reference[last] * reference[last]
     weight = 1.0 / real[k.SPREAD] if whole[k.WEIGHTING] == k.INVERSE_VARIANCE else 1.0
 
-    plausible = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
-    plausible = plausible and abs(z) <= real[k.BOUND] * math.sqrt(length) + IMPLAUSIBLE * math.sqrt(known)
+    loaded_state_arithmetic = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
+    loaded_state_arithmetic = loaded_state_arithmetic and abs(z) <= real[k.BOUND] * math.sqrt(
+        length
+    ) + IMPLAUSIBLE * math.sqrt(known)
     if directed:
-        plausible = plausible and abs(u[p]) <= real[k.TARGET_LIMIT]
-    if plausible:
+        loaded_state_arithmetic = loaded_state_arithmetic and abs(u[p]) <= real[k.TARGET_LIMIT]
+    if loaded_state_arithmetic:
         pull, push = pulls(whole, real, z, v, target)
         total = weight * (abs(pull) * math.sqrt(square + 1.0) + abs(push) * real[k.VARIANCE] * math.sqrt(length))
-        plausible = total * total - total * total == 0.0
-    if plausible:
+        loaded_state_arithmetic = total * total - total * total == 0.0
+    if loaded_state_arithmetic:
         add_loss(real, loss_at(whole, real, at, v_at, target), weight)
         if whole[k.POLISH] == 1 and directed:
             follow_direction(whole, real, reference, u, at, target, weight)
@@ -308,10 +310,10 @@ def learn_records(
     drawn = own_noise[: p - 1] if label else own_noise
     room_start = k.WHOLE_HEADER + 2 * size
     room = whole[room_start : room_start + room_for(drawn.shape[0])].view(np.uint64)
-    in_place = X.shape[0] == 0
-    for i in range(1 if in_place else X.shape[0]):
+    record_kernel = X.shape[0] == 0
+    for i in range(1 if record_kernel else X.shape[0]):
         target = real[k.TARGET]
-        if not in_place:
+        if not record_kernel:
             target = y[i]
             for j in range(X.shape[1]):
                 x[j] = X[i, j]
@@ -321,7 +323,7 @@ def learn_records(
             fast_gaussian(seed, np.int64(whole[k.COUNT]), room, drawn)
             if label:
                 word = block(seed, np.uint64(whole[k.COUNT]), _TOSS, _FIRST)[0]
-        elif not in_place:
+        elif not record_kernel:
             for j in range(noise.shape[1]):
                 own_noise[j] = noise[i, j]
             word = words[i]
@@ -397,7 +399,7 @@ def take_words(whole: Array, address: int, trials: int) -> int:
     return status
 
 
-@brief
+@jit_short
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at ``address``, and wipe them.
 

@@ -188,8 +188,8 @@ def learn_laplace(real: Array, whole: Array, numbers: Array, levels: Array, real
         expand(whole, real, theta, u, target, f, g, h, rows)
         for j in range(p):
             total += abs(weight * rows[4, j])
-        plausible = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
-        if plausible and total * total < math.inf:
+        loaded_state_arithmetic = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
+        if loaded_state_arithmetic and total * total < math.inf:
             for j in range(whole[k.FREE]):
                 gathered[j] += weight * rows[4, j]
             real[k.BATCH_WEIGHT] += weight

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from murk._internal.jit import within
+from murk._internal.jit import jit_helper
 from murk.protocols.one_record import words_for
 
 Array = Any  # kernels take numpy arrays of fixed element types; their annotations would only repeat "array"
@@ -95,7 +95,7 @@ FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
 ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, SECOND, ROWS = range(10)
 
 
-@within
+@jit_helper
 def sizes(features: int, numbers: int, newton: int) -> tuple[int, int]:
     """Return the lengths of ``whole`` and ``real``.
 

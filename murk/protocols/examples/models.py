@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from murk._internal.arrays import Floats
 from murk._internal.lazy import map_levels
-from murk._internal.locks import in_turn
+from murk._internal.locks import locked
 from murk.privacy import CompositeMechanism, GaussianMechanism, LaplaceMechanism
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
@@ -41,7 +41,7 @@ from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import WEIGHTED
 from murk.protocols.examples.losses import Noise
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, settle
-from murk.protocols.further_models import Numbers, Part, all_numbers
+from murk.protocols.further_models import EntrySelection, FurtherModel, all_numbers
 from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.scores.mechanisms import OuterGaussian, OuterMechanism
 from murk.stream.wire.blocks import block_of
@@ -60,10 +60,10 @@ class PartOfOuter(OuterMechanism):
 
     noise: Any
     whole: OuterGaussian | OuterMechanism = field(kw_only=True)
-    numbers: Numbers = field(kw_only=True)
+    numbers: EntrySelection = field(kw_only=True)
 
     @classmethod
-    def of(cls, whole: ExampleMechanism, numbers: Numbers, features: int) -> PartOfOuter:
+    def of(cls, whole: ExampleMechanism, numbers: EntrySelection, features: int) -> PartOfOuter:
         """Return the part of a log's mechanism of outer products."""
         assert isinstance(whole, OuterGaussian | OuterMechanism)
         inner = whole.noise if isinstance(whole, OuterMechanism) else whole
@@ -117,7 +117,7 @@ class FeatureTargetSettings(ExampleSettings):
 class VectorEngine(IWPEngine):
     """An `IWPEngine` of released vectors ``(u, t)`` of features, a noisy constant and a target."""
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         block = block_of(releases)
@@ -140,7 +140,7 @@ class VectorDevice(ExampleDevice):
         return made
 
 
-def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | CellDevice) -> Part:
+def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | CellDevice) -> FurtherModel:
     """Return the part of released examples that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(_KEYS, task.protocol, _LEARNER)
     released, own = whole.settings, columns.own_target
@@ -158,7 +158,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
     if not own and (released.weighted or released.form == k.PRODUCT):
         note += f"; of people whose {task.target.name} is known"
     if released.outer:
-        numbers = Numbers.of(*_of_matrix(columns, p))
+        numbers = EntrySelection.of(*_of_matrix(columns, p))
         size = settings.features + 1
         parts = map_levels(lambda each: PartOfOuter.of(each, numbers, size), whole.mechanisms)
         return _part(derived, settings, parts, all_numbers, note)
@@ -174,16 +174,16 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
         values |= {"target": "real", "loss": "squared", "release": "joint"}
         values["square"] = 2.0 if released.directed else released.square
         note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
-        take = Numbers.of(places, [1] * (len(places) - 1) + [columns.sign])
+        take = EntrySelection.of(places, [1] * (len(places) - 1) + [columns.sign])
         vector = VectorSettings(**values)
         vectors = map_levels(partial(_vector, dimension=vector.dimension), whole.mechanisms)
         return _part(derived, vector, vectors, take, note, VectorDevice)
     if released.form == k.PRODUCT:
-        take = Numbers.of(columns.places)
+        take = EntrySelection.of(columns.places)
     else:
         # The target is the last number.
         places = list(columns.places[:-1])
-        take = Numbers.of([*places, p - 1 if own else columns.aim], [1] * len(places) + [columns.sign])
+        take = EntrySelection.of([*places, p - 1 if own else columns.aim], [1] * len(places) + [columns.sign])
     if own:
         # The public bound is that of the released record, by which its target is scaled.
         settings = replace(settings, square=released.square)
@@ -199,7 +199,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
     return _part(derived, settings, mechanisms, take, others)
 
 
-def _of_cells(model: Model, task: Task, columns: Columns, whole: CellDevice, block: Mapping[str, Any]) -> Part:
+def _of_cells(model: Model, task: Task, columns: Columns, whole: CellDevice, block: Mapping[str, Any]) -> FurtherModel:
     """Return the part of released cells that a model uses: all columns and losses are served."""
     cells, released = whole.settings.cells, whole.settings
     assert cells is not None
@@ -219,8 +219,8 @@ def _of_cells(model: Model, task: Task, columns: Columns, whole: CellDevice, blo
     )
     note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
     table = CellTable.of(cells, columns, real=task.target.kind == "real")
-    problem = CellDevice(settle(settings, whole.mechanisms), whole.mechanisms, table)
-    return Part(derived, problem, all_numbers, note)
+    device = CellDevice(settle(settings, whole.mechanisms), whole.mechanisms, table)
+    return FurtherModel(derived, device, all_numbers, note)
 
 
 def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:
@@ -275,10 +275,10 @@ def _part(
     mechanisms: Mapping[str, ExampleMechanism],
     take: Callable[[Sequence[Any]], Sequence[Any]],
     note: str = "",
-    problem: type[ExampleDevice] = ExampleDevice,
-) -> Part:
+    device: type[ExampleDevice] = ExampleDevice,
+) -> FurtherModel:
     check_size(settings)
-    return Part(task, problem(settle(settings, mechanisms), mechanisms), take, note)
+    return FurtherModel(task, device(settle(settings, mechanisms), mechanisms), take, note)
 
 
 def _vector(mechanism: ExampleMechanism, dimension: int) -> GaussianMechanism | LaplaceMechanism:

@@ -21,7 +21,7 @@ import math
 
 import numpy as np
 
-from murk._internal.jit import jit, within
+from murk._internal.jit import jit, jit_helper
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.directions import own_variance, ridge_of
 from murk.protocols.examples.layout import Array
@@ -100,7 +100,7 @@ _GROWTH = 16
 TRUST = 0.7
 
 
-@within
+@jit_helper
 def triangle(p: int) -> int:
     """Return the number of entries in a triangle of a (p, p) matrix."""
     return p * (p + 1) // 2

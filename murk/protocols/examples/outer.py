@@ -20,7 +20,7 @@ import math
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.jit import deferred, inlined, jit, patient
+from murk._internal.jit import deferred, inlined, jit, jit_when_worth
 from murk._internal.memory import borrowed, integers_at, numbers_at, rows_at
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.protocols.examples import layout as k
@@ -180,7 +180,7 @@ def learn_outer(real: Array, whole: Array, numbers: Array, levels: Array, reals:
         u[j] = 0.0
 
 
-@patient
+@jit_when_worth
 def learn_record(address: int, y: float, trials: int) -> int:
     """Apply :func:`murk.protocols.examples.kernels.learn_record` to an outer product under Gaussian noise."""
     header = integers_at(address, k.WHOLE_HEADER)

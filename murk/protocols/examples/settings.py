@@ -354,7 +354,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)
     if isinstance(features, LaplaceMechanism):
         # Laplace noise has long tails: what a receiver accepts is plausible.
-        ((_, _, square),) = features.reach.parts
+        ((_, _, square),) = features.payload_bound.parts
         limit = features.spacing * math.sqrt(square)
         target_limit = limit / settings.scale
     unit, spacing, steps, threshold = features.unit / settings.scale, 0.0, 0, np.uint64(0)

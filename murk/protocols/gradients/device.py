@@ -1,4 +1,4 @@
-"""The gradient problem of a task, shared by devices and learners. Does not import River."""
+"""The gradient device of a task, shared by devices and learners. Does not import River."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class GradientDevice:
 
 
 def device_for(task: Task) -> GradientDevice:
-    """Return the gradient problem of a resolved task, or raise UserError if a guarantee does not fit the mechanism."""
+    """Return the gradient device of a resolved task, or raise UserError if a guarantee does not fit the mechanism."""
     learner, coding = task.learner, task.coding
     assert task.objective is not None
     classes: tuple[str, ...] = ()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import map_levels
-from murk._internal.locks import in_turn
-from murk._internal.wiping import copied, empty, keep, wiped
+from murk._internal.locks import locked
+from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Mechanism, lattice
@@ -84,7 +84,7 @@ class SGDEngine(IterateEngine):
         self.covariates = covariates
         self.classes = tuple(classes)
         self._known_version = 0
-        self._reach = map_levels(attrgetter("reach"), mechanisms)
+        self._payload_bounds = map_levels(attrgetter("payload_bound"), mechanisms)
         # Attributes, as every release needs them.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._floor = settings.staleness.floor
@@ -102,7 +102,7 @@ class SGDEngine(IterateEngine):
         """Buffer for the next record's features, without the constant."""
         return self.memory.features
 
-    @in_turn
+    @locked
     def snapshot(self) -> Memory:
         """Return a copy of the state."""
         return copy.copy(self.memory)
@@ -121,7 +121,7 @@ class SGDEngine(IterateEngine):
         if mechanism is not self.current:
             self.memory.set_level(mechanism)
             self.current = mechanism
-            self._in_place = self._seeded or (self._direct and mechanism.draws == 1)
+            self._record_kernel = self._seeded or (self._direct and mechanism.draws == 1)
 
     @wiped
     def _learn_slowly(self, y: float, missing: int) -> None:
@@ -131,7 +131,7 @@ class SGDEngine(IterateEngine):
             take_random(memory.words[:count])
         _, spare, pairs = np.split(memory.words[:count], [3, k.WORDS_HEADER])
         distribution = NOISE_DISTRIBUTIONS[NOISE_OF[int(memory.whole[k.KIND])]]
-        finish_draw(keep(np.concatenate([pairs, spare])), self._trials, memory.noise, distribution)
+        finish_draw(track(np.concatenate([pairs, spare])), self._trials, memory.noise, distribution)
         k.learn_record(memory.address, y, 0)
 
     @wiped
@@ -147,7 +147,7 @@ class SGDEngine(IterateEngine):
         elif mechanisms is not None:
             distinct, levels = levels_of(mechanisms)
             reals, wholes = level_rows(distinct)
-            self.current, self._in_place = None, self._seeded
+            self.current, self._record_kernel = None, self._seeded
         if self._seeded:
             nothing = np.zeros((1, 0), dtype=np.int64)
             k.learn_records(memory.real, memory.whole, X, y, levels, reals, wholes, nothing, self._coins)
@@ -178,7 +178,7 @@ class SGDEngine(IterateEngine):
             if not is_published(version, self._floor):
                 raise RejectedError("version", f"version {version} was never published")
             self._known_version = version
-        if not self._reach[release.level].holds(release.payload):
+        if not self._payload_bounds[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[GradientRelease]) -> bool:
@@ -195,9 +195,11 @@ class SGDEngine(IterateEngine):
             if not is_published(version, self._floor):
                 return False
             self._known_version = version
-        return all(self._reach[level].holds_all(rows) for level, rows in block_of(releases).split("level").items())
+        return all(
+            self._payload_bounds[level].holds_all(rows) for level, rows in block_of(releases).split("level").items()
+        )
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         """Learn from admitted releases in turn, or raise MurkError for a version that is not remembered."""
         if not releases:
@@ -213,7 +215,7 @@ class SGDEngine(IterateEngine):
         if learned < len(releases):
             raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
 
-    @in_turn
+    @locked
     def figures(self) -> dict[str, float]:
         """Return the distance of the iterate from its average, and the next step size."""
         rows = self.memory.rows
@@ -238,14 +240,14 @@ class SGDEngine(IterateEngine):
         """Largest number of releases to learn before the newest iterate must be published: a hundredth of the count."""
         return max(1, self.n_releases // 100)
 
-    @in_turn
+    @locked
     def published(self) -> tuple[int, list[float]] | None:
         """Return the newest published version and its iterate, at which devices take gradients."""
         memory = self.memory
         index = (int(memory.whole[k.RING_HEAD]) - 1) % memory.ring_versions.shape[0]
         return int(memory.ring_versions[index]), memory.ring[index].tolist()
 
-    @in_turn
+    @locked
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain data; a learner that loads it continues bit for bit."""
         memory = self.memory
@@ -263,7 +265,7 @@ class SGDEngine(IterateEngine):
             "published": {"versions": memory.ring_versions[published].tolist(), "iterates": iterates},
         }
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed or of a different dimension."""
         memory, d = self.memory, self.dimension

@@ -35,49 +35,49 @@ _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between 
 
 
 def estimate(
-    problem: GradientDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
+    device: GradientDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people, spread over partitions."""
-    if problem.settings.intervals is None and problem.covariates is None:
+    if device.settings.intervals is None and device.covariates is None:
         # There is no interval, and the note says why.
-        return problem.estimate([SGDEngine(problem.settings, problem.mechanisms, seed=0, classes=problem.classes)])
+        return device.estimate([SGDEngine(device.settings, device.mechanisms, seed=0, classes=device.classes)])
     each = max(people // partitions, 1)
     sizes = split(each, levels)
-    factor = _factor(problem, each, sizes)
-    steps = min(max(round(each / factor), 1), _most(problem))
-    settings, step = problem.settings, problem.settings.step
+    factor = _factor(device, each, sizes)
+    steps = min(max(round(each / factor), 1), _most(device))
+    settings, step = device.settings, device.settings.step
     if each > steps and isinstance(step, InverseScalingStep):
         # A step counts for several releases; noise-aware steps need no change.
         eta = step.eta * (each / steps) ** (1.0 - step.alpha)
         settings = replace(settings, step=InverseScalingStep(eta, step.alpha))
-    mechanisms = {level: _quieter(problem, problem.mechanisms[level], factor) for level in sizes}
+    mechanisms = {level: _quieter(device, device.mechanisms[level], factor) for level in sizes}
     engines = []
     for _ in range(partitions):
         engine = SGDEngine(
-            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=problem.covariates, classes=problem.classes
+            settings, mechanisms, seed=int(rng.integers(2**63)), covariates=device.covariates, classes=device.classes
         )
         drawn = rng.choice(len(records.shares), size=steps, p=records.shares)
         indices = np.repeat(np.arange(len(sizes)), list(split(steps, sizes, empty=True).values()))
         rng.shuffle(indices)
-        _learn(replace(problem, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], indices, rng)
-        _count_everybody(problem, engine, sizes, each / (factor * steps))
+        _learn(replace(device, mechanisms=mechanisms), engine, records.X[drawn], records.y[drawn], indices, rng)
+        _count_everybody(device, engine, sizes, each / (factor * steps))
         engines.append(engine)
-    return problem.estimate(engines)
+    return device.estimate(engines)
 
 
-def _learn(problem: GradientDevice, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
+def _learn(device: GradientDevice, engine: SGDEngine, X: Floats, y: Floats, levels: Integers, rng: Generator) -> None:
     """Learn from people in blocks, each at the iterate that was published before it, as devices release."""
-    mechanisms, memory = list(problem.mechanisms.values()), engine.memory
+    mechanisms, memory = list(device.mechanisms.values()), engine.memory
     kinds, units, variances = (
         np.array([getattr(each, name) for each in mechanisms]) for name in ("code", "unit", "variance")
     )
     noise, start = SimulatedNoise(int(rng.integers(2**63))), 0
     while start < len(X):
-        block = slice(start, min(start + problem.block(start), len(X)))
+        block = slice(start, min(start + device.block(start), len(X)))
         published = engine.published()
         assert published is not None
         version, iterate = published
-        gradients = problem.vectors(X[block], y[block], np.array(iterate))
+        gradients = device.vectors(X[block], y[block], np.array(iterate))
         index, payloads = np.arange(block.start, block.stop), np.empty(gradients.shape, dtype=np.int64)
         for level, mechanism in enumerate(mechanisms):
             rows = levels[block] == level
@@ -88,33 +88,33 @@ def _learn(problem: GradientDevice, engine: SGDEngine, X: Floats, y: Floats, lev
         start = block.stop
 
 
-def _factor(problem: GradientDevice, people: int, sizes: Mapping[str, int]) -> float:
+def _factor(device: GradientDevice, people: int, sizes: Mapping[str, int]) -> float:
     """Return k, the factor by which the noise is reduced."""
-    settings = problem.settings
-    quietest = min(problem.mechanisms[level].variance for level in sizes)
+    settings = device.settings
+    quietest = min(device.mechanisms[level].variance for level in sizes)
     noise = settings.dimension * quietest / (settings.objective.spread * settings.bound**2)
-    return max(1.0, min(people / _most(problem), noise / _OUTWEIGHS))
+    return max(1.0, min(people / _most(device), noise / _OUTWEIGHS))
 
 
-def _most(problem: GradientDevice) -> int:
-    return MOST if problem.settings.intervals is None else MOST_SCALED
+def _most(device: GradientDevice) -> int:
+    return MOST if device.settings.intervals is None else MOST_SCALED
 
 
-def _quieter(problem: GradientDevice, mechanism: Mechanism, factor: float) -> Mechanism:
+def _quieter(device: GradientDevice, mechanism: Mechanism, factor: float) -> Mechanism:
     if factor == 1.0:
         return mechanism
-    settings = problem.settings
+    settings = device.settings
     mu = 2.0 * settings.bound / math.sqrt(mechanism.variance / factor)
     return calibrate("gaussian", GaussianDP(mu), dimension=settings.dimension, radius=settings.bound)
 
 
-def _count_everybody(problem: GradientDevice, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
+def _count_everybody(device: GradientDevice, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
     """Set the state's precision and count to those of all people, since each step counts for several of them."""
-    settings, memory = problem.settings, engine.memory
+    settings, memory = device.settings, engine.memory
     own = settings.objective.spread * settings.bound**2
-    noise = {level: settings.dimension * problem.mechanisms[level].variance for level in sizes}
+    noise = {level: settings.dimension * device.mechanisms[level].variance for level in sizes}
     memory.real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
-    if problem.covariates is not None and has_plug_in(settings):
+    if device.covariates is not None and has_plug_in(settings):
         memory.whole[k.COUNT] = sum(sizes.values())
     elif more > 1.0:
         # Random scaling's V is linear in these three sums, and of so many steps.
@@ -125,8 +125,8 @@ def _count_everybody(problem: GradientDevice, engine: SGDEngine, sizes: Mapping[
 estimates = one_by_one(estimate)
 
 
-def effect_variance(problem: GradientDevice, task: Task, people: int) -> float:
+def effect_variance(device: GradientDevice, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     factor = 3.6 if task.public is None else 2.2
-    noise = problem.mechanisms[DEFAULT_LEVEL].variance / problem.settings.bound**2
+    noise = device.mechanisms[DEFAULT_LEVEL].variance / device.settings.bound**2
     return factor**2 * vectors_variance(task.coding.size, noise, people)

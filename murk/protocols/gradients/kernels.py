@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from murk._internal.jit import brief, deferred, inlined, jit, within
+from murk._internal.jit import deferred, inlined, jit, jit_helper, jit_short
 from murk._internal.memory import borrowed, integers_at, numbers_at, words_at
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import kernels as draws
@@ -65,7 +65,7 @@ WORDS_HEADER = 3 + SPARE_WORDS  # index of the first word of the trials
 ITERATE, AVERAGE, SCALING_A, SCALING_B, MEAN_AT, MEAN_GRADIENT, ROWS = range(7)  # state vectors, one after another
 
 
-@within
+@jit_helper
 def places(whole: Array) -> tuple[int, int, int, int, int, int]:
     """Return where state vectors, x, z, gradient, public matrices (basis, transform) and ring begin in ``real``."""
     p, d = whole[FEATURES], whole[DIMENSION]
@@ -76,13 +76,13 @@ def places(whole: Array) -> tuple[int, int, int, int, int, int]:
     return REAL_HEADER, x, x + p, x + 2 * p, basis, ring
 
 
-@within
+@jit_helper
 def trials_of(size: int) -> int:
     """Return a number of trials that usually suffices for ``size`` numbers of noise; otherwise the draw continues."""
     return size + size // 25 + 2
 
 
-@within
+@jit_helper
 def words_of(trials: int) -> int:
     """Return the number of random words for one release: three for coins, spare ones, and two for each trial."""
     return WORDS_HEADER + 2 * trials
@@ -271,7 +271,7 @@ _NO_NOISE = np.zeros((0, 0), dtype=np.int64)  # placeholder for noise in batches
 _COIN = int(Purpose.COIN)  # purpose of simulated coins, as a constant that the compiler can fold
 
 
-@within
+@jit_helper
 def remember(whole: Array, real: Array) -> None:
     """Keep the newest iterate, whose version is published: devices take gradients at it."""
     version = whole[COUNT]
@@ -527,7 +527,7 @@ def learn_records(
     words[:] = 0
 
 
-@brief
+@jit_short
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the one record whose features are in the memory at an address, and wipe it.
 
@@ -606,7 +606,7 @@ def learn_releases(
 
 @deferred
 def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: Array) -> None:
-    """Compute bounded gradients of rows at ``theta``. Nothing else is written, as threads may share a problem."""
+    """Compute bounded gradients of rows at ``theta``. Nothing else is written, as threads may share a device."""
     z = np.zeros(whole[FEATURES])
     for i in range(X.shape[0]):
         whiten(whole, real, X[i], z)
@@ -614,7 +614,7 @@ def gradients(real: Array, whole: Array, theta: Array, X: Array, y: Array, out: 
     z[:] = 0.0
 
 
-@within
+@jit_helper
 def spacing(version: int, floor: int) -> int:
     """Return the distance from a published version to the next one.
 
@@ -628,13 +628,13 @@ def spacing(version: int, floor: int) -> int:
     return power
 
 
-@within
+@jit_helper
 def is_published(version: int, floor: int) -> bool:
     """Return whether the iterate of a version is published."""
     return version % spacing(version, floor) == 0
 
 
-@within
+@jit_helper
 def newest_published(version: int, floor: int) -> int:
     """Return the largest published version that is not above the given one."""
     return version - version % spacing(version, floor)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import keep
+from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import LINKS, LOSSES, CodedCurve, Curve, curve_of
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
-from murk.protocols.moments.model import MomentModel, Response
+from murk.protocols.moments.model import MomentModel, ResponseRange
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.scores.device import ScoreDevice, covariates_of, level_mechanisms
 from murk.protocols.scores.model import QUERIES, Query
@@ -64,7 +64,7 @@ class MomentDevice:
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return moments of coded records, (m, d), for any ``theta``; the layout determines how NaN targets count."""
         targets = np.asarray(y, dtype=np.float64)
-        return self.layout.vectors(X[:, : self.layout.size], keep(2.0 * targets - 1.0) if self.binary else targets)
+        return self.layout.vectors(X[:, : self.layout.size], track(2.0 * targets - 1.0) if self.binary else targets)
 
     def engine(self) -> MomentEngine:
         """Return a learner for this task's releases, at version 0."""
@@ -101,7 +101,7 @@ def _curve_for(block: Any, binary: bool) -> Curve:
     return curve_of(block.link or "identity", LINKS, "link")
 
 
-def response_of(target: Target, curve: Curve, intercept: bool = True) -> Response:
+def response_range_of(target: Target, curve: Curve, intercept: bool = True) -> ResponseRange:
     """Return the response, as a function of the coded target, to which a curve is fitted.
 
     Sigmoid and softplus apply to a real target's position in its range, the exponential to the target itself, others to
@@ -114,9 +114,9 @@ def response_of(target: Target, curve: Curve, intercept: bool = True) -> Respons
                 f"{target.low:g} to {target.high:g}: give such bounds, or intercept: true"
             )
         if curve.name == "exp" or not (intercept or curve.name == "identity"):
-            return Response(target.low, target.high)
-        return Response(0.0, 1.0) if curve.name in _COVERS_HALF else Response(-1.0, 1.0)
-    return Response(0.0, 1.0) if intercept else Response(-1.0, 1.0)
+            return ResponseRange(target.low, target.high)
+        return ResponseRange(0.0, 1.0) if curve.name in _COVERS_HALF else ResponseRange(-1.0, 1.0)
+    return ResponseRange(0.0, 1.0) if intercept else ResponseRange(-1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -145,9 +145,9 @@ class DirectionDevice(ScoreDevice):
         """Return the vectors that `ScoreDevice` returns at version 0."""
         return super().vectors(X, y, None, query)
 
-    def in_place(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
+    def record_kernel(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
         """Return the kernel that `ScoreDevice` returns at version 0."""
-        return super().in_place(level, self.initial, seed)
+        return super().record_kernel(level, self.initial, seed)
 
 
 def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
@@ -165,7 +165,7 @@ def directions_of(task: Task) -> DirectionDevice:
         labels = tuple(target.classes)
     else:
         curve = _curve_for(block, target.kind == "binary")
-        response = response_of(target, curve)
+        response = response_range_of(target, curve)
         own = own_curve(curve, *((response.middle, response.half) if target.kind == "real" else (0.0, 1.0)))
     settings = Settings(
         task.coding.names, target.kind == "binary", covariates_of(task), labels=labels, once=True, curve=own
@@ -186,15 +186,15 @@ def device_for(task: Task) -> MomentDevice | DirectionDevice:
         return directions_of(task)
     covariates = covariates_of(task)
     binary, intercept = task.target.kind == "binary", block.intercept
-    reach = math.inf if block.radius is None else block.radius
-    public = None if covariates is None else Covariates.of(covariates, reach, constant=intercept)
+    clipping_norm = math.inf if block.radius is None else block.radius
+    public = None if covariates is None else Covariates.of(covariates, clipping_norm, constant=intercept)
     curve = _curve_for(block, binary)
-    response = response_of(task.target, curve, intercept)
-    radius = math.sqrt(min(coding.largest_square - 1.0, reach**2) + intercept)
+    response = response_range_of(task.target, curve, intercept)
+    radius = math.sqrt(min(coding.largest_square - 1.0, clipping_norm**2) + intercept)
     if block.design == "gaussian" and public is not None:
         own = public.second_moment[:-1, :-1] if intercept else public.second_moment
-        reach = normal_norm_bound(own, published=block.release == "separate")
-        radius = min(radius, math.sqrt(intercept + reach**2))
+        clipping_norm = normal_norm_bound(own, published=block.release == "separate")
+        radius = min(radius, math.sqrt(intercept + clipping_norm**2))
     whole = block.release in WHOLE
     layout = Statistics(
         coding.names if intercept else coding.names[:-1],

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.jit import due
+from murk._internal.jit import worth_compiling
 from murk._internal.lazy import bounding, map_levels
-from murk._internal.locks import ForkSafeLock, in_turn
-from murk._internal.wiping import keep, wiped
+from murk._internal.locks import ForkSafeLock, locked
+from murk._internal.wiping import track, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms.payload_limits import FORGED
@@ -57,7 +57,7 @@ class MomentMemory(KernelMemory):
         whole[k.FEATURES], whole[k.NUMBERS], whole[k.CONSTANT], whole[k.ZERO] = p, d, layout.constant, layout.zero
         if seed is not None:
             whole[k.SIMULATED], whole.view(np.uint64)[k.SEED] = 1, seed
-        real[k.GAIN : k.SPACING] = layout.gain, layout.reach, layout.root, layout.weight, layout.presence
+        real[k.GAIN : k.SPACING] = layout.gain, layout.clipping_norm, layout.root, layout.weight, layout.presence
         real[k.SPACING], real[k.COUNT] = mechanism.unit, learned.count
         real[k.FIRST_WEIGHT : k.FIRST_VARIANCE], real[k.FIRST_VARIANCE : k.TARGET] = level.weights, level.variances
         self._bind()
@@ -124,7 +124,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         self._trials = 0 if self._seed is not None else trials_for(layout.dimension)
         self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(k.SUMS), 0)
         self._bounds = map_levels(_bounds_of, mechanisms)
-        self._reach = map_levels(attrgetter("reach"), mechanisms)
+        self._payload_bounds = map_levels(attrgetter("payload_bound"), mechanisms)
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
         self._fit: tuple[MomentSums, Fit] | None = None
 
@@ -180,7 +180,7 @@ class MomentEngine(NeverPublished, RecordEngine):
     def use(self, mechanism: Randomizer) -> None:
         """Randomize the next records by ``mechanism``, in place if the kernel of one record supports it."""
         held: Any = Held(self._learned)
-        if self._direct and type(mechanism) is MomentMechanism and due(k.learn_record, self.dimension):
+        if self._direct and type(mechanism) is MomentMechanism and worth_compiling(k.learn_record, self.dimension):
             held = MomentMemory(held.learned, mechanism, self.layout, self._seed)
         self._hold(held, mechanism)
 
@@ -189,7 +189,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         mechanism = self.current or self.mechanisms["default"]
         self._learn_records(X if self.layout.constant else X[:, :-1], y, [mechanism])
 
-    @in_turn
+    @locked
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         """Randomize coded records (m, p), with the constant, by one mechanism each or for all; learn the releases."""
         self._learn_records(X, y, mechanisms)
@@ -209,7 +209,7 @@ class MomentEngine(NeverPublished, RecordEngine):
                 payloads = np.empty(vectors.shape, dtype=np.int64)
                 for place, mechanism in enumerate(distinct):
                     mine = levels == place
-                    payloads[mine] = mechanism.randomize(keep(vectors[mine]), self._noise, records[mine])
+                    payloads[mine] = mechanism.randomize(track(vectors[mine]), self._noise, records[mine])
             self._learn_batch(payloads, levels, self._table_of(distinct))
 
     def _table_of(self, mechanisms: list[Randomizer]) -> _Table:
@@ -235,7 +235,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         bounds = self._bounds[release.level]
         if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
             raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
-        if not self._reach[release.level].holds(release.payload):
+        if not self._payload_bounds[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[MomentRelease]) -> bool:
@@ -244,11 +244,11 @@ class MomentEngine(NeverPublished, RecordEngine):
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
                 return False
-            if not self._reach[level].holds_all(rows):
+            if not self._payload_bounds[level].holds_all(rows):
                 return False
         return True
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
@@ -259,7 +259,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         table = self._table_of([self.mechanisms[level] for level in places])
         self._learn_batch(block.rows(self.dimension), levels, table)
 
-    @in_turn
+    @locked
     def learn_payloads(self, payloads: Integers, level: str) -> None:
         """Learn from the released integers (m, d) of one level."""
         table = self._table_of([self.mechanisms[level]])
@@ -281,7 +281,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         sums = {"total": pack(now.total), "sums": pack(now.sums)}
         return {"schema": 1, "moments": self.layout.digest, "n_releases": now.count, **sums}
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed, or for different moments."""
         with reading():

@@ -23,7 +23,7 @@ from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.protocols.covariates import Covariates
 from murk.protocols.linear_algebra import flattened, matrix_size
 from murk.protocols.mean_functions import LINKS, Curve
-from murk.protocols.moments.model import MomentModel, Response
+from murk.protocols.moments.model import MomentModel, ResponseRange
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import Design, MomentSums, Private, design_of
@@ -194,10 +194,10 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
 
 def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate:
     """Return log odds with distribution-free intervals, and the average effects of the line."""
-    line = replace(at, response=Response(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
+    line = replace(at, response=ResponseRange(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
     error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
     # Tasks code each feature to [-1, 1]; estimators bound the norm only.
-    largest = at.means.layout.reach if at.means.layout.units else 1.0
+    largest = at.means.layout.clipping_norm if at.means.layout.units else 1.0
     matrix = at.design.matrix
     beyond = allowance(at.beta, values, matrix, np.asarray(np.linalg.inv(matrix)), largest)
     return at.means.estimate(LineEstimate, values, DELTA, spread, note, fit=at.beta, error=error, beyond=beyond)
@@ -255,7 +255,7 @@ class _At:
     means: _Means
     design: Design
     beta: Floats
-    response: Response
+    response: ResponseRange
     curve: Curve
     points: Floats
     shares: Floats

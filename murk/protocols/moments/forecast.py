@@ -22,14 +22,14 @@ from murk.task.task import Task
 
 
 def estimate(
-    problem: MomentDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
+    device: MomentDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
-    layout, V = problem.layout, problem.vectors(records.X, records.y)
+    layout, V = device.layout, device.vectors(records.X, records.y)
     parts = [layout.cross, layout.dimension - layout.cross]
     total, sums = np.zeros(layout.dimension), np.zeros(kernels.SUMS)
     for name, size in design.split(people, levels).items():
-        mechanism = problem.mechanisms[name]
+        mechanism = device.mechanisms[name]
         level = Level.of(mechanism, layout)
         weights, variances, drawn = np.array(level.weights), np.array(level.variances), records.drawn(size, rng)
         if layout.observed:
@@ -41,25 +41,25 @@ def estimate(
             sums[kernels.WEIGHTS + part] += size * weights[part]
             sums[kernels.NOISE + part] += size * weights[part] ** 2 * variances[part]
             sums[kernels.SQUARES + part] += size * weights[part] ** 2
-    return fit(problem.model, MomentSums(total, sums, people), layout).estimate
+    return fit(device.model, MomentSums(total, sums, people), layout).estimate
 
 
-def estimates(problem: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:
+def estimates(device: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
-    draw = design.one_by_one(estimate) if isinstance(problem, MomentDevice) else scoring.estimates
-    return draw(problem, *arguments)
+    draw = design.one_by_one(estimate) if isinstance(device, MomentDevice) else scoring.estimates
+    return draw(device, *arguments)
 
 
-def effect_variance(problem: Any, task: Task, people: int) -> float:
+def effect_variance(device: Any, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
-    mechanism = problem.mechanisms[DEFAULT_LEVEL]
-    if not isinstance(problem, MomentDevice):
+    mechanism = device.mechanisms[DEFAULT_LEVEL]
+    if not isinstance(device, MomentDevice):
         # Scores in one round, as in their own forecast.
         factor = 2.7 if task.public is None else 1.7
         return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)
-    squares, cross = Level.of(mechanism, problem.layout).variances
+    squares, cross = Level.of(mechanism, device.layout).variances
     # With observed targets, ``x y`` has as much noise as ``x x'``.
-    cross = squares if problem.layout.observed else cross
+    cross = squares if device.layout.observed else cross
     factor = 1.4 if task.public is None else 1.7
-    own = design.moments_variance(cross / problem.layout.weight**2, squares / 2.0, people)
+    own = design.moments_variance(cross / device.layout.weight**2, squares / 2.0, people)
     return factor**2 * own + design.misfit_variance(task)

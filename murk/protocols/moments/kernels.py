@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._internal.jit import deferred, jit, patient, within
+from murk._internal.jit import deferred, jit, jit_helper, jit_when_worth
 from murk._internal.memory import borrowed, integers_at, numbers_at, rows_at, words_at
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
@@ -21,7 +21,7 @@ from murk.protocols.linear_algebra import confine
 from murk.protocols.one_record import LEARNED, NO_WORDS, SPARE, TOO_FEW, draw_from, words_for
 
 Array = NDArray[Any]
-Bounds = tuple[float, bool, bool, float, float, float]  # reach, constant, zero, root, weight and presence
+Bounds = tuple[float, bool, bool, float, float, float]  # clipping norm, constant, zero, root, weight and presence
 
 
 @jit
@@ -47,7 +47,7 @@ def moments(x: Array, y: float, root: float, weight: float, presence: float, out
 @deferred
 def moments_of(X: Array, y: Array, bounds: Bounds, out: Array) -> int:
     """Write the moments of rows, and return how many rows are beyond the bound; NaN targets are 0 or missing."""
-    reach, constant, zero, root, weight, presence = bounds
+    clipping_norm, constant, zero, root, weight, presence = bounds
     out = borrowed(out)
     beyond = 0
     x = np.empty(X.shape[1])
@@ -59,7 +59,7 @@ def moments_of(X: Array, y: Array, bounds: Bounds, out: Array) -> int:
             target = min(max(y[i], -1.0), 1.0)
         elif presence == 0.0:
             target = 0.0
-        if confine(x, reach, constant, zero):
+        if confine(x, clipping_norm, constant, zero):
             beyond += 1
             if zero and target == target:
                 target = 0.0
@@ -111,7 +111,7 @@ def _row(i: int, p: int) -> int:
 @deferred
 def randomize_block(vectors: Array, size: int, bounds: Bounds, spacing: float, noise: Array, out: Array) -> None:
     """Randomize vectors: compute each one's record, project it into the bounds, and add noise to its moments."""
-    reach, constant, _, root, weight, presence = bounds
+    clipping_norm, constant, _, root, weight, presence = bounds
     vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
     steps = 1.0 / spacing
@@ -121,7 +121,7 @@ def randomize_block(vectors: Array, size: int, bounds: Bounds, spacing: float, n
         # Vectors whose presence is negative or NaN have no target.
         if presence > 0.0 and not vectors[i, v.shape[0] - size - 1] >= 0.0:
             target = math.nan
-        confine(x, reach, constant, False)
+        confine(x, clipping_norm, constant, False)
         moments(x, target, root, weight, presence, v)
         for j in range(v.shape[0]):
             out[i, j] = np.int64(v[j] * steps) + noise[i, j]
@@ -175,14 +175,14 @@ GAIN, REACH, ROOT, WEIGHT, PRESENCE, SPACING, FIRST_WEIGHT, SECOND_WEIGHT, FIRST
 SECOND_VARIANCE, TARGET, COUNT, REAL_HEADER = range(9, 13)
 
 
-@within
+@jit_helper
 def sizes(numbers: int, features: int) -> tuple[int, int, int]:
     """Return the lengths of ``whole`` and ``real`` (header, sums, totals, x with constant, moments), and x's index."""
     x = REAL_HEADER + SUMS + numbers
     return WHOLE_HEADER + 2 * numbers + words_for(numbers), x + features + 1 + numbers, x
 
 
-@patient
+@jit_when_worth
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at ``address``, and wipe them.
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Response:
+class ResponseRange:
     """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
 
     low: float
@@ -36,7 +36,7 @@ class MomentModel:
     """The model to fit to the moments."""
 
     curve: Curve  # mean function of the loss or the link
-    response: Response  # meaning of coded targets
+    response: ResponseRange  # meaning of coded targets
     public: Covariates | None  # None: ``x'w`` is taken as normal
     covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
     solver: str = "stein"  # the paper's two equations; "score": the model's own over public covariates: see `root`

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from murk.protocols.covariates import Covariates
-from murk.protocols.further_models import Part, all_numbers
+from murk.protocols.further_models import FurtherModel, all_numbers
 from murk.protocols.mean_functions import LINKS, LOSSES, curve_of
-from murk.protocols.moments.device import MomentDevice, response_of
+from murk.protocols.moments.device import MomentDevice, response_range_of
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, Private
@@ -57,7 +57,7 @@ def part_of_means(private: Private, columns: Columns) -> Private:
     return replace(found, cross=cross, cross_noise=noise, people=people)
 
 
-def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
+def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherModel:
     """Return the part of released moments that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
@@ -86,13 +86,13 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     block: Mapping[str, Any] = {"release": task.block.release, key: getattr(model, key)}
     derived = task_of(model, task, columns, block)
     curve = curve_of(getattr(derived.block, key), known, key)
-    fitted = curve, response_of(columns.target, curve), _covariates(whole.model.public, columns)
+    fitted = curve, response_range_of(columns.target, curve), _covariates(whole.model.public, columns)
     ways = task.block.covariance, model.solver, task.block.repair
     names, labels = tuple(derived.coding.names), task.target.kind == "binary"
     used = PartModel(*fitted, *ways, columns=columns, names=names, labels=labels)
-    problem = MomentDevice(whole.layout, used, whole.mechanisms, whole.binary)
+    device = MomentDevice(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
-    return Part(derived, problem, all_numbers, note)
+    return FurtherModel(derived, device, all_numbers, note)
 
 
 def _covariates(public: Covariates | None, columns: Columns) -> Covariates | None:

@@ -65,8 +65,8 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         if mean is None or high == low:
             return centre - (0.0 if mean is None else c * low)
         # f is increasing, so its inverse at the mean lies between a + c low and a + c high.
-        reach = 1e-9 * (1.0 + abs(centre) + c * max(abs(low), abs(high)))
-        ends = centre - c * high - reach, centre - c * low + reach
+        clipping_norm = 1e-9 * (1.0 + abs(centre) + c * max(abs(low), abs(high)))
+        ends = centre - c * high - clipping_norm, centre - c * low + clipping_norm
         last[0] = _intercept(curve, c * scores, shares, mean, ends, last[0])
         return last[0]
 

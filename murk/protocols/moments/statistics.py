@@ -102,14 +102,14 @@ class Statistics:
         return self.cross + self.size
 
     @property
-    def reach(self) -> float:
+    def clipping_norm(self) -> float:
         """Bound on the norm of the features without the constant."""
         return math.sqrt(self.radius**2 - self.constant)
 
     @property
     def bounds(self) -> kernels.Bounds:
-        """Arguments of kernels: reach, constant, zero, root, weight and presence."""
-        return self.reach, self.constant, self.zero, self.root, self.weight, self.presence
+        """Arguments of kernels: clipping norm, constant, zero, root, weight and presence."""
+        return self.clipping_norm, self.constant, self.zero, self.root, self.weight, self.presence
 
     @property
     def gain(self) -> float:

@@ -1,4 +1,4 @@
-"""The score problem of a task, shared by devices and learners. Does not import River, since devices import it."""
+"""The score device of a task, shared by devices and learners. Does not import River, since devices import it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.jit import due
+from murk._internal.jit import worth_compiling
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import calibrate
@@ -142,15 +142,19 @@ class ScoreDevice:
             self._last[0] = flat, model
         return model
 
-    def in_place(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
+    def record_kernel(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
         """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
         # Loaded on demand: most devices release a record or two.
-        from murk.protocols.scores.fast_records import AnswerKernel, in_place, learn_record
+        from murk.protocols.scores.fast_records import AnswerKernel, learn_record, record_kernel
 
         pair, model = self.mechanisms[level], self._model(theta)
-        if not in_place(pair, model) or (pair.matrix is None and model.thresholds[1]):
+        if not record_kernel(pair, model) or (pair.matrix is None and model.thresholds[1]):
             return None
-        return AnswerKernel(model, pair, self.settings, seed) if due(learn_record, self.settings.dimension) else None
+        return (
+            AnswerKernel(model, pair, self.settings, seed)
+            if worth_compiling(learn_record, self.settings.dimension)
+            else None
+        )
 
     def mechanism(self, level: str, query: Query) -> Randomizer:
         """Return the mechanism that randomizes answers to a query, at a privacy level."""
@@ -239,7 +243,7 @@ def level_mechanisms(task: Task, settings: Settings) -> LevelMechanisms:
 
 
 def device_for(task: Task) -> ScoreDevice:
-    """Return a resolved task's problem; raise UserError if guarantee, mechanism, size or covariates do not fit."""
+    """Return a resolved task's device; raise UserError if guarantee, mechanism, size or covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()

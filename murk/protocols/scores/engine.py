@@ -14,12 +14,12 @@ import numpy as np
 
 from murk._internal.arrays import Integers
 from murk._internal.lazy import map_levels
-from murk._internal.locks import ForkSafeLock, in_turn
+from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import MurkError
 from murk.inference.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.inference.target_range import TargetRange
-from murk.privacy.mechanisms.payload_limits import FORGED, Reach
-from murk.protocols.device import HostileModelError, plausible
+from murk.privacy.mechanisms.payload_limits import FORGED, PayloadBound
+from murk.protocols.device import HostileModelError, loaded_state_arithmetic
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
 from murk.protocols.scores.model import ABOVE, Model, Query, above
@@ -67,7 +67,7 @@ class ScoreEngine:
         self.mechanisms = mechanisms
         self._turns = ForkSafeLock()
         self.now = PartitionState(0, (Round(0, settings.first_model(mechanisms)),))
-        self._reach = map_levels(reaches, mechanisms)
+        self._payload_bounds = map_levels(reaches, mechanisms)
 
     # What was learned
 
@@ -112,7 +112,7 @@ class ScoreEngine:
             raise RejectedError("dimension", f"{what}, but this task asks nobody for one")
         if len(release.payload) != self.lengths[place]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
-        if not self._reach[release.level][place].holds(release.payload):
+        if not self._payload_bounds[release.level][place].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
@@ -137,7 +137,7 @@ class ScoreEngine:
             return False
         lengths = {*enumerate(self.lengths)}
         return all(
-            (_PLACES[asked], rows.shape[1]) in lengths and self._reach[level][_PLACES[asked]].holds_all(rows)
+            (_PLACES[asked], rows.shape[1]) in lengths and self._payload_bounds[level][_PLACES[asked]].holds_all(rows)
             for (_, level, asked, _), rows in answers.items()
         )
 
@@ -157,7 +157,7 @@ class ScoreEngine:
         oldest = self.settings.remembered(count + releases - 1)[0]
         return all(oldest <= version <= count and version == start(version) for version in versions)
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
         """Learn from admitted releases; raise MurkError if a release's round is not remembered."""
         done = 0
@@ -170,14 +170,14 @@ class ScoreEngine:
             )
             done = stop
 
-    @in_turn
+    @locked
     def learn_payloads(self, answers: Mapping[tuple[str, Query], Integers]) -> None:
         """Learn payloads (m, d) made at the newest model, by level and query; raise MurkError if too many."""
         self._check_room(sum(map(len, answers.values())))
         start = self._newest
         self._add({(start, level, query): payloads for (level, query), payloads in answers.items()})
 
-    @in_turn
+    @locked
     def learn_sums(self, sums: Mapping[tuple[str, Query], Tally]) -> None:
         """Learn sums of answers made at the newest model, by level and query; raise MurkError if too many."""
         now, start = self.now, self._newest
@@ -254,7 +254,7 @@ class ScoreEngine:
         """Return the whole state as plain JSON data."""
         return {"schema": 1, "settings": self.settings.digest, **partition_state(self.now)}
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state; raise MurkError if it belongs to other settings, or is damaged."""
         if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
@@ -311,9 +311,9 @@ _COORDINATES: Final = "centre", "spread", "centre_error", "log_spread_error"
 _PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "covered": 2, ABOVE: 2}
 
 
-def reaches(pair: ScoreMechanisms) -> tuple[Reach, ...]:
+def reaches(pair: ScoreMechanisms) -> tuple[PayloadBound, ...]:
     """Return the largest norms of a level's honest payloads, in the order of `Settings.lengths`."""
-    return tuple(pair.mechanism(query).reach for query in ("score", "curvature", "covered"))
+    return tuple(pair.mechanism(query).payload_bound for query in ("score", "curvature", "covered"))
 
 
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
@@ -426,7 +426,7 @@ class SharedScoreEngine(ScoreEngine):
 
     # Models
 
-    @in_turn
+    @locked
     def begin_round(self, others: Sequence[ScoreEngine]) -> Self | None:
         """Make the next model, if due, from what this (the first) partition and all others have learned.
 
@@ -437,7 +437,7 @@ class SharedScoreEngine(ScoreEngine):
         # If nobody answered at the remembered models, there are no sums to make the next one from.
         if start <= max(self._models) or not any(round_.tallies for round_ in whole.rounds):
             return None
-        with plausible():
+        with loaded_state_arithmetic():
             model, coordinates = following(self.settings, whole.rounds, start, whole.coordinates, self.mechanisms)
         now = replace(self.now, coordinates=coordinates)
         self.now = self._advanced(now, now.count, (*now.rounds, Round(start, model)))
@@ -446,18 +446,18 @@ class SharedScoreEngine(ScoreEngine):
         learner.now = whole
         return learner
 
-    @in_turn
+    @locked
     def hear(self, first: ScoreEngine) -> None:
         """Add the models that the first partition has committed."""
         self._models = {**self._models, **_models(first.now)}
 
-    @in_turn
+    @locked
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
         """Add the newest published model, possibly before the state with it; raise HostileModelError if forged."""
         if version > max(self._models):
             self._models = {**self._models, version: self._checked(version, flat)}
 
-    @in_turn
+    @locked
     def take_up(self, version: int, flat: Sequence[float]) -> None:
         """Continue with a published model that the first partition's restored state lacks, like `hear_newest`."""
         if version > max(self._models):

@@ -253,7 +253,7 @@ class Outlook:
         flat = query == "scatter" or bool(response.classes)
         matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
         share = 1.0 if query == "scatter" else self._target_share
-        return share * flattened(matrix) / (model.matrix_reach / 2.0)
+        return share * flattened(matrix) / (model.matrix_clipping_norm / 2.0)
 
     @property
     def _target_share(self) -> float:

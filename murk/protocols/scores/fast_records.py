@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers, Words
-from murk._internal.jit import awaited, jit, patient, within
+from murk._internal.jit import jit, jit_block_when_worth, jit_helper, jit_when_worth
 from murk._internal.memory import integers_at, numbers_at, rows_at, words_at
 from murk.privacy.mechanisms import GaussianMechanism
 from murk.privacy.mechanisms.lattice import quantise_l2
@@ -68,7 +68,7 @@ Array = NDArray[Any]
 _QUERY, _FIRST = np.uint64(Purpose.QUERY), np.uint64(0)
 
 
-@within
+@jit_helper
 def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, int, int]:
     """Return the length of ``whole``, the start of its words, and the length of ``real``.
 
@@ -82,7 +82,7 @@ def sizes(numbers: int, matrix: int, features: int, classes: int) -> tuple[int, 
     return words + words_for(wide) + 1, words, real
 
 
-@patient
+@jit_when_worth
 def learn_record(address: int, y: float, trials: int) -> int:
     """Learn from the record whose features are in the memory at an address, and wipe them.
 
@@ -130,7 +130,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     return LEARNED
 
 
-@awaited
+@jit_block_when_worth
 def learn_rows(address: int, X: Array, y: Array) -> None:
     """Learn rows, with or without the constant, like `learn_record` with simulated noise, in a private memory."""
     header = integers_at(address, WHOLE_HEADER)
@@ -167,9 +167,9 @@ def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, 
         basis = rows_at(start + 8 * (transform + p * p), classes, classes - 1)
         class_scores(rows, target, origin, turned, real[REACH], real[EXPONENT], basis, rows_at(vector_at, 1, d))
     else:
-        reach = real[REACH] if query == SCORE else real[MATRIX_REACH]
+        clipping_norm = real[REACH] if query == SCORE else real[MATRIX_REACH]
         binary, vector = whole[BINARY] == 1, rows_at(vector_at, 1, p)
-        vectors(rows, target, origin[:p], turned, reach, real[EXPONENT], binary, query, vector)
+        vectors(rows, target, origin[:p], turned, clipping_norm, real[EXPONENT], binary, query, vector)
     if query == SCORE:
         quantise_l2(numbers_at(vector_at, d), real[SPACING], whole[STEPS], payload[:d])
     else:
@@ -201,13 +201,13 @@ def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array
         words[j] = np.uint64(0)
 
 
-@within
+@jit_helper
 def _target(real: Array, y: float) -> Any:
     """Return a target in units of the model's; codes of classes are as they are."""
     return (y - real[MIDDLE]) / real[WIDTH]
 
 
-@within
+@jit_helper
 def _asked(whole: Array, word: np.uint64) -> int:
     """Return the query that a random word selects, like `murk.protocols.scores.model.asked`."""
     if word < np.uint64(whole[SCATTER_BELOW]):
@@ -215,7 +215,7 @@ def _asked(whole: Array, word: np.uint64) -> int:
     return 2 if word < np.uint64(whole[MATRIX_BELOW]) else 0
 
 
-class Answers(KernelMemory, Held):
+class LearnKernel(KernelMemory, Held):
     """A partition, and memory in which a kernel adds up at most ``room`` answers of one level to the newest round.
 
     The kernel holds the interpreter's lock and sums are read in one step, so nobody reads half of an answer. ``seed``
@@ -247,7 +247,11 @@ class Answers(KernelMemory, Held):
         unsigned[SCATTER_BELOW], unsigned[MATRIX_BELOW] = model.thresholds[:2]
         if seed is not None:
             whole[SIMULATED], unsigned[SEED] = 1, seed
-        real[REACH], real[MATRIX_REACH], real[EXPONENT] = model.reach, model.matrix_reach, model.exponent
+        real[REACH], real[MATRIX_REACH], real[EXPONENT] = (
+            model.clipping_norm,
+            model.matrix_clipping_norm,
+            model.exponent,
+        )
         # Codes of classes keep their middle of 0 and width of 1.
         real[MIDDLE], real[WIDTH] = model.middle, model.width
         real[SPACING], real[UNIT] = score.spacing, matrix.unit if m else 1.0
@@ -304,7 +308,7 @@ class Answers(KernelMemory, Held):
         return self.words[: 2 * trials + SPARE], trials, self.noise[:size]
 
 
-class AnswerKernel(Answers):
+class AnswerKernel(LearnKernel):
     """One device's answers: the kernel adds a single answer to empty sums, which are then the release."""
 
     def __init__(self, model: Model, pair: ScoreMechanisms, settings: Settings, seed: int | None) -> None:
@@ -332,7 +336,7 @@ class AnswerKernel(Answers):
         return tally.total, query
 
 
-def in_place(pair: ScoreMechanisms, model: Model) -> bool:
+def record_kernel(pair: ScoreMechanisms, model: Model) -> bool:
     """Return whether the kernel of one record implements both mechanisms of a level, and asks as a model does."""
     gaussian = type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))
     return gaussian and not model.survey and model.sets is None

@@ -21,7 +21,7 @@ _FORGOTTEN = 2  # multiple of the kept releases after which a forgetting partiti
 
 
 def estimates(
-    problem: ScoreDevice,
+    device: ScoreDevice,
     records: Records,
     counts: Sequence[int],
     levels: Mapping[str, float],
@@ -30,9 +30,9 @@ def estimates(
 ) -> Iterator[Callable[[], Estimate]]:
     """Yield functions that return the estimate after each number of people, in order, spread over partitions."""
     # Partitions at the same models are simulated as one.
-    partitions = partitions if problem.interactive and not problem.settings.shared else 1
-    engines = [problem.engine() for _ in range(partitions)]
-    kept = problem.settings.forget
+    partitions = partitions if device.interactive and not device.settings.shared else 1
+    engines = [device.engine() for _ in range(partitions)]
+    kept = device.settings.forget
 
     def after(people: int) -> Estimate:
         each = max(people // partitions, 1)
@@ -40,7 +40,7 @@ def estimates(
             each = min(each, _FORGOTTEN * kept)
         for engine in engines:
             _learn(engine, records, each, levels, rng)
-        return problem.estimate(engines)
+        return device.estimate(engines)
 
     for people in counts:
         yield partial(after, people)
@@ -84,8 +84,8 @@ def _answers(engine: ScoreEngine, records: Records, query: Query) -> Floats:
         coded = np.clip((y - model.middle) / model.width, -1.0, 1.0)
         scores = directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else coded)[:, None]
         return np.where(known, scores, 0.0)
-    Z, reach = X @ model.transform.T, model.matrix_reach
+    Z, clipping_norm = X @ model.transform.T, model.matrix_clipping_norm
     weight = response.weights(logit, model.exponent) if query == "curvature" else np.full(len(X), 0.5)
-    reached = directions(X, model, reach) * (2.0 * weight / reach)[:, None]
+    reached = directions(X, model, clipping_norm) * (2.0 * weight / clipping_norm)[:, None]
     answers = flattened(reached[:, :, None] * Z[:, None, :])
     return np.where(known, answers, 0.0) if query == "curvature" else answers

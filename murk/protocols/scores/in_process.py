@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.jit import due
+from murk._internal.jit import worth_compiling
 from murk._internal.lazy import map_levels
-from murk._internal.locks import in_turn
-from murk._internal.wiping import copied, keep, wiped
+from murk._internal.locks import locked
+from murk._internal.wiping import copied, track, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.prediction_sets import PredictionSets
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
@@ -21,7 +21,7 @@ from murk.protocols.one_record import TOO_FEW, Held, RecordEngine, finish_draw, 
 from murk.protocols.scores import fast_records as k
 from murk.protocols.scores.engine import Answered, PartitionState, ScoreEngine, merged_of, partition_state, reaches
 from murk.protocols.scores.estimate import ScoreEstimate
-from murk.protocols.scores.fast_records import Answers, in_place
+from murk.protocols.scores.fast_records import LearnKernel, record_kernel
 from murk.protocols.scores.mechanisms import ScoreMechanisms
 from murk.protocols.scores.model import Query, drawn_queries, query_at, vectors, with_constant
 from murk.protocols.scores.settings import Settings
@@ -72,7 +72,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         except (KeyError, TypeError):
             return self._new_level(guarantee)
 
-    @in_turn
+    @locked
     def _new_level(self, guarantee: Guarantee) -> str:
         return self._own_level(guarantee)
 
@@ -120,8 +120,12 @@ class InProcessScores(RecordEngine, ScoreEngine):
         """Select the privacy level for the next records, using the kernel of one record where possible."""
         now, pair = self.now, self.mechanisms[level]
         held = Held(now)
-        if self._direct and in_place(pair, self.model) and due(k.learn_record, self.settings.dimension):
-            held = Answers(now, level, pair, self.settings, self._until_next_model(), self._seed)
+        if (
+            self._direct
+            and record_kernel(pair, self.model)
+            and worth_compiling(k.learn_record, self.settings.dimension)
+        ):
+            held = LearnKernel(now, level, pair, self.settings, self._until_next_model(), self._seed)
         self._hold(held, level)
 
     def _learn_slowly(self, y: float, missing: int) -> None:
@@ -147,17 +151,17 @@ class InProcessScores(RecordEngine, ScoreEngine):
             part = slice(start, start + TURN)
             self._learn_in_turn(X[part], y[part], levels if len(levels) == 1 else levels[part])
 
-    @in_turn
+    @locked
     def _learn_in_turn(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         self._learn_records(X, y, levels)
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         alike = len(levels) == 1 and self._seed is not None
-        warm = alike and due(k.learn_rows, len(X) * self.settings.dimension)
+        warm = alike and worth_compiling(k.learn_rows, len(X) * self.settings.dimension)
         done = 0
         while done < len(X):
-            together = warm and in_place(self.mechanisms[levels[0]], self.model)
+            together = warm and record_kernel(self.mechanisms[levels[0]], self.model)
             left = self._left() if together else self._until_next_model()
             part = slice(done, min(len(X), done + left))
             if together:
@@ -171,7 +175,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         """Learn from rows of one level, at most the rest of the round, in one kernel call."""
         now = self.now
         # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
-        held = Answers(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
+        held = LearnKernel(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
         try:
             k.learn_rows(held.address, copied(X), copied(y))
         except BaseException:
@@ -185,7 +189,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         queries = drawn_queries(self._noise.words(people, 1, Purpose.QUERY)[:, 0], round_.model)
         answers: dict[Answered, Integers] = {}
         for own, level, query in _groups(levels, queries):
-            rows, targets = (values if isinstance(own, slice) else keep(values[own]) for values in (X, y))
+            rows, targets = (values if isinstance(own, slice) else track(values[own]) for values in (X, y))
             given = vectors(rows, targets, round_.model, self.settings.response, query, self.settings.coverage)
             mechanism = self.mechanisms[level].mechanism(query)
             answers[round_.start, level, query] = mechanism.randomize(given, self._noise, people[own])

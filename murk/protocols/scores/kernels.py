@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._internal.jit import deferred, deferred_to, within
+from murk._internal.jit import deferred, deferred_to, jit_helper
 from murk._internal.memory import borrowed
-from murk._internal.wiping import empty, keep, wiped
+from murk._internal.wiping import empty, track, wiped
 
 Array = NDArray[Any]
 
@@ -21,7 +21,7 @@ SCORE, SCATTER = 0, 1  # indices of the queries in `murk.protocols.scores.model.
 
 
 def _length(
-    logit: float, length: float, target: float, reach: float, exponent: float, binary: bool, query: int
+    logit: float, length: float, target: float, clipping_norm: float, exponent: float, binary: bool, query: int
 ) -> float:
     """Return the length of a record's vector, from its logit and its transformed features' length."""
     logit = min(max(logit, -LARGEST_LOGIT), LARGEST_LOGIT)
@@ -32,15 +32,15 @@ def _length(
         scale = min(max(target, -1.0), 1.0)
         if binary:
             scale = high if target > 0.5 else low
-        return scale * (min(1.0, reach / length) if length > 0.0 else 0.0)
+        return scale * (min(1.0, clipping_norm / length) if length > 0.0 else 0.0)
     weight = 0.5
     if query != SCATTER and binary:
         probability = 1.0 / (1.0 + math.exp(-logit))
         weight = probability * (1.0 - probability) * (high - low)
-    return math.sqrt(2.0 * weight * min(length, reach) / reach)
+    return math.sqrt(2.0 * weight * min(length, clipping_norm) / clipping_norm)
 
 
-_compiled_length = within(_length)
+_compiled_length = jit_helper(_length)
 
 
 def _vectors_early(
@@ -48,7 +48,7 @@ def _vectors_early(
     y: Array,
     origin: Array,
     transform: Array,
-    reach: float,
+    clipping_norm: float,
     exponent: float,
     binary: bool,
     query: int,
@@ -70,7 +70,7 @@ def _vectors_early(
             for z in v:
                 square += z * z
         norm = math.sqrt(square)
-        scale = _length(logit, largest * norm, target, reach, exponent, binary, query)
+        scale = _length(logit, largest * norm, target, clipping_norm, exponent, binary, query)
         factor = scale / norm if norm > 0.0 else 0.0
         v = [z * factor for z in v]
         finite = (query == SCATTER or target == target) and all(z - z == 0.0 for z in v)
@@ -83,7 +83,7 @@ def vectors(
     y: Array,
     origin: Array,
     transform: Array,
-    reach: float,
+    clipping_norm: float,
     exponent: float,
     binary: bool,
     query: int,
@@ -109,7 +109,7 @@ def vectors(
                 out[i, j] /= largest
                 square += out[i, j] * out[i, j]
         norm = math.sqrt(square)
-        scale = _compiled_length(logit, largest * norm, y[i], reach, exponent, binary, query)
+        scale = _compiled_length(logit, largest * norm, y[i], clipping_norm, exponent, binary, query)
         finite = query == SCATTER or y[i] == y[i]
         for j in range(p):
             out[i, j] *= scale / norm if norm > 0.0 else 0.0
@@ -121,14 +121,14 @@ def vectors(
 
 @deferred
 def class_scores(
-    X: Array, y: Array, origin: Array, transform: Array, reach: float, exponent: float, basis: Array, out: Array
+    X: Array, y: Array, origin: Array, transform: Array, clipping_norm: float, exponent: float, basis: Array, out: Array
 ) -> None:
     """Write scores of K classes (see `classes`) into ``out`` (m, (K - 1) p): no longer than 1, 0 without a target."""
     p, classes, c = X.shape[1], basis.shape[0], basis.shape[1]
     unit, answer, odds = np.zeros((1, p)), np.zeros(c), np.zeros(classes)
     for i in range(X.shape[0]):
         # For a real target of 1 the score is the direction c z.
-        vectors(X[i : i + 1], np.ones(1), origin[:p], transform, reach, 0.0, False, SCORE, unit)
+        vectors(X[i : i + 1], np.ones(1), origin[:p], transform, clipping_norm, 0.0, False, SCORE, unit)
         top, total, square, least = -math.inf, 0.0, 0.0, 1.0
         for k in range(classes):
             odds[k] = 0.0
@@ -209,10 +209,10 @@ def _triangle(p: int) -> tuple[Array, Array, Array]:
 def _outer_early(rows: Array, out: Array) -> None:
     # The compiled operations in the same order by columns; a running sum adds sequentially.
     row, column, factor = _triangle(rows.shape[1])
-    v = keep(np.where(np.isfinite(rows), rows, 0.0))
+    v = track(np.where(np.isfinite(rows), rows, 0.0))
     squares = np.abs(v, out=empty(v.shape))
     with np.errstate(all="ignore"):
-        largest = keep(squares.max(axis=1, initial=1.0, keepdims=True))
+        largest = track(squares.max(axis=1, initial=1.0, keepdims=True))
         v /= largest
         np.multiply(v, v, out=squares)
         sums = np.cumsum(squares, axis=1, out=empty(v.shape))

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, empty, keep, wiped
+from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, calibrate, plain_kind
@@ -90,7 +90,7 @@ class OuterGaussian(RoundedGaussian):
         means /= self.unit
         np.rint(means, out=means)
         released: Integers = np.array(noise.gaussian(np.asarray(records, dtype=np.int64), self.dimension))
-        released += keep(means.astype(np.int64))
+        released += track(means.astype(np.int64))
         return released
 
     def decode(self, payload: npt.ArrayLike) -> Floats:

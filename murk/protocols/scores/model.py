@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers, Words
 from murk._internal.links import logistic
-from murk._internal.wiping import copied, empty, keep
+from murk._internal.wiping import copied, empty, track
 from murk.protocols.device import HostileModelError
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import CodedCurve
@@ -50,12 +50,12 @@ _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
 _NUMBERS = 7  # numbers of a published model besides its origin, its transform and what sets need
 _LEAST_WIDTH = 1e-6  # of a model's targets
 _LARGEST_THRESHOLD = 2.0  # the whole range of a coded target
-LARGEST_REACH: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
-_MATRIX_REACH = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
+LARGEST_CLIPPING_NORM: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
+_MATRIX_CLIPPING_NORM = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
 
 
 @dataclass(frozen=True)
-class Sets:
+class SetQuery:
     """The published prediction, and the threshold of its prediction sets.
 
     The set of a real target is the interval ``x'b +- t``, of classes those with a probability of at least 1 - t.
@@ -80,14 +80,14 @@ class Model:
 
     origin: Floats  # a, coefficients in coded units, (p,); for K classes their contrasts, ((K - 1) p,)
     transform: Floats  # W, (p, p)
-    reach: float  # R: longer transformed features count for less in scores
+    clipping_norm: float  # R: longer transformed features count for less in scores
     exponent: float  # g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign
     scatter: float  # share of people asked for this matrix
     curvature: float  # likewise; all others release their score
     survey: int = 0  # list of `THRESHOLDS` that all people are asked about instead of anything else; 0 for none
     middle: float = 0.0  # m, of real targets
     width: float = 1.0  # w; 0 for a survey that does not ask about the target
-    sets: Sets | None = None  # None in tasks without prediction sets
+    sets: SetQuery | None = None  # None in tasks without prediction sets
 
     def __getstate__(self) -> dict[str, Any]:
         # Cached properties are computed anew, as another version's may differ.
@@ -110,7 +110,7 @@ class Model:
     def flat(self) -> Floats:
         """The published vector: the origin, the transform by rows, the seven numbers, and what sets need."""
         asked = [self.scatter, self.curvature, float(self.survey)]
-        last = [self.reach, self.exponent, *asked, self.middle, self.width]
+        last = [self.clipping_norm, self.exponent, *asked, self.middle, self.width]
         own = np.concatenate([self.origin, self.transform.ravel(), last])
         if self.sets is None:
             return own
@@ -122,16 +122,16 @@ class Model:
         own = None
         if sets:
             flat, rest = np.split(flat, [(len(flat) + features * features + _NUMBERS - 2) // 2])
-            own = Sets(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
+            own = SetQuery(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
         origin, transform, last = np.split(flat, [-(features * features + _NUMBERS), -_NUMBERS])
-        reach, exponent, scatter, curvature, survey, middle, width = map(float, last)
+        clipping_norm, exponent, scatter, curvature, survey, middle, width = map(float, last)
         square = transform.reshape(features, features).copy()
-        return cls(origin.copy(), square, reach, exponent, scatter, curvature, int(survey), middle, width, own)
+        return cls(origin.copy(), square, clipping_norm, exponent, scatter, curvature, int(survey), middle, width, own)
 
     @property
-    def matrix_reach(self) -> float:
+    def matrix_clipping_norm(self) -> float:
         """Length M; transformed features that are longer have less weight in matrices."""
-        return min(self.reach, _MATRIX_REACH * math.sqrt(len(self.transform)))
+        return min(self.clipping_norm, _MATRIX_CLIPPING_NORM * math.sqrt(len(self.transform)))
 
     @cached_property
     def surveyed(self) -> tuple[int, ...]:
@@ -228,8 +228,10 @@ def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bo
     for name, values, most in limits:
         if np.max(np.abs(values)) > most:
             raise HostileModelError(f"the model's {name} holds numbers beyond {most:g}: refused")
-    if not 0 < model.reach <= LARGEST_REACH:
-        raise HostileModelError(f"the model's reach {model.reach:g} is not between 0 and {LARGEST_REACH:g}: refused")
+    if not 0 < model.clipping_norm <= LARGEST_CLIPPING_NORM:
+        raise HostileModelError(
+            f"the model's clipping norm {model.clipping_norm:g} is not between 0 and {LARGEST_CLIPPING_NORM:g}: refused"
+        )
     if not 0 <= model.exponent <= 1:
         raise HostileModelError(f"the model's exponent {model.exponent:g} is not between 0 and 1: refused")
     if model.sets is not None and not 0 <= model.sets.threshold <= _LARGEST_THRESHOLD:
@@ -296,12 +298,12 @@ class Response:
         return np.asarray(p * (1.0 - p) * (high - low))
 
 
-def directions(X: Floats, model: Model, reach: float | None = None) -> Floats:
-    """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, at ``reach``, by default the model's."""
+def directions(X: Floats, model: Model, clipping_norm: float | None = None) -> Floats:
+    """Return ``c(z) z`` of coded rows, (m, p), no longer than 1, at ``clipping_norm``, by default the model's."""
     Z = X @ model.transform.T
     length = np.sqrt(np.einsum("ij,ij->i", Z, Z))
     with np.errstate(divide="ignore", invalid="ignore"):
-        factor = np.where(length > 0, np.minimum(1.0, (reach or model.reach) / length) / length, 0.0)
+        factor = np.where(length > 0, np.minimum(1.0, (clipping_norm or model.clipping_norm) / length) / length, 0.0)
     return np.asarray(Z * factor[:, None])
 
 
@@ -327,11 +329,11 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query
     p = len(model.transform)
     if response.classes and query == "score":
         out, origin = empty((len(X), len(model.origin))), model.origin
-        kernels.class_scores(X, y, origin, model.transform, model.reach, model.exponent, response.basis, out)
+        kernels.class_scores(X, y, origin, model.transform, model.clipping_norm, model.exponent, response.basis, out)
         return out
     out = empty((len(X), p))
-    reach, place = model.reach if query == "score" else model.matrix_reach, QUERIES.index(query)
-    kernels.vectors(X, y, model.origin[:p], model.transform, reach, model.exponent, response.binary, place, out)
+    clipping_norm, place = model.clipping_norm if query == "score" else model.matrix_clipping_norm, QUERIES.index(query)
+    kernels.vectors(X, y, model.origin[:p], model.transform, clipping_norm, model.exponent, response.binary, place, out)
     return out
 
 
@@ -347,7 +349,7 @@ def _above(X: Floats, y: Floats, model: Model, item: int) -> Floats:
         else:
             np.multiply(X[:, column : column + 1], row[column], out=out)
             out += row[-1]
-    out[:] = keep(np.where(out > threshold, 1.0, np.where(np.isnan(out), 0.0, -1.0)))
+    out[:] = track(np.where(out > threshold, 1.0, np.where(np.isnan(out), 0.0, -1.0)))
     return out
 
 
@@ -355,7 +357,7 @@ def with_constant(rows: Floats) -> Floats:
     """Return coded features with the constant; non-finite values count as 0."""
     coded = empty((len(rows), rows.shape[1] + 1))
     coded[:, -1] = 1.0
-    coded[:, :-1] = keep(np.where(np.isfinite(rows), rows, 0.0))
+    coded[:, :-1] = track(np.where(np.isfinite(rows), rows, 0.0))
     return coded
 
 
@@ -535,7 +537,7 @@ class Expected:
 def mean_matrix(model: Model, rows: Rows, response: Response, *, flat: bool = False) -> Floats:
     """Return the mean of ``w(t) z z' c(z)``, (p, p); with ``flat``, w is 1/2, as for scatters."""
     Z = rows.points @ model.transform.T
-    reached = directions(rows.points, model, model.matrix_reach)
+    reached = directions(rows.points, model, model.matrix_clipping_norm)
     weight = np.full(len(Z), 0.5) if flat else response.weights(rows.points @ model.origin, model.exponent)
     product = (reached * (rows.shares * weight)[:, None]).T @ Z
     return np.asarray((product + product.T) / 2.0)

@@ -66,13 +66,13 @@ def _chosen(
     pair: Any = mechanisms["default"]
     if isinstance(solution, ClassLines):
         noise = pair.score.variance, pair.matrix.variance
-        return solution.next_model(settings.reach(False, mechanisms), noise)
+        return solution.next_model(settings.clipping_norm(False, mechanisms), noise)
     if solution.public or settings.labels:
         shares = (0.0, CHECK)
     else:
         shares = (0.05, 0.1) if settings.binary else (0.0, 0.15)
     exponent = _exponent(settings, solution, count, mechanisms, found[-1].model)
-    model = solution.next_model(settings.reach(solution.public, mechanisms), exponent, shares)
+    model = solution.next_model(settings.clipping_norm(solution.public, mechanisms), exponent, shares)
     if not (settings.line and settings.binary and isinstance(solution, Solution)):
         return model
     people = min(settings.round_end(count), settings.forget or NEVER) - count

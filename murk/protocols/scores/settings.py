@@ -21,12 +21,12 @@ from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.mechanisms import LevelMechanisms
 from murk.protocols.scores.model import (
     FIRST_SHARES,
-    LARGEST_REACH,
+    LARGEST_CLIPPING_NORM,
     CoverageQuery,
     Model,
     Response,
     Rows,
-    Sets,
+    SetQuery,
     check_model,
     model_size,
 )
@@ -226,15 +226,15 @@ class Settings:
         """Public covariates as rows."""
         return None if self.covariates is None else Rows.public(self.covariates)
 
-    def reach(self, public: bool, mechanisms: LevelMechanisms) -> float:
-        """Return the reach R of models: longer records have less weight, and released matrices' noise grows with R."""
+    def clipping_norm(self, public: bool, mechanisms: LevelMechanisms) -> float:
+        """Return the clipping norm R of models: longer records weigh less, and matrices' noise grows with R."""
         typical = math.sqrt(self.features)
         if self.labels and public:
             # For classes released matrices also determine missing targets, and must be precise.
             return REACH * typical
         if public or self.once:
             # No released matrix determines the curvature: nobody needs to count for less to make matrices precise.
-            return LARGEST_REACH
+            return LARGEST_CLIPPING_NORM
         matrix: Any = mechanisms["default"].matrix
         return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
 
@@ -266,9 +266,9 @@ class Settings:
         if not self.matrices:
             scatter = curvature = 0.0
         exponent = 1.0 if self.exponent is None else self.exponent
-        reach = self.reach(self.covariates is not None, mechanisms)
+        clipping_norm = self.clipping_norm(self.covariates is not None, mechanisms)
         origin = np.zeros(self.dimension)
-        return self.completed(Model(origin, transform, reach, exponent, scatter, curvature).rounded(), origin)
+        return self.completed(Model(origin, transform, clipping_norm, exponent, scatter, curvature).rounded(), origin)
 
     def at(self, coordinates: Coordinates | None) -> Settings:
         """Return the settings with coordinates that a survey found, if any."""
@@ -306,7 +306,7 @@ class Settings:
 
             present = Present(1.0, min(at_least_present(self.coverage, []), 1.0))
             root = Root(LABELS if self.binary or self.labels else REAL, self.coverage, [], present)
-        return replace(model, sets=Sets(origin, root.next_query(), self.wanted.share)).rounded()
+        return replace(model, sets=SetQuery(origin, root.next_query(), self.wanted.share)).rounded()
 
     @property
     def model_size(self) -> int:

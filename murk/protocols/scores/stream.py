@@ -131,7 +131,7 @@ def impossible(found: Summaries) -> tuple[Query, ...]:
                 continue
             values = np.linalg.eigvalsh(answer.mean)
             negative = float(np.linalg.norm(np.minimum(values, 0.0)))
-            larger = float(np.linalg.norm(values)) - each.model.matrix_reach / 2.0
+            larger = float(np.linalg.norm(values)) - each.model.matrix_clipping_norm / 2.0
             if _beyond(max(negative, larger), answer):
                 queries[query] = None
     return tuple(queries)

@@ -220,6 +220,6 @@ def _answer(round_: Round, query: Query, mechanisms: LevelMechanisms, features: 
     if query in ("score", "covered") or item_of(query) is not None:
         return Answer(mean, noise / weight**2, share / weight**2, whole / weight**2, farthest / weight)
     # A matrix is released in units of M/2.
-    unit = round_.model.matrix_reach / 2.0
+    unit = round_.model.matrix_clipping_norm / 2.0
     scale = (unit / weight) ** 2
     return Answer(unit * symmetric(mean, features), scale * noise, scale * share, scale * whole)

@@ -1,4 +1,4 @@
-"""`Problem` classes of ``protocol: summaries``: what the windows of organisations release. Does not import River."""
+"""`Device` classes of ``protocol: summaries``: what the windows of organisations release. Does not import River."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import keep
+from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.privacy import Guarantee, truncated_cap
@@ -36,7 +36,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 Settings = SketchSettings | GramSettings | NewtonSettings
 
 
-class WindowProblem:
+class WindowDevice:
     """Base class of problems in which organisations release windows of records."""
 
     settings: Any
@@ -96,14 +96,14 @@ class WindowProblem:
         """
         targets = np.asarray(y, dtype=np.float64)
         if self.settings.kind == "binary":
-            targets = keep(2.0 * targets - 1.0)
-        rows = keep(np.column_stack([np.asarray(X, dtype=np.float64), targets]))
+            targets = track(2.0 * targets - 1.0)
+        rows = track(np.column_stack([np.asarray(X, dtype=np.float64), targets]))
         rows[~np.isfinite(targets)] = 0.0
         return rows
 
 
 @dataclass(frozen=True)
-class SketchDevice(WindowProblem):
+class SketchDevice(WindowDevice):
     """The mixtures of a task."""
 
     settings: SketchSettings
@@ -120,7 +120,7 @@ class SketchDevice(WindowProblem):
 
 
 @dataclass(frozen=True)
-class GramDevice(WindowProblem):
+class GramDevice(WindowDevice):
     """The second moments of a task's windows."""
 
     settings: GramSettings
@@ -133,7 +133,7 @@ class GramDevice(WindowProblem):
 
 
 @dataclass(frozen=True)
-class NewtonDevice(WindowProblem):
+class NewtonDevice(WindowDevice):
     """The Newton steps of a task's windows."""
 
     settings: NewtonSettings
@@ -145,7 +145,7 @@ class NewtonDevice(WindowProblem):
 
     @property
     def first_part(self) -> GramDevice:
-        """The problem of a window's first part alone."""
+        """The device of a window's first part alone."""
         return GramDevice(self.settings, {level: made.start for level, made in self.mechanisms.items()})
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
@@ -167,7 +167,7 @@ def windows_cap(mechanisms: Mapping[str, Any], level: str, count: int, delta: fl
 
 
 def device_for(task: Task) -> SketchDevice | GramDevice | NewtonDevice:
-    """Return the problem of a task to which organisations release, or raise UserError if it has no mechanism."""
+    """Return the device of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
         raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.locks import ForkSafeLock, in_turn
+from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.privacy.central import LARGEST_WINDOW, GaussMixMechanism, GramMechanism, NewtonMechanism
@@ -122,7 +122,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
     def _learn(self, window: Any, mechanism: M) -> None:
         """Learn from a window of the right size, released by a mechanism."""
 
-    @in_turn
+    @locked
     def _add(self, /, **window: Any) -> None:
         """Add a window to the sums; the arguments are those of the ``add`` of `WindowSums`' subclass."""
         sums: Any = self.sums.merged()
@@ -141,7 +141,7 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
             "sums": pack(np.array([getattr(sums, name) for name in sums.scalars])),
         }
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from :meth:`state_dict`, or raise MurkError if it is malformed or for other settings."""
         d, sums = self.settings.columns, self._empty_sums()

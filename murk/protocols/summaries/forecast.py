@@ -24,7 +24,7 @@ from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechani
 from murk.privacy.central.newton_step import EDGE
 from murk.privacy.mechanisms.base import Costed
 from murk.protocols.population import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
-from murk.protocols.summaries.device import WindowProblem, device_for, windows_cap
+from murk.protocols.summaries.device import WindowDevice, device_for, windows_cap
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
 from murk.protocols.summaries.newton_fit import model_of
 from murk.protocols.summaries.settings import SketchSettings
@@ -40,19 +40,19 @@ _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of m
 
 
 def estimate(
-    problem: WindowProblem, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
+    device: WindowDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from releases of ``people`` records, in the task's windows."""
-    settings, engine = problem.settings, problem.engine()
+    settings, engine = device.settings, device.engine()
     if isinstance(settings, SketchSettings) and people < min(settings.rows, settings.window or settings.rows):
         note = f"none: a sketch has {settings.rows:,} rows, and fewer records are not released (sketch: rows)"
-        return replace(problem.estimate([engine]), note=note)
-    z = within_bounds(problem.records(records.X, records.y), settings.feature_bound, settings.target_bound)
+        return replace(device.estimate([engine]), note=note)
+    z = within_bounds(device.records(records.X, records.y), settings.feature_bound, settings.target_bound)
     windows = split(max(people // (settings.window or people), 1), levels)
     size = people // sum(windows.values())
     for level, count in windows.items():
-        _LEARN[problem.kind](engine, problem.mechanisms[level], z, count, size, records, rng)
-    return problem.estimate([engine])
+        _LEARN[device.kind](engine, device.mechanisms[level], z, count, size, records, rng)
+    return device.estimate([engine])
 
 
 def _learn_grams(
@@ -140,9 +140,9 @@ def _window(
 estimates = one_by_one(estimate)
 
 
-def effect_variance(problem: Any, task: Task, people: int) -> float:
+def effect_variance(device: Any, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, or raise UserError for mixtures."""
-    mechanism = problem.mechanisms[DEFAULT_LEVEL]
+    mechanism = device.mechanisms[DEFAULT_LEVEL]
     if isinstance(mechanism, GramMechanism):
         scale = _local_scale(mechanism)
         if not task.features:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from murk.inference.estimate import Estimate
-from murk.protocols.further_models import Part, all_numbers
+from murk.protocols.further_models import FurtherModel, all_numbers
 from murk.protocols.summaries.device import GramDevice, SketchDevice
 from murk.protocols.summaries.engine import GramEngine, SketchEngine
 from murk.protocols.summaries.estimate import estimate, estimate_grams, influence_of
@@ -36,7 +36,7 @@ def part_of_sums(sums: Sums, columns: Columns) -> Sums:
 
 
 @dataclass(frozen=True)
-class PartProblem:
+class FurtherModelDevice:
     """The windows of a log, and a model of some columns."""
 
     whole: GramDevice | SketchDevice
@@ -60,10 +60,10 @@ class PartProblem:
 class _PartEngine:
     """Engine that keeps the sums of whole windows, and estimates a model of some columns."""
 
-    def __init__(self, problem: PartProblem) -> None:
-        super().__init__(problem.whole.settings, problem.whole.mechanisms)  # type: ignore[call-arg]
-        self._own: Any = problem.settings
-        self._columns = problem.columns
+    def __init__(self, device: FurtherModelDevice) -> None:
+        super().__init__(device.whole.settings, device.whole.mechanisms)  # type: ignore[call-arg]
+        self._own: Any = device.settings
+        self._columns = device.columns
 
     @property
     def coefficients(self) -> int:
@@ -88,7 +88,7 @@ class SketchPartEngine(_PartEngine, SketchEngine):
         return estimate(self._own, [part_of_sums(each, self._columns) for each in sums])
 
 
-def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
+def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherModel:
     """Return the part of released windows that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond((), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
@@ -116,4 +116,4 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> Part:
     own["feature_bound"], own["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
     own["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
     note = "" if columns.own_target else f"; of records whose {task.target.name} is known"
-    return Part(derived, PartProblem(whole, replace(whole.settings, **own), columns), all_numbers, note)
+    return FurtherModel(derived, FurtherModelDevice(whole, replace(whole.settings, **own), columns), all_numbers, note)

@@ -28,7 +28,7 @@ _CELLS = 512  # sums of the largest grid of two classes
 
 
 @dataclass(frozen=True)
-class TargetProblem:
+class TargetDevice:
     """A task's target, and its mechanisms."""
 
     settings: Settings
@@ -69,8 +69,8 @@ class TargetProblem:
         return merged(engines)
 
 
-def device_for(task: Task) -> TargetProblem:
-    """Return a resolved task's problem; raise UserError if a guarantee does not fit."""
+def device_for(task: Task) -> TargetDevice:
+    """Return a resolved task's device; raise UserError if a guarantee does not fit."""
     target, (name,) = task.target, task.coding.names
     classes = 0 if target.kind == "real" else 2
     names: tuple[str, ...] = (name,)
@@ -82,4 +82,4 @@ def device_for(task: Task) -> TargetProblem:
     # Zero states that every person has a target.
     settings = Settings(names, classes, target.missing_share != 0.0, quantiles)
     family = settings.family(bounding(task.privacy.levels).values())
-    return TargetProblem(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))
+    return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

@@ -9,7 +9,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import map_levels
-from murk._internal.locks import ForkSafeLock, in_turn
+from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
@@ -91,12 +91,12 @@ class TargetEngine(NeverPublished):
             self.statistics = {**self.statistics, name: statistics_of(self.settings, mechanism)}
         return name
 
-    @in_turn
+    @locked
     def learn_record(self, values: Sequence[Any], y: float, level: str) -> None:
         """Randomize a coded target once at a level, and learn from the release."""
         self._learn(np.array([y], dtype=np.float64), level)
 
-    @in_turn
+    @locked
     def learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         """Randomize coded targets (m,), at one level for all or one for each, and learn from the releases."""
         if len(levels) != 1 and len(set(levels)) > 1:
@@ -128,7 +128,7 @@ class TargetEngine(NeverPublished):
         mechanism = self.mechanisms[level]
         return rows.shape[1] == mechanism.dimension and mechanism.holds(rows)
 
-    @in_turn
+    @locked
     def learn_releases(self, releases: Sequence[TargetRelease]) -> None:
         """Learn admitted releases."""
         if releases:
@@ -150,7 +150,7 @@ class TargetEngine(NeverPublished):
         own = {name: guarantee.to_dict() for name, guarantee in sorted(self._own.items())}
         return {"schema": 1, "settings": self.settings.digest, "levels": levels, "own": own}
 
-    @in_turn
+    @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from `state_dict`; raise MurkError if it is malformed, or of other settings."""
         with reading():

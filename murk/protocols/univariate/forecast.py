@@ -17,7 +17,7 @@ from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.protocols import population as design
 from murk.protocols.population import Records
-from murk.protocols.univariate.device import TargetProblem
+from murk.protocols.univariate.device import TargetDevice
 from murk.protocols.univariate.engine import estimated
 from murk.protocols.univariate.quantiles import critical_value
 from murk.protocols.univariate.statistics import (
@@ -35,21 +35,21 @@ from murk.task.task import Task
 
 
 def estimate(
-    problem: TargetProblem, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
+    device: TargetDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
-    places = problem.settings.positions(records.y)[:, 0]
+    places = device.settings.positions(records.y)[:, 0]
     totals: dict[str, tuple[int, list[int]]] = {}
     known: dict[str, Statistics] = {}
     for level, size in design.split(people, levels).items():
-        known[level] = statistics_of(problem.settings, problem.mechanisms[level])
+        known[level] = statistics_of(device.settings, device.mechanisms[level])
         drawn = records.drawn(size, rng)
         totals[level] = size, np.rint(_sums(known[level], places, drawn, rng)).astype(np.int64).tolist()
-    return estimated(problem.settings, totals, known, partitions)
+    return estimated(device.settings, totals, known, partitions)
 
 
-def _likely(problem: TargetProblem, records: Records, *more: Any) -> Estimate:
-    return estimate(problem, _normal(records) if problem.settings.quantiles else records, *more)
+def _likely(device: TargetDevice, records: Records, *more: Any) -> Estimate:
+    return estimate(device, _normal(records) if device.settings.quantiles else records, *more)
 
 
 estimates = design.one_by_one(_likely)
@@ -137,14 +137,14 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
     return total
 
 
-def effect_variance(problem: TargetProblem, task: Task, people: int) -> float:
+def effect_variance(device: TargetDevice, task: Task, people: int) -> float:
     """Return the variance of a mean, of a share's 2 s - 1, or of a quantile, of a target coded to -1 and +1.
 
     A quantile's is that of a normal interval as wide as the one for even targets: where a run of a share d of the
     thresholds ends at the quantile, the mean of F is d / 2 away, and its variance is that of d n answers.
     """
-    variance = statistics_of(problem.settings, problem.mechanisms[DEFAULT_LEVEL]).variance
-    if problem.settings.quantiles:
+    variance = statistics_of(device.settings, device.mechanisms[DEFAULT_LEVEL]).variance
+    if device.settings.quantiles:
         share = (2.0 * critical_value(0.95) * math.sqrt(variance / people)) ** (2.0 / 3.0)
         return float((2.0 * share / 1.96) ** 2)
-    return float((4.0 if problem.settings.classes else 1.0) * variance / people)
+    return float((4.0 if device.settings.classes else 1.0) * variance / people)

@@ -161,7 +161,7 @@ class Points:
     @property
     def longest(self) -> float:
         """Largest change of a share by one release, times their number."""
-        return 2.0 * math.sqrt(self.mechanism.reach.parts[0][2]) * self.mechanism.unit
+        return 2.0 * math.sqrt(self.mechanism.payload_bound.parts[0][2]) * self.mechanism.unit
 
     @property
     def variance(self) -> float:
@@ -205,7 +205,7 @@ class Numbers:
     @property
     def longest(self) -> float:
         """Largest change of a mean by one release, times their number."""
-        return 2.0 * math.sqrt(2.0 * self.mechanism.reach.parts[0][2]) * self.mechanism.unit
+        return 2.0 * math.sqrt(2.0 * self.mechanism.payload_bound.parts[0][2]) * self.mechanism.unit
 
     @property
     def variance(self) -> float:

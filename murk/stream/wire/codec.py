@@ -140,7 +140,7 @@ def parse(data: bytes, kind: str) -> Release:
 
 
 def decode_model(data: bytes, *, task_hash: str, dimension: int, partition: int | None = None) -> ModelMessage:
-    """Decode a task's published model, or raise `RejectedError`; the problem must check that it is plausible."""
+    """Decode a task's published model, or raise `RejectedError`; the device must check that it is plausible."""
     # A float has at most 24 characters plus a comma and a space; the other fields take less than 512 bytes.
     message: ModelMessage = _parser(ModelMessage)(data, 512 + 26 * dimension)
     if message.task != task_hash:

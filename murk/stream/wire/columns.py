@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Integers, Words
-from murk._internal.jit import deferred, within
+from murk._internal.jit import deferred, jit_helper
 from murk._internal.lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.wire.codec import WireRules
@@ -207,7 +207,7 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
 
-@within
+@jit_helper
 def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) -> Any:
     """Return an integer of at most a limit's size and the offset after it; the offset -1 where there is none."""
     negative = signed and at < end and data[at] == _MINUS

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from murk._internal.arrays import Integers, Words
-from murk._internal.jit import deferred, within
+from murk._internal.jit import deferred, jit_helper
 
 SLACK = 86_400
 """Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
@@ -168,7 +168,7 @@ def contained(prints: Words, known: Words) -> Any:
     return known[places] == prints
 
 
-@within
+@jit_helper
 def _round(a: Array, b: Array, c: Array, d: Array) -> Any:
     """Return the four words after a round of SipHash."""
     a, c = a + b, c + d
@@ -183,7 +183,7 @@ def _round(a: Array, b: Array, c: Array, d: Array) -> Any:
     return a, b, (c << np.uint64(32)) | (c >> np.uint64(32)), d
 
 
-@within
+@jit_helper
 def digest(key: Array, high: Array, low: Array, last: Array) -> Any:
     """Return the SipHash-1-3 of three words."""
     a, b = key[0] ^ np.uint64(0x736F6D6570736575), key[1] ^ np.uint64(0x646F72616E646F6D)

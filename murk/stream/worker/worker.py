@@ -38,7 +38,7 @@ GRADIENT = GradientRelease.model_fields["kind"].default
 Renew = Callable[[], bool]
 
 
-class Tally:
+class StepCounters:
     """Sum up `Counters`, from ``start``."""
 
     def __init__(self, start: Counters) -> None:
@@ -158,11 +158,11 @@ class Validator:
         self._admits, self._rules = admits_of(learner), rules
         self._receive, self._receive_block = receiver(rules), block_receiver(rules)
 
-    def judge(self, messages: Sequence[Message], window: DuplicateWindow, tally: Tally) -> Validated:
+    def validate(self, messages: Sequence[Message], window: DuplicateWindow, tally: StepCounters) -> Validated:
         """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
-        return self._judge_block(messages, window) or self.validate_each(messages, window, tally)
+        return self._validate_block(messages, window) or self.validate_each(messages, window, tally)
 
-    def _judge_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Validated | None:
+    def _validate_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Validated | None:
         """Judge messages as a block; return None, without side effects, unless all are certain to be learned."""
         offsets, times, values = zip(*messages, strict=True)
         releases = self._receive_block(values)
@@ -216,7 +216,7 @@ class Validator:
         check_expiry(release, appended, self._rules)
         return release
 
-    def validate_each(self, messages: Sequence[Message], window: Seen, tally: Tally) -> Validated:
+    def validate_each(self, messages: Sequence[Message], window: Seen, tally: StepCounters) -> Validated:
         """Judge messages one by one; see `judge`."""
         partition, seen, learner, renew = self._partition, window.seen, self._learner, self._renew
         admitted: list[Release] = []
@@ -243,7 +243,7 @@ _STEP_BYTES = 2**26  # largest number of bytes that a step reads
 _TRIMS_PER_RETENTION = 200
 
 # Seconds between two checks, while nothing arrives, that the newest model is on the log, doubling up to the latter.
-_LOOK, _LONGEST_POLL_INTERVAL = 1.0, 16.0
+_POLL_INTERVAL, _LONGEST_POLL_INTERVAL = 1.0, 16.0
 # Releases given to the learner at once. With more, Python's garbage collector would traverse them repeatedly.
 _LEARN = 256
 
@@ -334,7 +334,7 @@ class Worker:
         self.partition = partition
         self._log, self._task, self._learner, self._clock = log, task, learner, clock
         self._trim_due = self._look_due = 0.0
-        self._look_pause = _LOOK
+        self._look_pause = _POLL_INTERVAL
         self._estimates = estimates if partition == 0 else None
         self._description = f"partition {partition} of {log.url}"
         self._unreported = DeadLetterLog(_log, self._description)
@@ -384,7 +384,7 @@ class Worker:
             messages = [] if end == self.offset else self._log.read(self.partition, self.offset, count)
             after = None
             if messages:
-                self._look_pause = _LOOK
+                self._look_pause = _POLL_INTERVAL
             else:
                 self._restore_model()
                 if end != self.offset:
@@ -472,20 +472,20 @@ class Worker:
     def _learn_batch(self, messages: Sequence[Message], after: int | None = None) -> _Pending | None:
         learner, partition, before = self._learner, self.partition, self._learner.n_releases
         dead: list[DeadLetter] = []
-        tally = Tally(self._counters)
+        tally = StepCounters(self._counters)
         begin = 0
         while begin < len(messages):
             part = messages[begin : begin + self._chunk()]
             begin += len(part)
-            judged = self._validator.judge(part, self._window, tally)
-            dead += judged.dead
-            if judged.admitted:
+            validated = self._validator.validate(part, self._window, tally)
+            dead += validated.dead
+            if validated.admitted:
                 version = learner.n_releases
-                learner.learn_releases(judged.admitted)
-                tally.learned(judged.admitted, version)
+                learner.learn_releases(validated.admitted)
+                tally.learned(validated.admitted, version)
                 self._publish_uncommitted()
                 if self._sharing is None:
-                    self._history.add_if_due(learner, truncate_time(judged.appended, self._task.granularity))
+                    self._history.add_if_due(learner, truncate_time(validated.appended, self._task.granularity))
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)

@@ -1,4 +1,4 @@
-"""The update of sketches: problem from a task, hostile releases, exact states, merging; from raw rows to estimate."""
+"""The update of sketches: device from a task, hostile releases, exact states, merging; from raw rows to estimate."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ summaries: {{{block}}}
 """
 
 
-def problem(block="rows: 300", kind="real, low: 0, high: 52"):
+def device(block="rows: 300", kind="real, low: 0, high: 52"):
     return device_for(Task.parse(TASK.format(block=block, kind=kind)))
 
 
@@ -56,31 +56,31 @@ def release(of, seed=1, n=4000, level="default", **changes):
     return SketchRelease(**{**fields, **changes})
 
 
-def test_a_problem_follows_from_its_task():
-    found = problem()
+def test_a_device_follows_from_its_task():
+    found = device()
     assert (found.kind, found.interactive, found.dimension) == ("sketch", False, 1200)
     assert found.settings.names == ("age", "same", "intercept")
     assert found.settings.feature_bound == pytest.approx(math.sqrt(3))
     assert sorted(found.mechanisms) == ["default", "strict"]
     assert found.mechanisms["strict"].g > found.mechanisms["default"].g
-    binary = problem(kind='binary, positive: "yes"')
+    binary = device(kind='binary, positive: "yes"')
     assert binary.settings.kind == "binary"
     assert binary.records(np.ones((3, 3)), np.array([0.0, 1.0, np.nan]))[:, -1].tolist() == [-1.0, 1.0, 0.0]
 
 
 def test_a_missing_target_is_the_zero_row_and_counts():
-    assert problem().records(np.ones((2, 3)), np.array([0.5, np.nan])).tolist() == [[1, 1, 1, 0.5], [0, 0, 0, 0]]
+    assert device().records(np.ones((2, 3)), np.array([0.5, np.nan])).tolist() == [[1, 1, 1, 0.5], [0, 0, 0, 0]]
 
 
 def test_bounds_of_the_task_reach_the_mechanism():
-    found = problem("rows: 300, feature_bound: 1.5, target_bound: 0.5, method: mixing")
+    found = device("rows: 300, feature_bound: 1.5, target_bound: 0.5, method: mixing")
     mechanism = found.mechanisms["default"]
     assert (mechanism.feature_bound, mechanism.target_bound, mechanism.method) == (1.5, 0.5, "mixing")
 
 
 def test_rows_follow_from_the_features_and_fit_a_message():
-    assert problem("method: mixing").settings.rows == default_rows(4) == 4096
-    problem("method: mixing").check_state()
+    assert device("method: mixing").settings.rows == default_rows(4) == 4096
+    device("method: mixing").check_state()
     for columns in (3, 7, 40, 100):
         most = largest_rows(columns)
         check_message(most, columns)
@@ -88,18 +88,18 @@ def test_rows_follow_from_the_features_and_fit_a_message():
         with pytest.raises(UserError, match=f"set rows to {most} or fewer"):
             check_message(most + 1, columns)
     with pytest.raises(UserError, match="set rows to"):
-        problem("rows: 90000").check_state()
+        device("rows: 90000").check_state()
     with pytest.raises(UserError, match="fewer features"):
         default_rows(300)
 
 
 def test_fewer_rows_than_columns_are_refused():
     with pytest.raises(UserError, match="rows"):
-        problem("rows: 3")
+        device("rows: 3")
 
 
 def test_a_sketch_of_raw_rows_tells_their_regression():
-    found = problem("rows: 2000")
+    found = device("rows: 2000")
     engine = found.engine()
     sketch = release(found, n=20_000)
     engine.admit(sketch)
@@ -120,7 +120,7 @@ def test_the_noise_of_real_sketches_is_taken_off_with_the_right_sign():
     Entry (i, j) of M'M/k has variance (S_ii S_jj + S_ij^2)/k with S = Z'Z + v I: 5 standard errors of the mean for
     each of 16 entries are exceeded with probability 1e-5.
     """
-    found = problem("rows: 300, method: mixing")
+    found = device("rows: 300, method: mixing")
     mechanism, draws = found.mechanisms["default"], 150
     z = found.records(*rows(n=100))
     noise = mechanism.noise_variance(mechanism.largest_spread)
@@ -143,7 +143,7 @@ def test_the_noise_has_variance_g_c_squared_of_features_and_target():
     1200 squares at 2 releases: relative standard error sqrt(2 / 2400) = 0.029, so 5 of them are 0.144 (6e-7). The
     twins: without the root it is 30 times 0.69 too large, without the target's bound 0.69 times.
     """
-    found = problem("rows: 300, method: mixing, feature_bound: 1.5, target_bound: 1.0")
+    found = device("rows: 300, method: mixing, feature_bound: 1.5, target_bound: 1.0")
     mechanism = found.mechanisms["default"]
     squares = []
     for seed in (1, 2):
@@ -175,7 +175,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_a_hostile_release_is_refused_and_changes_nothing(case):
-    found = problem()
+    found = device()
     engine = found.engine()
     honest = release(found, level="strict")
     engine.admit(honest)
@@ -189,13 +189,13 @@ def test_a_hostile_release_is_refused_and_changes_nothing(case):
 
 
 def test_a_window_of_the_task_bounds_the_records():
-    found = problem("rows: 300, window: 3999")
+    found = device("rows: 300, window: 3999")
     with pytest.raises(RejectedError, match="a window has at most 3999"):
         found.engine().admit(release(found))
 
 
 def test_without_an_eigenvalue_there_is_one_spread():
-    found = problem("rows: 300, method: mixing")
+    found = device("rows: 300, method: mixing")
     found.engine().admit(release(found))
     with pytest.raises(RejectedError, match="not the mechanism's"):
         found.engine().admit(release(found, spread=1.0))
@@ -203,7 +203,7 @@ def test_without_an_eigenvalue_there_is_one_spread():
 
 def test_honest_sketches_are_never_refused():
     """The bound allows for 4e-31; here the rows are at their bounds, the noise is all there is, or both."""
-    found = problem()
+    found = device()
     mechanism = found.mechanisms["default"]
     corner = np.ones((500, 4))
     for block in (np.zeros((1, 4)), corner, 100 * corner, np.zeros((500, 4))):
@@ -218,7 +218,7 @@ def test_honest_sketches_are_never_refused():
 
 
 def test_no_admitted_release_outweighs_the_others_by_what_it_declares():
-    found = problem()
+    found = device()
     honest, liar = found.engine(), found.engine()
     one = release(found, n=4000)
     honest.learn_releases([one])
@@ -227,7 +227,7 @@ def test_no_admitted_release_outweighs_the_others_by_what_it_declares():
 
 
 def test_the_state_goes_on_to_the_bit_whatever_the_calls():
-    found = problem()
+    found = device()
     sketches = [release(found, seed, 500 * seed, "strict" if seed == 2 else "default") for seed in (1, 2, 3)]
     at_once, in_turn = found.engine(), found.engine()
     at_once.learn_releases(sketches)
@@ -258,7 +258,7 @@ def test_the_state_goes_on_to_the_bit_whatever_the_calls():
     ],
 )
 def test_a_damaged_state_is_an_error_and_changes_nothing(damage):
-    found = problem()
+    found = device()
     engine = found.engine()
     engine.learn_releases([release(found)])
     before = engine.state_dict()
@@ -271,7 +271,7 @@ def test_a_damaged_state_is_an_error_and_changes_nothing(damage):
 
 
 def test_partitions_merge_by_sum():
-    found = problem()
+    found = device()
     sketches = [release(found, seed, 3000) for seed in (1, 2, 3)]
     whole, parts = found.engine(), [found.engine() for _ in sketches]
     whole.learn_releases(sketches)
@@ -286,7 +286,7 @@ def test_partitions_merge_by_sum():
 def test_levels_of_another_shape_are_refused():
     settings = SketchSettings(("a", "intercept"), rows=300, feature_bound=1.0)
     with pytest.raises(UserError, match="'default'"):
-        SketchEngine(settings, {"default": problem().mechanisms["default"]})
+        SketchEngine(settings, {"default": device().mechanisms["default"]})
 
 
 def test_settings_are_checked_and_told_apart():

@@ -35,7 +35,7 @@ summaries: {{{block}}}
 TRUTH = np.array([0.4, -0.2, 0.1])
 
 
-def problem(block="", kind="real, low: 0, high: 52"):
+def device(block="", kind="real, low: 0, high: 52"):
     return device_for(Task.parse(TASK.format(block=block, kind=kind)))
 
 
@@ -82,14 +82,14 @@ def sums_of(x, y, mechanism, rng):
     return found
 
 
-def test_a_problem_follows_from_its_task():
-    found = problem()
+def test_a_device_follows_from_its_task():
+    found = device()
     assert isinstance(found, GramDevice)
     assert (found.kind, found.interactive, found.dimension, found.rows, found.fewest) == ("gram", False, 10, None, 4)
     assert found.settings.names == ("age", "same", "intercept")
     assert found.mechanisms["strict"].scale == pytest.approx(4 * found.mechanisms["default"].scale, rel=1e-3)
-    assert problem("neighbours: replace-one").mechanisms["default"].scale > found.mechanisms["default"].scale
-    bounds = problem("feature_bound: 1.5, target_bound: 0.5").mechanisms["default"]
+    assert device("neighbours: replace-one").mechanisms["default"].scale > found.mechanisms["default"].scale
+    bounds = device("feature_bound: 1.5, target_bound: 0.5").mechanisms["default"]
     assert (bounds.feature_bound, bounds.target_bound) == (1.5, 0.5)
     task = Task.parse(
         TASK.format(block="rows: 30", kind="real, low: 0, high: 52")
@@ -105,11 +105,11 @@ def test_a_matrix_that_no_message_holds_is_refused_with_what_would_fit():
         GramSettings(names, 22.0).check_message()
     GramSettings(names[:400], 20.0).check_message()
     assert fits_message(402)
-    problem().check_state()
+    device().check_state()
 
 
 def test_it_finds_the_regression_within_its_errors():
-    found = learned(problem(), release(problem())).estimate()
+    found = learned(device(), release(device())).estimate()
     assert found.method == "released moments"
     gap = np.abs(found.values - TRUTH)
     # Of three coefficients: 1 in 2,000 at 4 standard errors each.
@@ -118,7 +118,7 @@ def test_it_finds_the_regression_within_its_errors():
 
 
 def test_many_windows_of_several_organisations_add_up():
-    of = problem()
+    of = device()
     together = [release(of, seed) for seed in range(4)]
     whole = learned(of, *together)
     parts = [learned(of, *together[:1]), learned(of, *together[1:])]
@@ -134,7 +134,7 @@ def test_many_windows_of_several_organisations_add_up():
 
 
 def test_noisier_windows_weigh_less():
-    of = problem()
+    of = device()
     engine = learned(of, release(of, 1, 50), release(of, 2, 50, "strict"))
     scale = of.mechanisms["default"].scale
     assert engine.sums.people < 100
@@ -191,7 +191,7 @@ def test_what_the_noise_hides_has_no_interval_and_the_rest_has():
 
 def test_missing_targets_do_not_bias():
     """A third of the targets is missing, more often where the first feature is large; 1 in 10,000 at 5 errors each."""
-    of = problem()
+    of = device()
     x, y = rows(5, 30_000)
     y[np.random.default_rng(1).random(len(y)) < np.where(x[:, 0] > 0, 0.5, 0.2)] = np.nan
     made = GramAccumulator(of.mechanisms["default"], SimulatedNoise(1), 0)
@@ -273,7 +273,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_hostile_release_is_refused_and_changes_nothing(case):
     changes, reason = CASES[case]
-    of = problem()
+    of = device()
     engine = learned(of, release(of))
     before = engine.state_dict()
     with pytest.raises(RejectedError) as caught:
@@ -284,7 +284,7 @@ def test_a_hostile_release_is_refused_and_changes_nothing(case):
 
 def test_a_direction_of_less_than_nothing_is_refused():
     """Every entry is possible by itself, and the matrix is not: more correlated than anything can be."""
-    of = problem()
+    of = device()
     mechanism = of.mechanisms["default"]
     matrix = np.full((4, 4), 1000.0)
     matrix[0, 1] = matrix[1, 0] = -1000.0
@@ -295,7 +295,7 @@ def test_a_direction_of_less_than_nothing_is_refused():
 
 
 def test_honest_windows_are_never_refused():
-    of, extreme = problem(), np.array([[1.0, 1.0, 1.0], [-1.0, -1.0, 1.0]])
+    of, extreme = device(), np.array([[1.0, 1.0, 1.0], [-1.0, -1.0, 1.0]])
     for seed in range(50):
         for n in (1, 30):
             made = GramAccumulator(of.mechanisms["default"], SimulatedNoise(seed), n)
@@ -305,7 +305,7 @@ def test_honest_windows_are_never_refused():
 
 
 def test_the_state_goes_on_to_the_bit():
-    of = problem()
+    of = device()
     releases = [release(of, seed, 300 + seed) for seed in range(5)]
     whole = learned(of, *releases)
     first = learned(of, *releases[:2])
@@ -325,7 +325,7 @@ def test_the_state_goes_on_to_the_bit():
     ids=str,
 )  # fmt: skip
 def test_a_damaged_state_is_an_error_and_changes_nothing(damage):
-    of = problem()
+    of = device()
     engine = learned(of, release(of))
     before = copy.deepcopy(engine.state_dict())
     with pytest.raises(MurkError):
@@ -337,7 +337,7 @@ def test_a_damaged_state_is_an_error_and_changes_nothing(damage):
 
 
 def test_levels_of_another_shape_are_refused():
-    of = problem()
+    of = device()
     other = GramMechanism.calibrate(GaussianDP(1.0), columns=4, feature_bound=9.0, target_bound=1.0)
     with pytest.raises(UserError, match="other columns or bounds"):
         GramEngine(of.settings, {"default": other})

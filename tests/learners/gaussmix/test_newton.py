@@ -30,7 +30,7 @@ summaries: {{method: newton{block}}}
 TRUTH = np.array([0.8, -0.5, 0.3])
 
 
-def problem(block=", first: 2000", mu=4.0):
+def device(block=", first: 2000", mu=4.0):
     return device_for(Task.parse(TASK.format(block=block, mu=mu)))
 
 
@@ -57,14 +57,14 @@ def learned(of, *releases):
     return engine
 
 
-def test_a_problem_follows_from_its_task():
-    found = problem()
+def test_a_device_follows_from_its_task():
+    found = device()
     assert isinstance(found, NewtonDevice)
     assert (found.kind, found.dimension, found.rows, found.fewest) == ("newton", 20, None, 4)
     assert (found.settings.first, found.mechanisms["strict"].first) == (2000, 2000)
-    assert problem("").settings.first == 7500
-    assert problem(", window: 1000").settings.first == 500
-    assert problem(", window: 1").settings.first == 1
+    assert device("").settings.first == 7500
+    assert device(", window: 1000").settings.first == 500
+    assert device(", window: 1").settings.first == 1
     hashes = {Task.parse(TASK.format(block=block, mu=1)).hash for block in ("", ", first: 7500", ", first: 7501")}
     assert len(hashes) == 3
     other = NewtonMechanism.calibrate(GaussianDP(1.0), columns=4, feature_bound=9.0, first=2000)
@@ -74,7 +74,7 @@ def test_a_problem_follows_from_its_task():
 
 
 def test_it_finds_the_model_within_its_errors_and_its_effects():
-    found = learned(problem(), release(problem())).estimate()
+    found = learned(device(), release(device())).estimate()
     assert isinstance(found, NewtonEstimate)
     gap = np.abs(found.values - TRUTH)
     # Of three coefficients: 1 in 2,000 at 4 standard errors each, and what a second order may add.
@@ -99,7 +99,7 @@ def covered(of, repeats, shrink, **more):
 @pytest.mark.parametrize("more", [{}, {"rare": 0.05}, {"missing": 0.4}], ids=["even", "rare", "missing"])
 def test_intervals_hold_the_truth(more):
     """Coefficients of a run counted as independent, so few are had with probability 1e-4; of a third, always."""
-    of, repeats = problem(", first: 1500"), 20
+    of, repeats = device(", first: 1500"), 20
     least = binom.ppf(1e-4, 3 * repeats, 0.95)
     whole, narrow = covered(of, repeats, 1 / 3, **more)
     assert whole >= least
@@ -121,7 +121,7 @@ def test_where_scores_are_not_normal_it_is_nearer_than_second_moments_are():
 
 
 def test_windows_of_several_models_add_up_in_any_order():
-    of = problem()
+    of = device()
     together = [release(of, seed, n=4000 + 1000 * seed, level=("default", "strict")[seed % 2]) for seed in range(4)]
     assert len({tuple(each.model) for each in together}) == 4
     whole = learned(of, *together)
@@ -138,7 +138,7 @@ def test_windows_of_several_models_add_up_in_any_order():
 
 
 def test_a_state_goes_on_bit_for_bit():
-    of = problem()
+    of = device()
     first, second = release(of, 1), release(of, 2, level="strict")
     engine, other = learned(of, first), of.engine()
     other.load_state_dict(json.loads(json.dumps(engine.state_dict())))
@@ -152,7 +152,7 @@ def test_a_state_goes_on_bit_for_bit():
     again.load_state_dict(empty.state_dict())
     assert again.estimate().n_releases == 0
     with pytest.raises(MurkError, match="other settings"):
-        problem(", first: 1999").engine().load_state_dict(engine.state_dict())
+        device(", first: 1999").engine().load_state_dict(engine.state_dict())
     for key in ("step", "step_noise", "low", "high", "moment"):
         for bad in ("AAAA", None, engine.state_dict()["sums"]):
             with pytest.raises(MurkError):
@@ -160,7 +160,7 @@ def test_a_state_goes_on_bit_for_bit():
 
 
 def test_a_window_without_a_second_part_tells_what_second_moments_tell():
-    of = problem(", first: 20000")
+    of = device(", first: 20000")
     found = learned(of, release(of)).estimate()
     assert "no window had more" in found.note
     assert np.all(np.abs(found.values - TRUTH) < found.half_widths())
@@ -168,7 +168,7 @@ def test_a_window_without_a_second_part_tells_what_second_moments_tell():
 
 
 def test_where_noise_hides_the_features_nothing_is_stated():
-    of = problem(", first: 100", mu=0.05)
+    of = device(", first: 100", mu=0.05)
     found = learned(of, release(of, n=400)).estimate()
     assert np.all(np.isinf(found.half_widths()))
     assert "hides" in found.note
@@ -178,14 +178,14 @@ def test_where_noise_hides_the_features_nothing_is_stated():
 
 @pytest.mark.parametrize("n", [0, 1, 1999, 2000, 2001, 9000])
 def test_what_is_honest_is_admitted_and_learned(n):
-    of = problem()
+    of = device()
     for level in ("default", "strict"):
         found = learned(of, release(of, seed=n, n=n, level=level)).estimate()
         assert np.all(np.isfinite(found.values))
 
 
 def test_what_no_organisation_sends_is_refused():
-    of = problem()
+    of = device()
     good = release(of)
     engine = of.engine()
     for changes, reason in (

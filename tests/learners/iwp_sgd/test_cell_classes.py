@@ -55,10 +55,10 @@ def people(count, seed=3):
 
 
 def test_a_class_is_one_more_factor_of_the_cell():
-    problem, block = device_for(task()), task().coding.encode(people(400))
-    cells = problem.settings.cells
+    device, block = device_for(task()), task().coding.encode(people(400))
+    cells = device.settings.cells
     assert cells.classes == 2 * 3 * 3 + 1
-    vectors = problem.vectors(block.x, block.y)
+    vectors = device.vectors(block.x, block.y)
     drawn = cells.drawn(vectors, np.random.default_rng(1).integers(0, 2**64, (400, 3), dtype=np.uint64))
     gone = np.isnan(block.y)
     assert np.array_equal(drawn == cells.classes - 1, gone)
@@ -124,9 +124,9 @@ def test_two_classes_are_two_labels():
     given = people(4000)
     found = []
     for own in (two, label):
-        problem, block = device_for(own), own.coding.encode(given)
-        engine = problem.engine()
-        engine.learn_releases(Block(releases(problem, block, SimulatedNoise(4))))
+        device, block = device_for(own), own.coding.encode(given)
+        engine = device.engine()
+        engine.learn_releases(Block(releases(device, block, SimulatedNoise(4))))
         found.append(engine.estimate())
     classes, binary = found
     assert classes.values[4:] - classes.values[:4] == pytest.approx(binary.values, abs=1e-8)
@@ -220,17 +220,17 @@ def test_intervals_and_effects_cover_on_a_hard_task(budget):
 
 def test_a_restored_state_goes_on_bit_for_bit_and_partitions_add_up():
     own = task()
-    problem, block = device_for(own), own.coding.encode(people(3000))
-    given = releases(problem, block, SimulatedNoise(4))
-    whole, first, second = problem.engine(), problem.engine(), problem.engine()
+    device, block = device_for(own), own.coding.encode(people(3000))
+    given = releases(device, block, SimulatedNoise(4))
+    whole, first, second = device.engine(), device.engine(), device.engine()
     whole.learn_releases(Block(given))
     first.learn_releases(Block(given[:1300]))
-    resumed = problem.engine()
+    resumed = device.engine()
     resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
     resumed.learn_releases(Block(given[1300:]))
     assert resumed.state_dict() == whole.state_dict()
     second.learn_releases(Block(given[1300:]))
-    assert problem.estimate([first, second]).values == pytest.approx(problem.estimate([whole]).values)
+    assert device.estimate([first, second]).values == pytest.approx(device.estimate([whole]).values)
     renamed = Task.parse(TEXT.replace("bike", "tram").format("{}", "{pure: {epsilon: 4}}"))
     with pytest.raises(MurkError):
         device_for(renamed).engine().load_state_dict(whole.state_dict())
@@ -260,12 +260,12 @@ def test_the_loss_and_predictions_of_a_river_learner():
 def test_models_of_the_log_and_the_forecast():
     """The class by a feature, one class against the rest, and a feature by the class; half-widths within 15%."""
     own, count = task(guarantee="{gdp: {mu: 4}}"), 6_000
-    block, problem = own.coding.encode(people(count)), device_for(own)
-    given = releases(problem, block, SimulatedNoise(4))
-    engine = problem.engine()
+    block, device = own.coding.encode(people(count)), device_for(own)
+    given = releases(device, block, SimulatedNoise(4))
+    engine = device.engine()
     engine.learn_releases(Block(given))
     shares = np.full(count, 1.0 / count)
-    ahead = forecast(problem, Records(block.x, block.y, shares), count, {"default": 1.0}, 1, np.random.default_rng(1))
+    ahead = forecast(device, Records(block.x, block.y, shares), count, {"default": 1.0}, 1, np.random.default_rng(1))
     assert ahead.half_widths() == pytest.approx(engine.estimate().half_widths(), rel=0.15)
     assert ahead.half_widths() != pytest.approx(engine.estimate().half_widths() / 2, rel=0.15)
     found = {}

@@ -63,10 +63,10 @@ def records(people=400, seed=3):
 
 
 def test_every_cell_is_the_record_that_falls_into_it():
-    problem, block = device_for(task()), task().coding.encode(records())
-    cells = problem.settings.cells
+    device, block = device_for(task()), task().coding.encode(records())
+    cells = device.settings.cells
     assert cells.classes == 2 * 3 * 6 * 2 + 1
-    vectors = problem.vectors(block.x, block.y)
+    vectors = device.vectors(block.x, block.y)
     drawn = cells.drawn(vectors, np.random.default_rng(1).integers(0, 2**64, (400, 4), dtype=np.uint64))
     gone = np.isnan(block.y)
     assert gone.sum() == 8
@@ -206,10 +206,8 @@ def test_intervals_cover_on_a_hard_task(budget, loss):
     assert np.all(half / 200 < 0.95 - 3.4 * error)
 
 
-def releases(problem, block, noise):
-    payloads = problem.mechanisms["default"].randomize(
-        problem.vectors(block.x, block.y), noise, np.arange(len(block.x))
-    )
+def releases(device, block, noise):
+    payloads = device.mechanisms["default"].randomize(device.vectors(block.x, block.y), noise, np.arange(len(block.x)))
     return [
         ExampleRelease(
             id=f"{i:032x}", task="f" * 64, level="default", partition=0, payload=row.tolist(), time=0, expires=1,
@@ -220,23 +218,23 @@ def releases(problem, block, noise):
 
 
 def test_batches_records_and_a_restored_state_give_the_same_bits():
-    problem, block = device_for(task()), task().coding.encode(records())
-    given = releases(problem, block, SimulatedNoise(4))
-    whole, parts = problem.engine(), problem.engine()
+    device, block = device_for(task()), task().coding.encode(records())
+    given = releases(device, block, SimulatedNoise(4))
+    whole, parts = device.engine(), device.engine()
     assert whole.admits(given)
     whole.learn_releases(Block(given))
     for start in range(0, 200, 7):
         parts.learn_releases(Block(given[start : min(start + 7, 200)]))
-    resumed = problem.engine()
+    resumed = device.engine()
     resumed.load_state_dict(json.loads(json.dumps(parts.state_dict())))
     resumed.learn_releases(Block(given[200:]))
     assert resumed.state_dict() == whole.state_dict()
     assert math.isfinite(whole.figures()["unbiased_loss"])
     # Two partitions together are one: sums add up.
-    first, second = problem.engine(), problem.engine()
+    first, second = device.engine(), device.engine()
     first.learn_releases(Block(given[:150]))
     second.learn_releases(Block(given[150:]))
-    joint, alone = problem.estimate([first, second]), problem.estimate([whole])
+    joint, alone = device.estimate([first, second]), device.estimate([whole])
     assert joint.values == pytest.approx(alone.values)
     with pytest.raises(MurkError):
         device_for(task(block="{release: cells, grid: 3}")).engine().load_state_dict(whole.state_dict())
@@ -283,12 +281,12 @@ def test_a_real_target_and_budgets_of_peoples_own():
 def test_models_of_the_log_and_the_forecast():
     """Any column by any others, with any loss; the forecast has the half-widths of the estimate (within 15%)."""
     own, people = task(guarantee="{gdp: {mu: 4}}"), 4_000
-    block, problem = own.coding.encode(records(people)), device_for(own)
-    given = releases(problem, block, SimulatedNoise(4))
-    engine = problem.engine()
+    block, device = own.coding.encode(records(people)), device_for(own)
+    given = releases(device, block, SimulatedNoise(4))
+    engine = device.engine()
     engine.learn_releases(Block(given))
     shares = np.full(people, 1.0 / people)
-    plan = forecast(problem, Records(block.x, block.y, shares), people, {"default": 1.0}, 1, np.random.default_rng(1))
+    plan = forecast(device, Records(block.x, block.y, shares), people, {"default": 1.0}, 1, np.random.default_rng(1))
     assert plan.half_widths() == pytest.approx(engine.estimate().half_widths(), rel=0.15)
     assert plan.half_widths() != pytest.approx(engine.estimate().half_widths() / 2, rel=0.15)
     model = model_device_for(Model.parse("{name: sexes, features: [ill, dose], target: sex, loss: log}"), own)
@@ -303,16 +301,16 @@ def test_models_of_the_log_and_the_forecast():
 def test_a_note_names_the_numbers_that_devices_round_also_in_models():
     """Rounding a number that lies between values of the grid adds an error to it, which shrinks its coefficient."""
     own = task(REAL, "{gdp: {mu: 6}}", "{release: cells, grid: 2}")
-    own_problem = device_for(own)
-    classes = own_problem.settings.cells.classes
+    own_device = device_for(own)
+    classes = own_device.settings.cells.classes
     counts = np.bincount(np.random.default_rng(1).integers(0, classes - 1, 50_000), minlength=classes)
 
-    def note(problem):
-        engine = problem.engine()
-        getattr(engine, "own", engine).add(own_problem.mechanisms["default"], counts)
-        return problem.estimate([engine]).note
+    def note(device):
+        engine = device.engine()
+        getattr(engine, "own", engine).add(own_device.mechanisms["default"], counts)
+        return device.estimate([engine]).note
 
-    assert "devices round dose to 2 values: if people's values lie between" in note(own_problem)
+    assert "devices round dose to 2 values: if people's values lie between" in note(own_device)
     words = {
         "{name: by-days, features: [days, sex], target: dose}": "devices round days to 2 values: ",
         "{name: by-sex, features: [sex, site], target: dose}": "",
@@ -341,11 +339,11 @@ def test_a_missing_target_of_a_model_has_no_part_in_its_hessian():
         f"{head}{LABEL}protocol: examples\nprivacy: {{guarantee: {{pure: {{epsilon: 30}}}}}}\n"
         "examples: {release: cells}\n"
     )
-    problem = model_device_for(Model.parse("{name: sexes, features: [ill], target: sex, loss: log}"), own)
-    engine, cells = problem.used.problem.engine(), problem.whole.settings.cells
+    device = model_device_for(Model.parse("{name: sexes, features: [ill], target: sex, loss: log}"), own)
+    engine, cells = device.used.device.engine(), device.whole.settings.cells
     # 1,000 people of each known value and answer, and 2,000 whose sex is missing.
     counts = np.where(np.isnan(cells.y), 0, 1_000)
-    engine.add(problem.mechanisms["default"], counts)
+    engine.add(device.mechanisms["default"], counts)
     found = engine.estimate()
     assert found.spread == pytest.approx([1.0 / math.sqrt(1_000)] * 2, rel=1e-3)
     _, error = found.effects()
@@ -359,9 +357,9 @@ def test_memory_of_a_learner_does_not_hold_a_hessian_of_each_cell():
         f"name: wide\nfeatures: [{{name: site, categories: [{names}]}}]\n{LABEL}protocol: examples\n"
         "privacy: {guarantee: {pure: {epsilon: 10}}}\nexamples: {release: cells}\n"
     )
-    problem = device_for(own)
-    engine = problem.engine()
-    engine.add(problem.mechanisms["default"], np.full(problem.settings.cells.classes, 50))
+    device = device_for(own)
+    engine = device.engine()
+    engine.add(device.mechanisms["default"], np.full(device.settings.cells.classes, 50))
     tracemalloc.start()
     try:
         engine.estimate()
@@ -550,21 +548,21 @@ def test_many_categories_have_intervals_once_people_suffice(monkeypatch):
         f"name: towns\nfeatures: [{{name: town, categories: [{towns}]}}]\n{LABEL}protocol: examples\n"
         "examples: {release: cells, loss: log}\nprivacy: {guarantee: {pure: {epsilon: 4}}}\n"
     )
-    problem, rare = device_for(known), [1, 20]
-    cells = problem.settings.cells
+    device, rare = device_for(known), [1, 20]
+    cells = device.settings.cells
     town = np.full(40, 0.996 / 38)
     town[rare] = 0.002
     ill = 0.02 * np.exp(np.random.default_rng(5).normal(0.0, 0.5, 40))
     shares = np.column_stack([town * (1 - ill), town * ill]).ravel()
     records = Records(cells.X[:-1], (cells.y[:-1] + 1) / 2, shares / shares.sum())
-    loss = CellLoss(CellTable.of(cells), problem.settings)
+    loss = CellLoss(CellTable.of(cells), device.settings)
     theta = loss.minimise(np.append(records.shares, 0.0), 0.0, np.zeros(40))[0]
 
     def coverage(people):
         """Share of forecasts with intervals, and these intervals' coverage of the two coefficients."""
         rng, hits = np.random.default_rng(7), []
         for _ in range(200):
-            found = forecast(problem, records, people, {"default": 1.0}, 1, rng)
+            found = forecast(device, records, people, {"default": 1.0}, 1, rng)
             if np.isfinite(found.half_widths()).all():
                 hits.append((np.abs(found.values - theta) < found.half_widths())[np.array(rare) - 1])
         return len(hits) / 200, np.mean(hits, axis=0) if hits else None

@@ -84,8 +84,8 @@ def test_the_promise_is_that_of_a_vector_no_longer_than_1():
     with pytest.raises(UserError, match="directions of shape"):
         made.randomize(np.zeros((2, 3)), SimulatedNoise(1), [0, 1])
     payload = made.randomize(np.zeros((2000, 6)), SimulatedNoise(1), np.arange(2000))
-    assert all(made.reach.holds(row) for row in payload.tolist())
-    assert not made.reach.holds([8 * 2**20] * 6)
+    assert all(made.payload_bound.holds(row) for row in payload.tolist())
+    assert not made.payload_bound.holds([8 * 2**20] * 6)
 
 
 def world(n, seed, missing=0.0):

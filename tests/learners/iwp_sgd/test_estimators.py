@@ -1,4 +1,4 @@
-"""The estimators, the problem of a task, evaluation on released examples; the reference figures, scaled down."""
+"""The estimators, the device of a task, evaluation on released examples; the reference figures, scaled down."""
 
 import math
 
@@ -39,8 +39,8 @@ def test_one_by_one_many_and_releases_agree_bit_for_bit(learner, form):
     budgets = [GaussianDP(8.0) if i % 4 == 0 else GaussianDP(4.0) for i in range(200)]
     many.learn_many(pd.DataFrame(x, columns=["a", "b"]), labels, guarantee=budgets)
     engine = parts._engine
-    problem = _problem(target, form)
-    rows = problem.vectors(np.column_stack([x, np.ones(200)]), y)
+    device = _device(target, form)
+    rows = device.vectors(np.column_stack([x, np.ones(200)]), y)
     for i in range(200):
         level = "open" if i % 4 == 0 else "default"
         payload = engine.mechanisms[level].randomize(rows[i : i + 1], SimulatedNoise(4), [i])[0]
@@ -67,44 +67,44 @@ TARGETS = {
 }
 
 
-def _problem(target, form):
+def _device(target, form):
     return device_for(Task.parse(TASK.format(target=TARGETS[target], form=form)))
 
 
 @pytest.mark.parametrize("target", ["binary", "real"])
 @pytest.mark.parametrize("form", FORMS)
-def test_the_problem_of_a_task(target, form):
-    problem = _problem(target, form)
-    assert (problem.kind, problem.interactive, problem.dimension) == (
+def test_the_device_of_a_task(target, form):
+    device = _device(target, form)
+    assert (device.kind, device.interactive, device.dimension) == (
         "example",
         False,
         {"outer": 10, "directions": 5}.get(form, 3),
     )
-    problem.check_state()
+    device.check_state()
     x, y = records(100, target=target)
     y[:3] = math.nan
-    rows = problem.vectors(np.column_stack([x, np.ones(100)]), y)
+    rows = device.vectors(np.column_stack([x, np.ones(100)]), y)
     assert not rows[:3, :3].any(), "a record without a target is released like any other, as zeros"
-    engines = [problem.engine(), problem.engine()]
+    engines = [device.engine(), device.engine()]
     assert set(engines[0].mechanisms) == {"default", "open"}
     for engine in engines:
-        payloads = problem.mechanisms["default"].randomize(rows, SimulatedNoise(1), np.arange(100))
+        payloads = device.mechanisms["default"].randomize(rows, SimulatedNoise(1), np.arange(100))
         releases = [release(payload) for payload in payloads]
         for each in releases:
             engine.admit(each, 0)
         engine.learn_releases(releases)
-    found = problem.estimate(engines)
+    found = device.estimate(engines)
     assert (found.n_releases, found.partitions, found.names) == (200, 2, ("a", "b", "intercept"))
 
 
 def test_public_covariates_of_a_task_reach_its_learners():
     text = TASK.format(target=TARGETS["binary"], form="directions") + "public: {set_aside: 10}\n"
     points = np.array([[1.0, 0.5, 1.0], [-1.0, 0.0, 1.0], [0.25, -1.0, 1.0]])
-    problem = device_for(Task.parse(text).with_public(points, np.array([3, 5, 2])))
-    engine = problem.engine()
-    assert engine.covariates is problem.covariates is not None
-    assert problem.covariates.counts.sum() == 10
-    assert problem.estimate([engine]).note == "none: nothing was learned yet"
+    device = device_for(Task.parse(text).with_public(points, np.array([3, 5, 2])))
+    engine = device.engine()
+    assert engine.covariates is device.covariates is not None
+    assert device.covariates.counts.sum() == 10
+    assert device.estimate([engine]).note == "none: nothing was learned yet"
     assert device_for(Task.parse(text)).engine().covariates is None
 
 
@@ -182,9 +182,9 @@ def test_released_examples_can_be_learned_from_and_evaluated_as_in_river(form, l
     more = {"guarantee": GaussianDP(4.0), "release": form, "features": ["a", "b"], "weighting": "uniform"}
     more |= {"loss": loss} if target == "binary" else {}
     reader = learner(seed=1, **more)
-    problem = _problem(target, form)
+    device = _device(target, form)
     x, y = records(3000, target=target)
-    rows = problem.vectors(np.column_stack([x, np.ones(len(x))]), y)
+    rows = device.vectors(np.column_stack([x, np.ones(len(x))]), y)
     payloads = reader._engine.mechanisms["default"].randomize(rows, SimulatedNoise(1), np.arange(len(x)))
     released = [release(payload, simulated=True) for payload in payloads]
     for each in released:
@@ -219,9 +219,9 @@ def test_an_example_with_other_noise_than_assumed_is_refused(form, settings):
     """One feature of two would have the noise of two taken for that of one, and a coefficient far off its interval."""
     more = {"guarantee": GaussianDP(4.0), "release": form, "features": ["a", "b"], "loss": "quadratic"}
     reader = IWPSGDClassifier(**more, seed=1)
-    problem = _problem("binary", form)
+    device = _device("binary", form)
     x, y = records(1)
-    rows = problem.vectors(np.column_stack([x, np.ones(1)]), y)
+    rows = device.vectors(np.column_stack([x, np.ones(1)]), y)
     [payload] = reader._engine.mechanisms["default"].randomize(rows, SimulatedNoise(1), np.arange(1))
     example, label = reader.decoded(release(payload, simulated=True))
     IWPSGDClassifier(**more, inputs="released").learn_one(example, label)
@@ -240,8 +240,8 @@ def test_the_metric_estimates_the_true_loss_of_any_linear_model():
     reader = IWPSGDClassifier(
         guarantee=GaussianDP(4.0), release="separate", features=["a", "b"], seed=2, loss="quadratic"
     )
-    problem = _problem("binary", "separate")
-    rows = problem.vectors(np.column_stack([x, np.ones(len(x))]), y)
+    device = _device("binary", "separate")
+    rows = device.vectors(np.column_stack([x, np.ones(len(x))]), y)
     payloads = reader._engine.mechanisms["default"].randomize(rows, SimulatedNoise(2), np.arange(len(x)))
     fixed = linear_model.LogisticRegression(optim.SGD(0.1))
     for row, label in zip(as_records(x[:200]), y[:200].tolist(), strict=True):

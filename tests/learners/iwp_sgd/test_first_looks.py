@@ -48,16 +48,16 @@ intervals: {{tightest_at: 5000}}
 def watched(release, loss, guarantee, rare, rate, truth, looks=LOOKS):
     """Return in how many streams a coefficient's sequence, the effect's, and an e-value of 20 are wrong at any look."""
     task = trial(release, loss, guarantee)
-    problem, wrong = device_for(task), np.zeros(3, dtype=int)
+    device, wrong = device_for(task), np.zeros(3, dtype=int)
     for stream in range(STREAMS):
         rng = np.random.default_rng([20_261_128, stream])
-        engine = engine_of(problem.settings, problem.mechanisms, seed=stream)
+        engine = engine_of(device.settings, device.mechanisms, seed=stream)
         off, done = np.zeros(3, dtype=bool), 0
         for releases in looks:
             drawn = releases - done
             X = np.column_stack([np.where(rng.random(drawn) < rare, 1.0, -1.0), np.ones(drawn)])
-            engine.learn_records(X, (rng.random(drawn) < rate) * 1.0, [problem.mechanisms["default"]])
-            estimate, done = problem.estimate([engine]), releases
+            engine.learn_records(X, (rng.random(drawn) < rate) * 1.0, [device.mechanisms["default"]])
+            estimate, done = device.estimate([engine]), releases
             look = Looks("always-valid", task.tightest_at, releases)
             contrast = contrasts(task, estimate, look)[0]
             low, high = contrast.average_effect_interval or (-math.inf, math.inf)

@@ -12,7 +12,7 @@ from murk.protocols.examples.engine import IWPEngine
 from murk.results.fit import model_device_for
 from murk.task.models import Model
 from murk.task.task import Task
-from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_problem, released, truth
+from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_device, released, truth
 
 TASKS = {
     "outer": made(REAL, release="outer"),
@@ -35,10 +35,10 @@ def test_a_model_of_all_columns_is_the_tasks_own_fit_to_the_bit(name):
     own = device_for(task).engine()
     releases = released(task, 3, 500)
     own.learn_releases(releases)
-    problem = model_device_for(Model.parse("name: all"), task)
-    engine = problem.engine()
+    device = model_device_for(Model.parse("name: all"), task)
+    engine = device.engine()
     engine.learn_releases(releases)
-    expected, found = own.estimate(), problem.estimate([engine])
+    expected, found = own.estimate(), device.estimate([engine])
     assert found.names == expected.names
     assert found.values.tolist() == expected.values.tolist()
     assert found.spread.tolist() == expected.spread.tolist()
@@ -51,21 +51,21 @@ def test_one_release_serves_each_loss_of_a_label(loss):
     releases = released(released_for, 5, 500)
     own = device_for(other).engine()
     own.learn_releases(releases)
-    problem = model_device_for(Model.parse(f"{{name: m, loss: {loss}}}"), released_for)
-    engine = problem.engine()
+    device = model_device_for(Model.parse(f"{{name: m, loss: {loss}}}"), released_for)
+    engine = device.engine()
     engine.learn_releases(releases)
     assert engine.estimate().values.tolist() == own.estimate().values.tolist()
-    assert problem.task.coefficient_scale == other.coefficient_scale
+    assert device.task.coefficient_scale == other.coefficient_scale
 
 
 def test_solver_penalty_and_constant_are_the_models():
     settings = "regularization: 0.5, intercept: false, batch: 4"
     task, other = TASKS["product"], made(LABEL, guarantee="gdp: {mu: 8.0}", release="joint", loss="probit")
     releases = released(task, 6, 400)
-    problem = model_device_for(Model.parse(f"{{name: m, loss: probit, learner: {{radius: 0.5}}, {settings}}}"), task)
-    engine = problem.engine()
+    device = model_device_for(Model.parse(f"{{name: m, loss: probit, learner: {{radius: 0.5}}, {settings}}}"), task)
+    engine = device.engine()
     engine.learn_releases(releases)
-    found = problem.estimate([engine])
+    found = device.estimate([engine])
     assert found.values[-1] == 0.0
     assert np.linalg.norm(engine.own.average) <= 0.5
     plain = device_for(other).engine()
@@ -136,15 +136,15 @@ def test_intervals_of_other_models_hold_the_fit_over_all_people(name):
     """The truth is exact: people are drawn from 256 records. False alarm: 1 in 10,000 for each model."""
     which, model = MODELS[name]
     task = TASKS[which]
-    expected = truth(model_problem(task, model), weights(task))
+    expected = truth(model_device(task, model), weights(task))
     assert (holds(task, model, expected) >= fewest(len(expected))).all()
 
 
 def test_a_part_of_a_pure_release_is_unbiased():
     """Directions in a ball (PrivUnit): each z-score is below 4.6 in size but by chance, once in 200,000."""
     model = "{name: m, features: [age], target: hours}"
-    problem, estimate = fitted(TASKS["outer, pure"], model, 2, 5_000)
-    expected = truth(problem, weights(TASKS["outer, pure"]))
+    device, estimate = fitted(TASKS["outer, pure"], model, 2, 5_000)
+    expected = truth(device, weights(TASKS["outer, pure"]))
     assert np.abs((estimate.values - expected) / estimate.spread).max() < 4.6
     assert np.abs(estimate.values / estimate.spread).max() > 4.6
 
@@ -161,28 +161,28 @@ def test_intervals_do_not_hold_another_fit():
 def test_the_noise_of_a_release_of_the_models_columns_alone_is_wrong():
     """The twin of the wrong noise: with fewer features, a task of its own would release less of it."""
     task, model = TASKS["joint"], MODELS["joint, another column"][1]
-    problem = model_problem(task, model)
-    own, unit = device_for(problem.task), next(iter(device_for(task).mechanisms.values())).unit
+    device = model_device(task, model)
+    own, unit = device_for(device.task), next(iter(device_for(task).mechanisms.values())).unit
 
     def assumed(task, model, seed, people):
         engine = IWPEngine(own.settings, own.mechanisms)
-        releases = problem.used.take(released(task, seed, people))
+        releases = device.used.take(released(task, seed, people))
         decoded = unit * releases.rows(own.dimension)
         vectors = np.column_stack([decoded[:, :-1], np.ones(people)])
         engine.learn_decoded(vectors, decoded[:, -1], own.mechanisms["default"])
         return None, engine.estimate()
 
-    assert (holds(task, model, truth(problem, weights(task)), fit=assumed) < fewest(4)).any()
+    assert (holds(task, model, truth(device, weights(task)), fit=assumed) < fewest(4)).any()
 
 
 def test_levels_are_those_of_the_log():
     text = "privacy: {guarantee: {gdp: {mu: 4.0}}, levels: {open: {gdp: {mu: 8.0}}}}\n"
     task = Task.parse(f"{REAL}protocol: examples\nexamples: {{release: outer}}\n{text}").with_simulated(True)
-    problem = model_device_for(Model.parse("{name: m, features: [age], target: hours}"), task)
-    assert problem.mechanisms.keys() == {"default", "open"}
-    own = problem.used.problem.mechanisms
-    assert own["default"].variance == problem.mechanisms["default"].variance
-    assert own["open"].variance == problem.mechanisms["open"].variance
+    device = model_device_for(Model.parse("{name: m, features: [age], target: hours}"), task)
+    assert device.mechanisms.keys() == {"default", "open"}
+    own = device.used.device.mechanisms
+    assert own["default"].variance == device.mechanisms["default"].variance
+    assert own["open"].variance == device.mechanisms["open"].variance
 
 
 def test_a_state_goes_on_with_the_same_model_alone():

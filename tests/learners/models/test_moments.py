@@ -28,10 +28,10 @@ def test_a_model_of_all_columns_is_the_tasks_own_fit_to_the_bit(name):
     task = TASKS[name]
     own, releases = device_for(task).engine(), released(task, 3, 500)
     own.learn_releases(releases)
-    problem = model_device_for(Model.parse("name: all"), task)
-    engine = problem.engine()
+    device = model_device_for(Model.parse("name: all"), task)
+    engine = device.engine()
     engine.learn_releases(releases)
-    expected, found = own.estimate(), problem.estimate([engine])
+    expected, found = own.estimate(), device.estimate([engine])
     assert found.values.tolist() == expected.values.tolist()
     assert found.spread.tolist() == expected.spread.tolist()
     assert engine.coefficients == len(found.names)
@@ -54,9 +54,9 @@ def fewest(coefficients):
 @cache
 def fits(name):
     task, model = TASKS[MODELS[name][0]], MODELS[name][1]
-    problem = model_device_for(Model.parse(model), task)
+    device = model_device_for(Model.parse(model), task)
     found = [fitted(task, model, seed, PEOPLE)[1] for seed in range(REPEATS)]
-    return problem, np.array([each.values for each in found]), np.array([each.half_widths() for each in found])
+    return device, np.array([each.values for each in found]), np.array([each.half_widths() for each in found])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -66,8 +66,8 @@ def test_intervals_of_other_models_hold_the_fit_over_all_people(name):
     Intervals hold more often than they say, as they take targets to fill their range. So estimates must also be
     without bias: each mean is within 4.9 standard errors of the truth, but by chance once in a million.
     """
-    problem, values, widths = fits(name)
-    expected = truth(problem, np.ones(256))
+    device, values, widths = fits(name)
+    expected = truth(device, np.ones(256))
     assert ((np.abs(values - expected) <= widths).sum(axis=0) >= fewest(len(expected))).all()
     errors = values.std(axis=0) / np.sqrt(REPEATS)
     assert (np.abs(values.mean(axis=0) - expected) < 4.9 * errors).all()
@@ -83,9 +83,9 @@ def test_intervals_do_not_hold_another_fit():
 def test_a_part_of_directions_in_a_ball_is_unbiased():
     """Each z-score is below 4.6 in size but by chance, once in 200,000."""
     model = "{name: m, features: [age], target: hours}"
-    problem, estimate = fitted(TASKS["observed, approx"], model, 2, 5_000)
-    assert next(iter(problem.mechanisms.values())).kind in ("privunit", "l2-ball")
-    expected = truth(problem, np.ones(256))
+    device, estimate = fitted(TASKS["observed, approx"], model, 2, 5_000)
+    assert next(iter(device.mechanisms.values())).kind in ("privunit", "l2-ball")
+    expected = truth(device, np.ones(256))
     assert np.abs((estimate.values - expected) / estimate.spread).max() < 4.6
     assert np.abs(estimate.values / estimate.spread).max() > 4.6
 
@@ -93,9 +93,9 @@ def test_a_part_of_directions_in_a_ball_is_unbiased():
 def test_a_category_is_a_target_of_the_logistic_loss():
     """Its line through labels is that of all people: z-scores below 4.6, by chance once in 200,000."""
     model = "{name: m, features: [age, hours], target: {name: region, positive: south}}"
-    problem, estimate = fitted(TASKS["label"], model, 4, 20_000)
-    assert problem.task.coefficient_scale == "log odds"
-    expected = truth(problem, np.ones(256))
+    device, estimate = fitted(TASKS["label"], model, 4, 20_000)
+    assert device.task.coefficient_scale == "log odds"
+    expected = truth(device, np.ones(256))
     assert np.abs((estimate.fit - expected) / estimate.error).max() < 4.6
     opposite = "{name: m, features: [age, hours], target: {name: married, positive: 'no'}}"
     one, other = (fitted(TASKS["label"], opposite.replace("'no'", each), 4, 2_000)[1] for each in ("'no'", "'yes'"))

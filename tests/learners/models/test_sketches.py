@@ -21,7 +21,7 @@ TASKS = {
 REPEATS, PEOPLE = 100, 3_000
 
 
-def learned(problem, task, seed, people):
+def learned(device, task, seed, people):
     """An engine that has learned one window of people drawn from the population."""
     X, y = coded(task, np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people))
     own = device_for(task)
@@ -29,7 +29,7 @@ def learned(problem, task, seed, people):
     accumulator.add_block(own.records(X, y))
     made = accumulator.release()
     fields = {"id": "0" * 32, "task": task.hash, "level": "default", "partition": 0, "time": 0, "expires": 1}
-    engine = problem.engine()
+    engine = device.engine()
     release = own.release(made, simulated=True, **fields)
     engine.admit(release, 0)
     engine.learn_releases([release])
@@ -39,14 +39,14 @@ def learned(problem, task, seed, people):
 @pytest.mark.parametrize("name", TASKS)
 def test_a_model_of_all_columns_is_the_tasks_own_fit_to_the_bit(name):
     task = TASKS[name]
-    own, problem = device_for(task), model_device_for(Model.parse("name: all"), task)
+    own, device = device_for(task), model_device_for(Model.parse("name: all"), task)
     expected = own.estimate([learned(own, task, 1, PEOPLE)])
-    engine = learned(problem, task, 1, PEOPLE)
-    found = problem.estimate([engine])
+    engine = learned(device, task, 1, PEOPLE)
+    found = device.estimate([engine])
     assert found.values.tolist() == expected.values.tolist() == engine.estimate().values.tolist()
     assert found.spread.tolist() == expected.spread.tolist()
     assert found.influence == expected.influence
-    again = problem.engine()
+    again = device.engine()
     again.load_state_dict(engine.state_dict())
     assert again.state_dict() == engine.state_dict()
 
@@ -62,9 +62,9 @@ MODELS = {
 @cache
 def fits(name):
     task, model = TASKS[MODELS[name][0]], MODELS[name][1]
-    problem = model_device_for(Model.parse(model), task)
-    found = [problem.estimate([learned(problem, task, seed, PEOPLE)]) for seed in range(REPEATS)]
-    return problem, np.array([each.values for each in found]), np.array([each.half_widths() for each in found])
+    device = model_device_for(Model.parse(model), task)
+    found = [device.estimate([learned(device, task, seed, PEOPLE)]) for seed in range(REPEATS)]
+    return device, np.array([each.values for each in found]), np.array([each.half_widths() for each in found])
 
 
 def fewest(coefficients):
@@ -75,9 +75,9 @@ def fewest(coefficients):
 @pytest.mark.parametrize("name", MODELS)
 def test_intervals_of_other_models_hold_the_fit_over_all_people(name):
     """The truth is exact: people are drawn from 256 records. False alarm: 1 in 10,000 for each model."""
-    problem, values, widths = fits(name)
+    device, values, widths = fits(name)
     assert np.isfinite(widths).all()
-    expected = truth(problem, np.ones(256))
+    expected = truth(device, np.ones(256))
     assert ((np.abs(values - expected) <= widths).sum(axis=0) >= fewest(len(expected))).all()
 
 
@@ -94,11 +94,11 @@ def test_a_category_of_a_window_is_a_target_of_log_odds():
     text = "{{name: m, features: [age, hours], target: {{name: married, positive: {}}}}}"
     found = []
     for positive in ("'yes'", "'no'"):
-        problem = model_device_for(Model.parse(text.format(positive)), task)
-        found.append(problem.estimate([learned(problem, task, 2, PEOPLE)]))
-        assert problem.task.coefficient_scale == "log odds"
+        device = model_device_for(Model.parse(text.format(positive)), task)
+        found.append(device.estimate([learned(device, task, 2, PEOPLE)]))
+        assert device.task.coefficient_scale == "log odds"
     assert found[0].values == pytest.approx(-found[1].values, rel=1e-6)
-    expected = truth(problem, np.ones(256))
+    expected = truth(device, np.ones(256))
     # The line through labels: below 4.6 standard errors, but by chance once in 200,000.
     assert np.abs((found[1].fit - expected) / found[1].error).max() < 4.6
 

@@ -63,8 +63,8 @@ def _everybody(task):
 
 
 @cache
-def model_problem(task, model):
-    """The problem of a model, given as text, on a log of the task."""
+def model_device(task, model):
+    """The device of a model, given as text, on a log of the task."""
     return model_device_for(Model.parse(model), task)
 
 
@@ -76,8 +76,8 @@ def released(task, seed, people):
 def payloads(task, seed, people):
     """What they release (people, size)."""
     X, y = coded(task, np.random.default_rng(seed).integers(0, len(EVERYBODY["age"]), people))
-    problem = device_for(task)
-    return problem.mechanisms["default"].randomize(problem.vectors(X, y), SimulatedNoise(seed), np.arange(people))
+    device = device_for(task)
+    return device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(seed), np.arange(people))
 
 
 def block(payloads):
@@ -94,16 +94,16 @@ ANY = SimpleNamespace(level="default")
 
 def fitted(task, model, seed, people):
     """A model's estimate from one draw of people."""
-    problem = model_problem(task, model)
-    engine, releases = problem.engine(), Block([ANY] * people)
+    device = model_device(task, model)
+    engine, releases = device.engine(), Block([ANY] * people)
     releases._rows = payloads(task, seed, people)
     engine.learn_releases(releases)
-    return problem, problem.estimate([engine])
+    return device, device.estimate([engine])
 
 
-def truth(problem, weights):
+def truth(device, weights):
     """The least-squares fit of a model's columns over the whole population, its rows weighted."""
-    X, y = coded(problem.task)
-    if problem.task.target.kind == "binary":
+    X, y = coded(device.task)
+    if device.task.target.kind == "binary":
         y = 2.0 * y - 1.0
     return np.linalg.solve((X * weights[:, None]).T @ X, (X * weights[:, None]).T @ y)

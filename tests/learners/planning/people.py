@@ -56,40 +56,40 @@ def halves(of, n, kind, seed):
     if of.public is not None:
         points, counts = np.unique(rows(of.public.set_aside, rng), axis=0, return_counts=True)
         of = of.with_public(points, counts)
-    problem, noise = device_for(of), SimulatedNoise(seed)
-    (X, y), engine = records(n, kind, rng), problem.engine()
+    device, noise = device_for(of), SimulatedNoise(seed)
+    (X, y), engine = records(n, kind, rng), device.engine()
     if of.target.missing_share:
         y[rng.random(n) < of.target.missing_share] = np.nan
-    if isinstance(problem, ScoreDevice):
-        _answer(problem, engine, X, y, noise)
+    if isinstance(device, ScoreDevice):
+        _answer(device, engine, X, y, noise)
     elif of.protocol == "moments":
         index = np.arange(n)
-        engine.learn_payloads(problem.mechanisms["default"].randomize(problem.vectors(X, y), noise, index), "default")
+        engine.learn_payloads(device.mechanisms["default"].randomize(device.vectors(X, y), noise, index), "default")
     elif of.protocol == "examples":
-        more = {"table": problem.table} if isinstance(problem, CellDevice) else {}
-        engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, **more)
-        engine.covariates = getattr(problem, "covariates", None)
-        engine.learn_records(X, y, [problem.mechanisms["default"]])
+        more = {"table": device.table} if isinstance(device, CellDevice) else {}
+        engine = type(engine)(device.settings, device.mechanisms, seed=seed, **more)
+        engine.covariates = getattr(device, "covariates", None)
+        engine.learn_records(X, y, [device.mechanisms["default"]])
     elif of.protocol == "gradients":
-        engine = type(engine)(problem.settings, problem.mechanisms, seed=seed, covariates=problem.covariates)
-        engine.learn_records(X, y, [problem.mechanisms["default"]])
+        engine = type(engine)(device.settings, device.mechanisms, seed=seed, covariates=device.covariates)
+        engine.learn_records(X, y, [device.mechanisms["default"]])
     else:
-        z, size = problem.records(X, y), problem.settings.window or n
+        z, size = device.records(X, y), device.settings.window or n
         for window in range(n // size):
-            made = problem.accumulator("default", noise, window)
+            made = device.accumulator("default", noise, window)
             made.add_block(z[window * size : (window + 1) * size])
             engine.learn_window(made.release())
-    return problem.estimate([engine]).half_widths()
+    return device.estimate([engine]).half_widths()
 
 
-def _answer(problem, engine, X, y, noise):
+def _answer(device, engine, X, y, noise):
     while engine.n_releases < len(X):
         start, model = engine.n_releases, engine.model.flat
-        stop = min(len(X), start + problem.block(start))
+        stop = min(len(X), start + device.block(start))
         index = np.arange(start, stop)
-        asked, payloads = np.array(problem.draw_query(noise, index, model)), {}
+        asked, payloads = np.array(device.draw_query(noise, index, model)), {}
         for query in np.unique(asked).tolist():
             own = index[asked == query]
-            V = problem.vectors(X[own], y[own], model, query)
-            payloads["default", query] = problem.mechanism("default", query).randomize(V, noise, own)
+            V = device.vectors(X[own], y[own], model, query)
+            payloads["default", query] = device.mechanism("default", query).randomize(V, noise, own)
         engine.learn_payloads(payloads)

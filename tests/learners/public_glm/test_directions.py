@@ -34,7 +34,7 @@ def many(numbers):
     return TASK.replace("[{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}]", f"[{names}]")
 
 
-def problem_of(text=TASK, rows=None, m=4000):
+def device_of(text=TASK, rows=None, m=4000):
     task = Task.parse(text)
     rows = features(np.random.default_rng(1), m, task.coding.size - 1) if rows is None else rows
     points, counts = np.unique(rows, axis=0, return_counts=True)
@@ -51,28 +51,28 @@ def far(degrees):
     return float(stats.chi2.isf(ALARM, degrees))
 
 
-def test_a_task_becomes_a_problem():
+def test_a_task_becomes_a_device():
     task = Task.parse(TASK)
     assert (task.moments.release, task.release_kind) == ("directions", "score")
-    problem = problem_of()
-    assert (problem.kind, problem.interactive, problem.dimension) == ("score", False, 4)
-    assert (problem.lengths, problem.queries) == ((4, 10), ("score", "curvature"))
-    problem.check_state()
-    engine = problem.engine()
+    device = device_of()
+    assert (device.kind, device.interactive, device.dimension) == ("score", False, 4)
+    assert (device.lengths, device.queries) == ((4, 10), ("score", "curvature"))
+    device.check_state()
+    engine = device.engine()
     assert (engine.published(), engine.figures(), engine.n_releases) == (None, {}, 0)
     assert engine.publish_every > 10**9
 
 
 def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
-    problem = problem_of(many(100), m=500)
-    assert (problem.lengths, problem.queries) == ((101,), ("score",))
-    problem.check_state()
+    device = device_of(many(100), m=500)
+    assert (device.lengths, device.queries) == ((101,), ("score",))
+    device.check_state()
     X = features(np.random.default_rng(2), 5, 100)
-    asked = problem.draw_query(SimulatedNoise(1), np.arange(5), np.empty(0))
+    asked = device.draw_query(SimulatedNoise(1), np.arange(5), np.empty(0))
     assert asked == ["score"] * 5
-    assert np.linalg.norm(problem.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
+    assert np.linalg.norm(device.vectors(X, np.ones(5)), axis=1).max() <= 1.0 + 1e-12
     with pytest.raises(RejectedError, match="asks nobody"):
-        problem.engine().admit(release(query="curvature", payload=[0] * 5151))
+        device.engine().admit(release(query="curvature", payload=[0] * 5151))
     # Before anything is public, as an audit takes it.
     assert np.any(device_for(Task.parse(many(100))).vectors(X, np.ones(5)))
     with pytest.raises(UserError, match="fewer features"):
@@ -80,12 +80,12 @@ def test_of_a_hundred_features_a_release_has_a_hundred_numbers():
 
 
 def test_what_a_log_says_of_models_is_not_read():
-    problem, noise, at = problem_of(), SimulatedNoise(3), np.arange(200)
+    device, noise, at = device_of(), SimulatedNoise(3), np.arange(200)
     X = features(np.random.default_rng(3), 200, 3)
     y = outcomes(np.random.default_rng(4), X, THETA)
-    hostile = np.full(problem.model_size, 1e9)
+    hostile = np.full(device.model_size, 1e9)
     found = [
-        randomize_records(problem, X, y, [0] * 200, {0: model}, ["default"] * 200, noise, at)
+        randomize_records(device, X, y, [0] * 200, {0: model}, ["default"] * 200, noise, at)
         for model in (np.empty(0), hostile)
     ]
     assert found[0] == found[1]
@@ -93,10 +93,10 @@ def test_what_a_log_says_of_models_is_not_read():
 
 
 def test_a_missing_target_answers_and_says_nothing():
-    problem = problem_of()
+    device = device_of()
     X, nothing = features(np.random.default_rng(3), 4, 3), np.full(4, np.nan)
-    for query in problem.queries:
-        assert not np.any(problem.vectors(X, nothing, None, query))
+    for query in device.queries:
+        assert not np.any(device.vectors(X, nothing, None, query))
 
 
 def release(**more):
@@ -114,8 +114,8 @@ def release(**more):
     ],
 )
 def test_what_cannot_be_learned_is_refused_with_its_reason(more, reason):
-    problem = problem_of()
-    engine = learn_sums(problem, features(np.random.default_rng(1), 4000, 3), np.ones(4000), 1)
+    device = device_of()
+    engine = learn_sums(device, features(np.random.default_rng(1), 4000, 3), np.ones(4000), 1)
     engine.admit(release())
     with pytest.raises(RejectedError) as found:
         engine.admit(release(**more))
@@ -123,9 +123,9 @@ def test_what_cannot_be_learned_is_refused_with_its_reason(more, reason):
 
 
 def test_the_truth_is_within_the_estimates_own_error_and_another_is_not():
-    problem, rng = problem_of(), np.random.default_rng(5)
+    device, rng = device_of(), np.random.default_rng(5)
     X = features(rng, 60_000, 3)
-    found = learn(problem, X, outcomes(rng, X, THETA), 5).estimate()
+    found = learn(device, X, outcomes(rng, X, THETA), 5).estimate()
     assert distance(found, THETA) < far(4)
     assert distance(found, THETA * [-1, 1, 1, 1]) > far(4)
     assert np.all(np.isfinite(found.half_widths()))
@@ -133,19 +133,19 @@ def test_the_truth_is_within_the_estimates_own_error_and_another_is_not():
 
 
 def test_a_real_target_is_fitted_by_a_line():
-    problem, rng = problem_of(REAL), np.random.default_rng(6)
+    device, rng = device_of(REAL), np.random.default_rng(6)
     X, theta = features(rng, 60_000, 3), THETA / 3
-    found = learn_sums(problem, X, X @ theta + rng.uniform(-0.3, 0.3, len(X)), 6).estimate()
+    found = learn_sums(device, X, X @ theta + rng.uniform(-0.3, 0.3, len(X)), 6).estimate()
     assert distance(found, theta) < far(4)
     assert distance(found, theta * [-1, 1, 1, 1]) > far(4)
 
 
 def test_missing_targets_do_not_bias():
-    problem, rng = problem_of(), np.random.default_rng(7)
+    device, rng = device_of(), np.random.default_rng(7)
     X = features(rng, 400_000, 3)
     y = outcomes(rng, X, THETA)
     y[rng.random(len(y)) < 0.4] = np.nan
-    found = learn_sums(problem, X, y, 7).estimate()
+    found = learn_sums(device, X, y, 7).estimate()
     assert distance(found, THETA) < far(4)
     # What shrunk by the share of them would be told apart.
     assert distance(found, 0.6 * THETA) > far(4)
@@ -158,18 +158,18 @@ def test_public_rows_unlike_the_people_are_noticed():
     rows[:, 1:3] = rng.permutation(rows[:, 1:3] * [0.3, -1.0])
     X = features(rng, 400_000, 3)
     y = outcomes(rng, X, THETA)
-    found = learn_sums(problem_of(rows=rows), X, y, 8).estimate()
+    found = learn_sums(device_of(rows=rows), X, y, 8).estimate()
     assert (found.alike, "are not used" in found.note) == (False, True)
     held = np.abs(found.values - THETA) <= found.half_widths()
     assert held.all()
-    assert learn_sums(problem_of(), X, y, 8).estimate().alike
+    assert learn_sums(device_of(), X, y, 8).estimate().alike
 
 
 def test_of_many_features_it_is_said_that_nothing_is_checked():
-    problem, rng = problem_of(many(34), m=3000), np.random.default_rng(9)
+    device, rng = device_of(many(34), m=3000), np.random.default_rng(9)
     X = features(rng, 100_000, 34)
     theta = rng.normal(size=35) / 6
-    found = learn_sums(problem, X, outcomes(rng, X, theta), 9).estimate()
+    found = learn_sums(device, X, outcomes(rng, X, theta), 9).estimate()
     assert (found.alike, "nobody was asked" in found.note) == (None, True)
     assert distance(found, theta) < far(35)
     assert distance(found, -theta) > far(35)
@@ -177,20 +177,20 @@ def test_of_many_features_it_is_said_that_nothing_is_checked():
 
 
 def test_partitions_add_and_a_state_goes_on_where_it_stood():
-    problem, rng = problem_of(), np.random.default_rng(10)
+    device, rng = device_of(), np.random.default_rng(10)
     X = features(rng, 9_000, 3)
     y = outcomes(rng, X, THETA)
-    whole = learn(problem, X, y, 1)
-    again = problem.engine()
+    whole = learn(device, X, y, 1)
+    again = device.engine()
     again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
     assert again.state_dict() == whole.state_dict()
     assert np.array_equal(again.estimate().values, whole.estimate().values)
-    parts = [learn(problem, X[:4000], y[:4000], 2), learn(problem, X[4000:], y[4000:], 3)]
-    together = problem.engine()
+    parts = [learn(device, X[:4000], y[:4000], 2), learn(device, X[4000:], y[4000:], 3)]
+    together = device.engine()
     for part in parts:
         for (level, query), tally in part.now.rounds[0].tallies.items():
             together.learn_sums({(level, query): tally})
-    found = problem.estimate(parts)
+    found = device.estimate(parts)
     assert (found.n_releases, found.partitions) == (9_000, 2)
     # Of partitions mean answers are averaged by their noise, not by numbers of people: nearly the same.
     assert found.values == pytest.approx(together.estimate().values, abs=0.02)
@@ -233,7 +233,7 @@ def test_a_link_that_takes_second_moments_gets_them():
 def test_any_mean_function_is_solved_for_from_the_same_releases(model, text):
     """Devices release the same, and a learner of one model goes on with what another learned."""
     one, other = (
-        problem_of(text + f"moments: {{{each}}}\n")
+        device_of(text + f"moments: {{{each}}}\n")
         for each in (model, "loss: logistic" if text is TASK else "link: identity")
     )
     rng = np.random.default_rng(3)

@@ -1,4 +1,4 @@
-"""The update: the same however it is cut up, merged by sum, restored to the bit; and a task's problem."""
+"""The update: the same however it is cut up, merged by sum, restored to the bit; and a task's device."""
 
 import json
 import math
@@ -14,14 +14,14 @@ from murk.protocols.mean_functions import LINKS
 from murk.protocols.moments.device import check_size, device_for
 from murk.protocols.moments.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.protocols.moments.mechanisms import calibrated
-from murk.protocols.moments.model import Response
+from murk.protocols.moments.model import ResponseRange
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums
 from murk.stream.wire.codec import MAX_MESSAGE, RejectedError
 from murk.stream.wire.releases import MomentRelease
 
 LAYOUT = Statistics(("a", "b", "intercept"), math.sqrt(3), balanced(math.sqrt(3)))
-MODEL = MomentModel(LINKS["identity"], Response(-1.0, 1.0), None)
+MODEL = MomentModel(LINKS["identity"], ResponseRange(-1.0, 1.0), None)
 LEVELS = {
     "default": calibrated(GaussianDP(1.0), LAYOUT),
     "open": calibrated(GaussianDP(4.0), LAYOUT),
@@ -182,7 +182,7 @@ def test_a_part_beyond_its_own_bound_is_rejected():
     layout = Statistics(("a", "intercept"), math.sqrt(2), root=1.0)
     mechanisms = {"default": calibrated(ApproxDP(1.0, 1e-6), layout, release="separate")}
     one = MomentEngine(layout, MODEL, mechanisms)
-    bounds, (_, (_, _, square)) = mechanisms["default"].magnitudes, mechanisms["default"].reach.parts
+    bounds, (_, (_, _, square)) = mechanisms["default"].magnitudes, mechanisms["default"].payload_bound.parts
     longest = math.isqrt(square)
     honest = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 1}
     rest = [0] * (len(bounds) - 1)
@@ -216,40 +216,40 @@ def public(task, m=50):
     return task.with_public(points, np.ones(m, dtype=int))
 
 
-def test_a_task_becomes_a_problem():
-    problem = device_for(public(Task.parse(TASK + "moments: {release: joint}\n")))
-    assert (problem.kind, problem.interactive, problem.dimension) == ("moment", False, 13)
-    assert set(problem.mechanisms) == {"default", "less"}
-    problem.check_state()
-    vectors = problem.vectors(np.ones((3, 4)), np.array([0.0, 1.0, np.nan]))
+def test_a_task_becomes_a_device():
+    device = device_for(public(Task.parse(TASK + "moments: {release: joint}\n")))
+    assert (device.kind, device.interactive, device.dimension) == ("moment", False, 13)
+    assert set(device.mechanisms) == {"default", "less"}
+    device.check_state()
+    vectors = device.vectors(np.ones((3, 4)), np.array([0.0, 1.0, np.nan]))
     # Labels count as -1 and +1, a missing one as their middle.
-    assert vectors[:, -1].tolist() == [-problem.layout.weight, problem.layout.weight, 0.0]
-    one = problem.engine()
+    assert vectors[:, -1].tolist() == [-device.layout.weight, device.layout.weight, 0.0]
+    one = device.engine()
     assert (one.publish_every, one.published(), one.figures()) == (2**31, None, {})
-    payload = problem.mechanisms["less"].randomize(vectors, SecureNoise(), [0, 1, 2])
+    payload = device.mechanisms["less"].randomize(vectors, SecureNoise(), [0, 1, 2])
     one.learn_payloads(payload, "less")
-    found = problem.estimate([one])
+    found = device.estimate([one])
     assert found.names == ("a", "b=y", "b=z", "intercept")
     assert np.all(np.isfinite(found.values))
-    assert problem.estimate([one, problem.engine()]).n_releases == 3
+    assert device.estimate([one, device.engine()]).n_releases == 3
 
 
 @pytest.mark.parametrize(
     "block", ["{loss: poisson, release: joint}", "{release: separate}", "{design: gaussian, covariance: private}"]
 )
 def test_settings_of_the_block(block):
-    problem = device_for(public(Task.parse(TASK + f"moments: {block}\n")))
+    device = device_for(public(Task.parse(TASK + f"moments: {block}\n")))
     # Normal features of so small a covariance stay well within their box.
-    assert (problem.layout.radius < 1.6) == ("gaussian" in block)
-    assert problem.model.curve.name == ("poisson" if "poisson" in block else "logistic")
-    assert problem.layout.root == (1.0 if "separate" in block else math.sqrt(2))
+    assert (device.layout.radius < 1.6) == ("gaussian" in block)
+    assert device.model.curve.name == ("poisson" if "poisson" in block else "logistic")
+    assert device.layout.root == (1.0 if "separate" in block else math.sqrt(2))
 
 
 @pytest.mark.parametrize(("link", "low"), [("identity", -1), ("cubic", -1), ("sigmoid", 0), ("softplus", 0)])
 def test_links_of_a_real_target(link, low):
-    problem = device_for(public(Task.parse(REAL + f"moments: {{link: {link}, release: joint}}\n")))
-    assert problem.model.response == Response(low, 1.0)
-    assert problem.vectors(np.ones((1, 4)), np.array([0.5]))[0, -1] == 0.5 * problem.layout.weight
+    device = device_for(public(Task.parse(REAL + f"moments: {{link: {link}, release: joint}}\n")))
+    assert device.model.response == ResponseRange(low, 1.0)
+    assert device.vectors(np.ones((1, 4)), np.array([0.5]))[0, -1] == 0.5 * device.layout.weight
 
 
 def test_a_release_too_long_for_the_log_is_refused_with_what_would_do():

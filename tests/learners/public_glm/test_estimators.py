@@ -333,10 +333,10 @@ def test_as_published_has_the_papers_settings():
 def test_a_normal_design_takes_its_bound_from_public_covariates():
     ours = glm(design="gaussian", people=10**5)
     paper = glm(design="gaussian", people=10**5, release="separate", guarantee=ApproxDP(1.0, 1e-6), outliers="zero")
-    reach = [math.sqrt(3) / each._gain for each in (ours, paper)]
+    clipping_norm = [math.sqrt(3) / each._gain for each in (ours, paper)]
     norm = np.linalg.norm(PUBLIC.T @ PUBLIC / len(PUBLIC), 2)
-    assert reach[1] == pytest.approx(math.sqrt(5 * norm * 3 * math.log(10**5 / 0.05)))
-    assert reach[0] < 0.6 * reach[1]
+    assert clipping_norm[1] == pytest.approx(math.sqrt(5 * norm * 3 * math.log(10**5 / 0.05)))
+    assert clipping_norm[0] < 0.6 * clipping_norm[1]
     with pytest.raises(UserError, match="give public="):
         glm(design="gaussian", public=None)
 

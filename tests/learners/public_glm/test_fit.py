@@ -20,13 +20,13 @@ from murk.protocols.mean_functions import LINKS, LOSSES
 from murk.protocols.moments import estimate
 from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES
 from murk.protocols.moments.mechanisms import Level, calibrated
-from murk.protocols.moments.model import MomentModel, Response
+from murk.protocols.moments.model import MomentModel, ResponseRange
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums, Private, design_of, private_share
 from murk.protocols.population import released_sum
 from murk.protocols.public_covariates import PublicCovariates
 
-BINARY, OWN = Response(0.0, 1.0), Response(-1.0, 1.0)
+BINARY, OWN = ResponseRange(0.0, 1.0), ResponseRange(-1.0, 1.0)
 
 
 def fit(sums, layout, *model, **more):
@@ -185,7 +185,7 @@ def test_links_give_the_truth_back(name):
     fits = curve.mean(X @ truth)
     y = fits + rng.uniform(-0.2, 0.2, len(X))
     low, high = float(y.min()), float(y.max())
-    response = Response(low, high)
+    response = ResponseRange(low, high)
     layout = layout_of(X)
     found = fit(exact(layout, X, (y - response.middle) / response.half), layout, curve, response, people(X), "both")
     # 18 coefficients, once in 10^6 runs.

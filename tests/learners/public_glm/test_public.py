@@ -98,10 +98,10 @@ def test_a_file_that_is_none_is_refused(tmp_path):
 
 def test_public_rows_are_held_to_the_bound_as_peoples_are():
     sample = PublicSample.read(np.array([[3.0, 4.0], [0.3, 0.4]]))
-    held = sample.coded(reach=1.0, gain=2.0, constant=True)
+    held = sample.coded(clipping_norm=1.0, gain=2.0, constant=True)
     np.testing.assert_allclose(held.points, [[1.2, 1.6, 1], [0.6, 0.8, 1]])
     np.testing.assert_allclose(held.second_moment, held.points.T @ held.points / 2)
-    wide = sample.coded(reach=10.0, gain=1.0, constant=False)
+    wide = sample.coded(clipping_norm=10.0, gain=1.0, constant=False)
     np.testing.assert_allclose(wide.second_moment, sample.moment[:2, :2])
 
 
@@ -116,9 +116,9 @@ def test_normal_vectors_stay_within_their_reach():
     """1,000 sets of 1,000 vectors: at most 5% may have one beyond; 5 standard errors more is 8.5%."""
     rng = np.random.default_rng(3)
     root = np.array([[1.0, 0.0], [0.5, 0.2]])
-    reach = normal_norm_bound(root @ root.T, people=1000, failure=0.05)
+    clipping_norm = normal_norm_bound(root @ root.T, people=1000, failure=0.05)
     longest = [np.linalg.norm(rng.normal(size=(1000, 2)) @ root.T, axis=1).max() for _ in range(1000)]
-    assert np.mean(np.array(longest) > reach) < 0.085
+    assert np.mean(np.array(longest) > clipping_norm) < 0.085
     # The paper's is never smaller; half the reach does not do.
-    assert normal_norm_bound(root @ root.T, 1000, published=True) > reach
-    assert np.mean(np.array(longest) > reach / 2) > 0.085
+    assert normal_norm_bound(root @ root.T, 1000, published=True) > clipping_norm
+    assert np.mean(np.array(longest) > clipping_norm / 2) > 0.085

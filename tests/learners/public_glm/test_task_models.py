@@ -28,13 +28,13 @@ def test_counts_have_log_means_in_their_own_unit() -> None:
     X = np.column_stack([rng.uniform(-1.0, 1.0, (4_000, 2)), np.ones(4_000)])
     counts = rng.poisson(np.exp(X @ truth))
     task = Task.parse(TEXT + COUNTS).with_simulated(True)
-    problem: Any = device_for(task)
-    engine = problem.engine()
-    vectors = problem.vectors(X, np.clip(counts, 0, 20) / 10.0 - 1.0)
+    device: Any = device_for(task)
+    engine = device.engine()
+    vectors = device.vectors(X, np.clip(counts, 0, 20) / 10.0 - 1.0)
     engine.learn_payloads(
-        problem.mechanisms["default"].randomize(vectors, SimulatedNoise(1), np.arange(4_000)), "default"
+        device.mechanisms["default"].randomize(vectors, SimulatedNoise(1), np.arange(4_000)), "default"
     )
-    found = problem.estimate([engine])
+    found = device.estimate([engine])
     # Uniform features are not normal: 0.1 allows for the bias. 4 standard errors: a false alarm has probability 2e-4.
     room = 0.1 + 4.0 * found.spread
     assert np.all(np.abs(found.values - truth) < room)
@@ -71,8 +71,8 @@ def test_classes_are_learned_from_one_release_each(tmp_path: Path) -> None:
 
 def test_without_an_intercept_a_targets_bounds_are_centred() -> None:
     block = "moments: {intercept: false, release: joint}\ntarget: {name: y, kind: real, low: %s, high: 2}\n"
-    problem: Any = device_for(Task.parse(TEXT + block % -2))
-    assert problem.layout.names == ("a", "b")
+    device: Any = device_for(Task.parse(TEXT + block % -2))
+    assert device.layout.names == ("a", "b")
     with pytest.raises(UserError, match=r"bounds of -b and b, but 'y' is from -1 to 2"):
         device_for(Task.parse(TEXT + block % -1))
 

@@ -11,7 +11,7 @@ from murk.learners import ShareClassifier
 from murk.privacy import GaussianDP
 from murk.protocols.moments.sums import Private
 from tests.learners.public_glm.test_fit import exact, layout_of
-from tests.learners.scores.people import class_outcomes, features, learn_sums, outcomes, problem_of, public
+from tests.learners.scores.people import class_outcomes, device_of, features, learn_sums, outcomes, public
 
 MISSING, SEEDS = 0.4, 20
 THETA = np.array([[0.8, -0.4, 0.3, 0.1], [-0.6, 0.9, 0.2, 0.0], [-0.2, -0.5, -0.5, -0.1]])
@@ -29,8 +29,8 @@ def of_scores(seed, *, classes=False, rows=False):
     X = features(rng, n + 2_000, 3)
     y = gone(rng, class_outcomes(rng, X[:n], THETA) if classes else outcomes(rng, X[:n], THETA[0]))
     more = {"labels": ("a", "b", "c")} if classes else {}
-    problem = problem_of(3, 3.0, covariates=public(X[n:]) if rows else None, **more)
-    estimate = learn_sums(problem, X[:n], y, seed).estimate()
+    device = device_of(3, 3.0, covariates=public(X[n:]) if rows else None, **more)
+    estimate = learn_sums(device, X[:n], y, seed).estimate()
     assert (missing_words(estimate.missing()) in estimate.note) == (estimate.missing() > 0.0)
     return estimate.missing(), 1.0 - estimate.solution.targets[0]
 

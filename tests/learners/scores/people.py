@@ -16,8 +16,8 @@ from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.sums import Tally
 
 
-def problem_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
-    """A problem of p coded features and the constant, with one level."""
+def device_of(p, mu, *, binary=True, covariates=None, guarantee=None, **more):
+    """A device of p coded features and the constant, with one level."""
     names = (*(f"x{j}" for j in range(p)), "intercept")
     settings = Settings(names, binary and "labels" not in more, covariates, **more)
     pair = score_mechanisms("best", guarantee or GaussianDP(mu), p + 1, settings.contrasts, bits=settings.bits)
@@ -50,24 +50,24 @@ def public(X):
     return PublicCovariates(points, counts.astype(np.int64))
 
 
-def learn_sums(problem, X, y, seed) -> ScoreEngine:
+def learn_sums(device, X, y, seed) -> ScoreEngine:
     """The same at once: Gaussian noise on a round's sums, of the same distribution but for the lattice.
 
     A survey's rounds are few people, who answer one by one.
     """
-    survey = problem.settings.survey
-    engine = problem.engine() if survey is None else learn(problem, X[: survey.end], y[: survey.end], seed)
+    survey = device.settings.survey
+    engine = device.engine() if survey is None else learn(device, X[: survey.end], y[: survey.end], seed)
     rng = np.random.default_rng(seed + 10_000)
     while engine.n_releases < len(X):
         start, model = engine.n_releases, engine.model
-        size = min(len(X), problem.settings.round_end(start)) - start
+        size = min(len(X), device.settings.round_end(start)) - start
         shares = [1.0 - model.scatter - model.curvature, model.scatter, model.curvature]
         asked, sums = rng.choice(3, size=size, p=shares), {}
-        for query in QUERIES[: 3 if problem.settings.matrices else 1]:
+        for query in QUERIES[: 3 if device.settings.matrices else 1]:
             own = start + np.flatnonzero(asked == QUERIES.index(query))
             if len(own):
-                mechanism = problem.mechanism("default", query)
-                V = problem.vectors(X[own], y[own], model.flat, query)
+                mechanism = device.mechanism("default", query)
+                V = device.vectors(X[own], y[own], model.flat, query)
                 total = V.sum(axis=0) if query == "score" else flattened(V.T @ V)
                 total = total + rng.normal(size=len(total)) * np.sqrt(len(own) * mechanism.variance)
                 whole = [round(value) for value in (total / mechanism.unit).tolist()]
@@ -76,18 +76,18 @@ def learn_sums(problem, X, y, seed) -> ScoreEngine:
     return engine
 
 
-def learn(problem, X, y, seed, noise=None) -> ScoreEngine:
+def learn(device, X, y, seed, noise=None) -> ScoreEngine:
     """Let people answer one round after another, as devices do, and learn."""
-    engine, noise = problem.engine(), SimulatedNoise(seed) if noise is None else noise
+    engine, noise = device.engine(), SimulatedNoise(seed) if noise is None else noise
     while engine.n_releases < len(X):
         start = engine.n_releases
-        indices = np.arange(start, min(len(X), problem.settings.round_end(start)), dtype=np.int64)
+        indices = np.arange(start, min(len(X), device.settings.round_end(start)), dtype=np.int64)
         flat = engine.model.flat
-        asked = np.array(problem.draw_query(noise, indices, flat))
+        asked = np.array(device.draw_query(noise, indices, flat))
         answers = {}
         for query in sorted(set(asked.tolist())):
             own = indices[asked == query]
-            vectors = problem.vectors(X[own], y[own], flat, query)
-            answers["default", query] = problem.mechanism("default", query).randomize(vectors, noise, own)
+            vectors = device.vectors(X[own], y[own], flat, query)
+            answers["default", query] = device.mechanism("default", query).randomize(vectors, noise, own)
         engine.learn_payloads(answers)
     return engine

@@ -81,7 +81,7 @@ def at(model: Model, rng: np.random.Generator | None, share: float = 1.0) -> Sum
     for name, value, count in (
         ("score", mean, people), ("scatter", scatter, people / 5), ("curvature", share * scatter, people / 5),
     ):  # fmt: skip
-        noise = 1.0 / count * (1.0 if name == "score" else model.matrix_reach**2 / 8)
+        noise = 1.0 / count * (1.0 if name == "score" else model.matrix_clipping_norm**2 / 8)
         if rng is not None:
             draw = rng.normal(size=value.shape) * math.sqrt(noise)
             value = value + (draw if value.ndim == 1 else (draw + draw.T) / 2)
@@ -174,11 +174,11 @@ def test_before_anything_is_told_nothing_is_learned():
 
 
 def estimate(more: str = SCORES, people: int = 60_000, seed: int = 1) -> Any:
-    problem = device_for(Task.parse(TEXT + more))
+    device = device_for(Task.parse(TEXT + more))
     records = Records(
         np.tile(rows(), (K, 1)), np.repeat(np.arange(3.0), len(rows())), chances().T.ravel() / len(rows())
     )
-    [step] = planned.estimates(problem, records, [people], {"default": 1.0}, 1, np.random.default_rng(seed))
+    [step] = planned.estimates(device, records, [people], {"default": 1.0}, 1, np.random.default_rng(seed))
     return step()
 
 
@@ -261,10 +261,10 @@ def test_in_river_a_classifier_without_rows_has_lines_and_predicts():
 def test_predicted_shares_of_few_people_stay_near_each_other():
     """Noise is not taken for certainty: 30 people say nothing, 20,000 give the shares."""
     rng = np.random.default_rng(7)
-    for people, expected, reach in ((30, (1 / 3, 1 / 3, 1 / 3), 0.1), (20_000, (0.2, 0.345, 0.455), 0.15)):
+    for people, expected, clipping_norm in ((30, (1 / 3, 1 / 3, 1 / 3), 0.1), (20_000, (0.2, 0.345, 0.455), 0.15)):
         learner = ScoreClassifier(guarantee=GaussianDP(2.0), features=("a", "b"), classes=LABELS, seed=3)
         for a, b, u in zip(rng.uniform(-1, 1, people), rng.uniform(-1, 1, people), rng.random(people), strict=True):
             label = LABELS[int(np.searchsorted(np.cumsum([0.2, 0.3 + 0.15 * a]), u))]
             learner.learn_one({"a": a, "b": b}, label)
         shares = learner.predict_proba_one({"a": 0.3, "b": -0.2})
-        assert [shares[label] for label in LABELS] == pytest.approx(expected, abs=reach)
+        assert [shares[label] for label in LABELS] == pytest.approx(expected, abs=clipping_norm)

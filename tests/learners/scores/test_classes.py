@@ -16,12 +16,12 @@ from murk.learners import ScoreClassifier
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import randomize_records
-from murk.protocols.device import HostileModelError, person_problem_for
+from murk.protocols.device import HostileModelError, person_device_for
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.scores.model import Model, Response, Rows, check_model, vectors
 from murk.protocols.scores.settings import FIRST
 from murk.protocols.scores.solve.classes import ClassScores, probabilities
-from tests.learners.scores.people import class_outcomes, features, learn, problem_of, public
+from tests.learners.scores.people import class_outcomes, device_of, features, learn, public
 
 K, P = 3, 3
 LABELS = ("bus", "car", "train")
@@ -46,9 +46,9 @@ def hostile(draw):
 @settings(max_examples=80, deadline=None)
 @given(hostile(), arrays(float, (3, P), elements=st.floats(-1, 1)), st.sampled_from([0.0, 1.0, 2.0, 7.0, np.nan]))
 def test_no_answer_is_longer_than_one(model, X, target):
-    problem, y = problem_of(P - 1, 1.0, labels=LABELS), np.full(3, target)
-    for query in problem.queries:
-        found = problem.vectors(X, y, model.flat, query)
+    device, y = device_of(P - 1, 1.0, labels=LABELS), np.full(3, target)
+    for query in device.queries:
+        found = device.vectors(X, y, model.flat, query)
         assert np.all(np.isfinite(found))
         assert np.all(np.linalg.norm(found, axis=1) <= 1 + 1e-9)
         # Without a target, or with one that is none of the classes, nothing but a scatter.
@@ -57,12 +57,12 @@ def test_no_answer_is_longer_than_one(model, X, target):
 
 
 def test_a_model_of_another_number_of_classes_is_refused():
-    problem = problem_of(P - 1, 1.0, labels=LABELS)
-    problem.check_model(problem.initial)
-    assert problem.lengths == ((K - 1) * P, P * (P + 1) // 2)
-    for other in (problem_of(P - 1, 1.0), problem_of(P - 1, 1.0, labels=(*LABELS, "none"))):
+    device = device_of(P - 1, 1.0, labels=LABELS)
+    device.check_model(device.initial)
+    assert device.lengths == ((K - 1) * P, P * (P + 1) // 2)
+    for other in (device_of(P - 1, 1.0), device_of(P - 1, 1.0, labels=(*LABELS, "none"))):
         with pytest.raises(HostileModelError, match="numbers"):
-            problem.check_model(other.initial)
+            device.check_model(other.initial)
 
 
 def test_two_classes_are_a_binary_target():
@@ -120,8 +120,8 @@ def held(seed, *, guarantee=None, missing=0.0, narrowed=1.0):
     X = features(rng, 12_800, P - 1)
     y = class_outcomes(rng, X, THETA)
     y[rng.random(len(y)) < missing] = np.nan
-    problem = problem_of(P - 1, 4.0, guarantee=guarantee, covariates=public(X[12_000:]), labels=LABELS)
-    estimate = learn(problem, X[:12_000], y[:12_000], seed).estimate()
+    device = device_of(P - 1, 4.0, guarantee=guarantee, covariates=public(X[12_000:]), labels=LABELS)
+    estimate = learn(device, X[:12_000], y[:12_000], seed).estimate()
     half, off = estimate.half_widths(), np.abs(estimate.values - (THETA - THETA.mean(axis=0)).ravel())
     assert np.all(np.isfinite(half))
     return np.sum(off[: 2 * P] <= half[: 2 * P]), np.sum(off[: 2 * P] <= 0.4 * half[: 2 * P])
@@ -141,7 +141,7 @@ def test_public_rows_unlike_the_people_give_no_interval():
     y = class_outcomes(rng, X, THETA)
     for wrong in (False, True):
         rows = X[12_000:] * (np.array([1.0, 0.2, 1.0]) if wrong else 1.0)
-        engine = learn(problem_of(P - 1, 4.0, covariates=public(rows), labels=LABELS), X[:12_000], y[:12_000], 1)
+        engine = learn(device_of(P - 1, 4.0, covariates=public(rows), labels=LABELS), X[:12_000], y[:12_000], 1)
         # By chance once in 10,000 times.
         assert bool(np.all(np.isinf(engine.estimate().half_widths()))) is wrong
         assert engine.estimate().note.startswith("none") is wrong
@@ -156,8 +156,8 @@ def test_intervals_allow_for_people_as_unlike_the_rows_as_the_check_might_miss()
     for tilt in (0.0, 1.5):
         rows = X[12_000:]
         rows = rows[rng.random(len(rows)) < 1.0 / (1.0 + np.exp(-tilt * rows[:, 0]))][:3000]
-        problem = problem_of(P - 1, 8.0, covariates=public(rows), labels=LABELS)
-        found.append(learn(problem, X[:12_000], y[:12_000], 1).estimate().solution)
+        device = device_of(P - 1, 8.0, covariates=public(rows), labels=LABELS)
+        found.append(learn(device, X[:12_000], y[:12_000], 1).estimate().solution)
     right, preferred = found
     assert right.alike
     assert right.doubt <= 16 / 3000
@@ -178,7 +178,7 @@ def test_in_river_as_in_a_task_and_one_by_one_as_in_blocks():
     X = features(rng, FIRST + 900, P - 1)
     y = class_outcomes(rng, X, THETA)
     rows, X, y = X[:500, :-1], X[500:], y[500:]
-    engine = learn(problem_of(P - 1, 4.0, covariates=public(np.c_[rows, np.ones(500)]), labels=LABELS), X, y, 5)
+    engine = learn(device_of(P - 1, 4.0, covariates=public(np.c_[rows, np.ones(500)]), labels=LABELS), X, y, 5)
     names = [LABELS[int(place)] for place in y]
     many, one = classifier(rows), classifier(rows)
     many.learn_many(X[:, :-1], names)
@@ -228,12 +228,12 @@ def test_a_tasks_devices_answer_and_its_learner_learns():
     X = features(rng, 300, P - 1)
     y = class_outcomes(rng, X, THETA)
     points, counts = np.unique(X[:50], axis=0, return_counts=True)
-    problem = person_problem_for(task.with_public(points, counts.astype(np.int64)))
-    problem.check_state()
-    engine, people = problem.engine(), np.arange(250)
-    noise, models = SimulatedNoise(3), {0: np.array(problem.engine().published()[1])}
-    payloads, asked = randomize_records(problem, X[50:], y[50:], [0] * 250, models, ["default"] * 250, noise, people)
-    assert {len(payload) for payload in payloads} == set(problem.lengths)
+    device = person_device_for(task.with_public(points, counts.astype(np.int64)))
+    device.check_state()
+    engine, people = device.engine(), np.arange(250)
+    noise, models = SimulatedNoise(3), {0: np.array(device.engine().published()[1])}
+    payloads, asked = randomize_records(device, X[50:], y[50:], [0] * 250, models, ["default"] * 250, noise, people)
+    assert {len(payload) for payload in payloads} == set(device.lengths)
     engine.learn_payloads({
         ("default", name): np.array([p for p, other in zip(payloads, asked, strict=True) if other == name])
         for name in set(asked)
@@ -242,6 +242,6 @@ def test_a_tasks_devices_answer_and_its_learner_learns():
     assert engine.estimate().names[3] == "car:a"
     assert units(task) == {}
     assert task.fitted_model == "softmax"
-    restored = problem.engine()
+    restored = device.engine()
     restored.load_state_dict(json.loads(json.dumps(engine.state_dict())))
     assert restored.estimate().values.tolist() == engine.estimate().values.tolist()

@@ -11,7 +11,7 @@ from murk.protocols.scores.solve import moments
 from murk.protocols.scores.solve.curve import Solution
 from murk.protocols.scores.solve.moments import Curvature, Moments, facing, pooled, stretched, unstretched
 from murk.protocols.scores.sums import Answer, Summary
-from tests.learners.scores.people import learn_sums, outcomes, problem_of
+from tests.learners.scores.people import device_of, learn_sums, outcomes
 
 P = 21
 BINARY, REAL = Response(True), Response(False)
@@ -190,12 +190,12 @@ def test_twenty_features_are_learned_without_public_rows(monkeypatch):
     rng, n = np.random.default_rng(11), 300_000
     X = np.c_[rng.normal(size=(n, P - 1)), np.ones(n)]
     theta = np.ones(P)
-    engine = learn_sums(problem_of(P - 1, 1.0), X, outcomes(rng, X, theta), 11)
+    engine = learn_sums(device_of(P - 1, 1.0), X, outcomes(rng, X, theta), 11)
     assert np.sum((engine.estimate().values - theta) ** 2) < 5.0
     # Nothing says that normal features are uneven; nor, in most runs, does noise say so to their coordinates. (That of
     # the constant follows one number.)
     assert np.linalg.cond(unstretched(engine.model)[:-1, :-1]) < 1.01
     # The twin: whatever matrices say is taken for true.
     monkeypatch.setattr("murk.protocols.scores.solve.moments._significant_excess", lambda *_: 9.0)
-    bent = learn_sums(problem_of(P - 1, 1.0), X[:24_000], outcomes(rng, X[:24_000], theta), 11)
+    bent = learn_sums(device_of(P - 1, 1.0), X[:24_000], outcomes(rng, X[:24_000], theta), 11)
     assert np.linalg.cond(unstretched(bent.model)[:-1, :-1]) > 1.01

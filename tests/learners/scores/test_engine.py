@@ -10,17 +10,17 @@ from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.scores.settings import FIRST, round_end
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
-from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
+from tests.learners.scores.people import device_of, features, learn_sums, outcomes
 
 P = 3
 
 
 @pytest.fixture(scope="module")
-def problem():
-    return problem_of(P - 1, 2.0)
+def device():
+    return device_of(P - 1, 2.0)
 
 
-def release(problem, place, version=0, query="score", payload=None):
+def release(device, place, version=0, query="score", payload=None):
     size = P if query == "score" else matrix_size(P)
     rng = np.random.default_rng(place)
     numbers = rng.integers(-(2**20), 2**20, size=size).tolist() if payload is None else payload
@@ -30,7 +30,7 @@ def release(problem, place, version=0, query="score", payload=None):
     )  # fmt: skip
 
 
-def stream(problem, count):
+def stream(device, count):
     """Releases as devices would make them: of the round before for a while, and of all queries."""
     queries = ("score", "score", "curvature", "scatter")
     version = before = 0
@@ -38,14 +38,14 @@ def stream(problem, count):
         if place == round_end(version):
             before, version = version, place
         late = version - before and place - version < 50 and place % 2
-        yield release(problem, place, before if late else version, queries[place % 4])
+        yield release(device, place, before if late else version, queries[place % 4])
 
 
-def test_how_releases_are_split_makes_no_difference(problem):
-    releases = list(stream(problem, 2 * FIRST + 700))
+def test_how_releases_are_split_makes_no_difference(device):
+    releases = list(stream(device, 2 * FIRST + 700))
     states = []
     for sizes in ([1], [256], [7, 4096, 31]):
-        engine, done, turn = problem.engine(), 0, 0
+        engine, done, turn = device.engine(), 0, 0
         while done < len(releases):
             part = releases[done : done + sizes[turn % len(sizes)]]
             for ahead, one in enumerate(part):
@@ -57,9 +57,9 @@ def test_how_releases_are_split_makes_no_difference(problem):
     assert engine.published()[0] == 2 * FIRST
 
 
-def test_a_state_goes_on_where_it_stood(problem):
-    releases = list(stream(problem, 2 * FIRST + 100))
-    whole, first, second = problem.engine(), problem.engine(), problem.engine()
+def test_a_state_goes_on_where_it_stood(device):
+    releases = list(stream(device, 2 * FIRST + 100))
+    whole, first, second = device.engine(), device.engine(), device.engine()
     whole.learn_releases(releases)
     first.learn_releases(releases[:4000])
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
@@ -69,21 +69,21 @@ def test_a_state_goes_on_where_it_stood(problem):
     assert second.estimate().values.tolist() == whole.estimate().values.tolist()
 
 
-def test_sums_neither_round_nor_overflow(problem):
-    engine, large = problem.engine(), 2**23
-    engine.learn_releases([release(problem, place, payload=[large, -large, 1]) for place in range(1000)])
+def test_sums_neither_round_nor_overflow(device):
+    engine, large = device.engine(), 2**23
+    engine.learn_releases([release(device, place, payload=[large, -large, 1]) for place in range(1000)])
     [tally] = engine.now.rounds[0].tallies.values()
     assert (tally.count, tally.total) == (1000, [1000 * large, -1000 * large, 1000])
     state = engine.state_dict()
     state["rounds"][0]["tallies"][0]["total"][0] = 2**100 + 1
-    again = problem.engine()
+    again = device.engine()
     again.load_state_dict(json.loads(json.dumps(state)))
     assert next(iter(again.now.rounds[0].tallies.values())).total[0] == 2**100 + 1
 
 
-def test_order_within_an_epoch_makes_no_difference(problem):
-    releases = list(stream(problem, FIRST))
-    forward, backward = problem.engine(), problem.engine()
+def test_order_within_an_epoch_makes_no_difference(device):
+    releases = list(stream(device, FIRST))
+    forward, backward = device.engine(), device.engine()
     forward.learn_releases(releases)
     backward.learn_releases(releases[::-1])
     assert forward.state_dict() == backward.state_dict()
@@ -99,17 +99,17 @@ def test_order_within_an_epoch_makes_no_difference(problem):
         ({"payload": [2**25] * P}, "magnitude"),
     ],
 )
-def test_what_cannot_be_learned_is_refused_with_its_reason(problem, more, reason):
+def test_what_cannot_be_learned_is_refused_with_its_reason(device, more, reason):
     with pytest.raises(RejectedError) as refused:
-        problem.engine().admit(release(problem, 1, **more), 0)
+        device.engine().admit(release(device, 1, **more), 0)
     assert refused.value.reason == reason
-    assert problem.engine().admits([release(problem, 1)])
-    assert not problem.engine().admits([release(problem, 1), release(problem, 1, **more)])
+    assert device.engine().admits([release(device, 1)])
+    assert not device.engine().admits([release(device, 1), release(device, 1, **more)])
 
 
 def test_epochs_that_never_were_and_forgotten_ones_are_refused():
-    problem = problem_of(1, 2.0)
-    engine = problem.engine()
+    device = device_of(1, 2.0)
+    engine = device.engine()
     numbers = np.zeros((FIRST, 2), dtype=np.int64)
     for _ in range(256):
         engine.learn_payloads({("default", "score"): numbers})
@@ -146,22 +146,22 @@ def test_epochs_that_never_were_and_forgotten_ones_are_refused():
         lambda state: state["rounds"][0]["tallies"][0].update(count=None),
     ],
 )
-def test_a_damaged_state_is_refused(problem, damage):
-    engine = problem.engine()
-    engine.learn_releases([release(problem, 1)])
+def test_a_damaged_state_is_refused(device, damage):
+    engine = device.engine()
+    engine.learn_releases([release(device, 1)])
     state = engine.state_dict()
     damage(state)
     with pytest.raises(MurkError):
-        problem.engine().load_state_dict(state)
+        device.engine().load_state_dict(state)
 
 
 def test_partitions_are_solved_together():
     rng = np.random.default_rng(8)
-    problem, theta = problem_of(2, 8.0), np.array([0.8, -0.5, 0.2])
+    device, theta = device_of(2, 8.0), np.array([0.8, -0.5, 0.2])
     X = features(rng, 24_000, 2)
     y = outcomes(rng, X, theta)
-    partitions = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
-    together = problem.estimate(partitions)
+    partitions = [learn_sums(device, X[part::2], y[part::2], part) for part in (0, 1)]
+    together = device.estimate(partitions)
     assert together.n_releases == 24_000
     assert together.partitions == 2
     assert together.standard_error < min(partition.estimate().standard_error for partition in partitions)

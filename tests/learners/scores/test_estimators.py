@@ -20,7 +20,7 @@ from murk.protocols.scores.settings import FIRST
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
 from tests.interrupts import interrupted
-from tests.learners.scores.people import features, learn, outcomes, problem_of, public
+from tests.learners.scores.people import device_of, features, learn, outcomes, public
 
 P, THETA = 3, np.array([0.7, -1.0, 0.6, -0.3])
 NAMES = ["a", "b", "c"]
@@ -68,7 +68,7 @@ def test_it_learns_what_a_tasks_learner_does(binary, sample):
     covariates = public(np.c_[rows, np.ones(sample)]) if sample else None
     model = (classifier if binary else regressor)(public=rows if sample else None)
     facts = {"covariates": covariates, "line": not sample, "survey": survey_of(model)}
-    settled = problem_of(P, 2.0, binary=binary, **facts)
+    settled = device_of(P, 2.0, binary=binary, **facts)
     engine = learn(settled, np.c_[X, np.ones(len(X))], y.astype(float), 5)
     model.learn_many(X, y)
     state = model.state_dict()["fold"]
@@ -264,11 +264,11 @@ def test_what_cannot_be_is_refused():
 
 def test_releases_made_elsewhere_are_learned():
     model = classifier(seed=None)
-    problem = problem_of(P, 2.0, survey=survey_of(model))
+    device = device_of(P, 2.0, survey=survey_of(model))
     version, flat = model.published()
     assert version == 0
-    problem.check_model(np.array(flat))
-    mechanism = problem.mechanism("default", "above-3")
+    device.check_model(np.array(flat))
+    mechanism = device.mechanism("default", "above-3")
     payload = mechanism.randomize([[1.0]], SimulatedNoise(1), [0])[0].tolist()
     fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 0}
     release = ScoreRelease(version=0, query="above", item=3, payload=payload, **fields)

@@ -13,7 +13,7 @@ from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.settings import FEWEST_KEPT, FIRST, REMEMBERED, remembered, round_end, round_start
 from murk.stream.wire.codec import RejectedError
-from tests.learners.scores.people import features, learn_sums, outcomes, problem_of
+from tests.learners.scores.people import device_of, features, learn_sums, outcomes
 from tests.learners.scores.test_engine import release
 
 P, THETA = 2, np.array([0.8, -0.6, -0.2])
@@ -46,17 +46,17 @@ def test_epochs_double_until_they_are_as_long_as_they_may_be(longest):
 
 def test_no_more_releases_are_kept_than_it_says():
     """Of 7 to 8 eighths of them, exactly those of the remembered rounds: the sums of the others are gone."""
-    problem = problem_of(P, 2.0, forget=FORGET)
+    device = device_of(P, 2.0, forget=FORGET)
     n = 120_000
     X, y = stream(n, 1)
-    engine = learn_sums(problem, X, y, 1)
+    engine = learn_sums(device, X, y, 1)
     kept = [tally.count for round_ in engine.now.rounds for tally in round_.tallies.values()]
     estimate = engine.estimate()
     assert estimate.releases_used == sum(kept)
     assert FORGET * 7 // 8 <= sum(kept) <= FORGET
     assert estimate.n_releases == n
     assert sum(kept) == n - engine.now.rounds[0].start
-    assert learn_sums(problem_of(P, 2.0), X[:9_000], y[:9_000], 1).estimate().releases_used == 9_000
+    assert learn_sums(device_of(P, 2.0), X[:9_000], y[:9_000], 1).estimate().releases_used == 9_000
 
 
 def test_intervals_are_those_of_so_many():
@@ -68,7 +68,7 @@ def test_intervals_are_those_of_so_many():
     for seed in range(8):
         X, y = stream(96_000, seed)
         for name, forget, n in (("kept", FEWEST_KEPT, 96_000), ("few", None, 22_500), ("all", None, 96_000)):
-            estimate = learn_sums(problem_of(P, 4.0, forget=forget), X[:n], y[:n], seed).estimate()
+            estimate = learn_sums(device_of(P, 4.0, forget=forget), X[:n], y[:n], seed).estimate()
             halves[name].append(estimate.half_widths())
     kept, few, whole = (np.array(halves[name]) for name in ("kept", "few", "all"))
     assert 0.7 < np.mean(kept / few) < 1.3
@@ -78,7 +78,7 @@ def test_intervals_are_those_of_so_many():
 def test_a_change_is_forgotten_and_without_forgetting_it_is_not():
     X, y = stream(120_000, 3, change=0.6)
     now = THETA - np.array([0.6, 0.0, 0.0])
-    forgetful, other = (learn_sums(problem_of(P, 2.0, forget=each), X, y, 3).estimate() for each in (FORGET, None))
+    forgetful, other = (learn_sums(device_of(P, 2.0, forget=each), X, y, 3).estimate() for each in (FORGET, None))
     # Five standard errors: one false alarm in 10^6.
     off = np.abs(forgetful.values - now) / forgetful.spread
     assert np.all(off < 5.0)
@@ -87,20 +87,20 @@ def test_a_change_is_forgotten_and_without_forgetting_it_is_not():
 
 def test_the_state_is_a_function_of_the_releases_alone():
     """Split otherwise, and stopped and gone on: bit for bit the same, also where rounds are forgotten."""
-    problem = problem_of(P, 2.0, forget=FEWEST_KEPT)
+    device = device_of(P, 2.0, forget=FEWEST_KEPT)
     rng = np.random.default_rng(4)
     payloads = rng.integers(-(2**20), 2**20, size=(30_000, P + 1))
     states = []
     for size in (4096, 777):
-        engine, done = problem.engine(), 0
+        engine, done = device.engine(), 0
         while done < len(payloads):
-            left = problem.settings.round_end(done) - done
+            left = device.settings.round_end(done) - done
             part = payloads[done : done + min(size, left)]
             engine.learn_payloads({("default", "score"): part})
             done += len(part)
             if size == 777:
                 state = json.loads(json.dumps(engine.state_dict()))
-                engine = problem.engine()
+                engine = device.engine()
                 engine.load_state_dict(state)
         states.append(json.dumps(engine.state_dict()))
     assert states[0] == states[1]
@@ -108,27 +108,27 @@ def test_the_state_is_a_function_of_the_releases_alone():
 
 
 def test_an_answer_to_a_forgotten_model_is_refused_as_stale():
-    problem = problem_of(P, 2.0, forget=FEWEST_KEPT)
-    engine, payloads = problem.engine(), np.ones((FIRST, P + 1), dtype=np.int64)
+    device = device_of(P, 2.0, forget=FEWEST_KEPT)
+    engine, payloads = device.engine(), np.ones((FIRST, P + 1), dtype=np.int64)
     for _ in range(9):
         engine.learn_payloads({("default", "score"): payloads})
-    engine.admit(release(problem, 1, 6_000, payload=[1] * (P + 1)))
+    engine.admit(release(device, 1, 6_000, payload=[1] * (P + 1)))
     with pytest.raises(RejectedError, match="forgotten") as refused:
-        engine.admit(release(problem, 1, 3_000, payload=[1] * (P + 1)))
+        engine.admit(release(device, 1, 3_000, payload=[1] * (P + 1)))
     assert refused.value.reason == "stale"
     # Where nothing is forgotten, the partition of so many has no round at 9,000.
     with pytest.raises(RejectedError, match="no round begins"):
-        problem_of(P, 2.0).engine().admit(release(problem, 1, 9_000), ahead=27_000)
+        device_of(P, 2.0).engine().admit(release(device, 1, 9_000), ahead=27_000)
 
 
 def test_partitions_forget_by_themselves_and_merge():
-    problem = problem_of(P, 2.0, forget=FORGET)
-    partitions = [learn_sums(problem, *stream(n, n), n) for n in (50_000, 60_000)]
+    device = device_of(P, 2.0, forget=FORGET)
+    partitions = [learn_sums(device, *stream(n, n), n) for n in (50_000, 60_000)]
     estimate = merged(partitions)
     assert estimate.n_releases == 110_000
     assert estimate.releases_used == sum(partition.estimate().releases_used for partition in partitions)
     assert np.all(estimate.half_widths() < partitions[0].estimate().half_widths())
-    assert not problem.drift(partitions).alarm
+    assert not device.drift(partitions).alarm
 
 
 @pytest.mark.parametrize("change", [0.0, 0.8])
@@ -138,9 +138,9 @@ def test_drift_of_a_stream(change):
     for forget in (FORGET, None):
         # Of what is forgotten nothing can be said: looked at while the change is within what is kept.
         n = 55_000 if forget else 80_000
-        problem = problem_of(P, 4.0, forget=forget)
-        engine = learn_sums(problem, X[:n], y[:n], 6)
-        drift = problem.drift([engine])
+        device = device_of(P, 4.0, forget=forget)
+        engine = learn_sums(device, X[:n], y[:n], 6)
+        drift = device.drift([engine])
         assert drift.alarm is (change > 0.0)
         if drift.alarm:
             assert next(iter(drift.changes)) == "x0"
@@ -154,14 +154,14 @@ def test_other_features_are_no_change_of_the_model(public):
     X = features(rng, n, P)
     X[n // 2 :, 1] = np.clip(X[n // 2 :, 1] + 0.5, -1, 1)
     rows = PublicCovariates(features(np.random.default_rng(8), 2_000, P), np.ones(2_000, dtype=np.int64))
-    problem = problem_of(P, 2.0, covariates=rows if public else None)
-    engine = learn_sums(problem, X, outcomes(rng, X, THETA), 7)
-    assert not problem.drift([engine]).alarm
+    device = device_of(P, 2.0, covariates=rows if public else None)
+    engine = learn_sums(device, X, outcomes(rng, X, THETA), 7)
+    assert not device.drift([engine]).alarm
 
 
 def test_of_one_epoch_nothing_can_be_told():
-    problem = problem_of(P, 2.0)
-    drift = drift_of(problem.settings, [(problem.engine().now, problem.mechanisms)])
+    device = device_of(P, 2.0)
+    drift = drift_of(device.settings, [(device.engine().now, device.mechanisms)])
     assert (drift.compared, drift.alarm, drift.releases) == (0, False, 0)
 
 

@@ -58,9 +58,9 @@ def records(intercept: float) -> Records:
 
 
 def estimate(intercept: float, more: str = "", seed: int = 1, people: int = 60_000) -> Any:
-    problem = device_for(Task.parse(TEXT + more))
+    device = device_for(Task.parse(TEXT + more))
     rng = np.random.default_rng(seed)
-    [step] = planned.estimates(problem, records(intercept), [people], {"default": 1.0}, 1, rng)
+    [step] = planned.estimates(device, records(intercept), [people], {"default": 1.0}, 1, rng)
     return step()
 
 
@@ -165,7 +165,7 @@ def at(model: Model, chance: np.ndarray, rng: np.random.Generator | None, share:
     for name, value, count in (
         ("score", mean, people), ("scatter", scatter, people / 5), ("curvature", share * weight * scatter, people / 5),
     ):  # fmt: skip
-        noise = 1.0 / count * (1.0 if name == "score" else model.matrix_reach**2 / 8)
+        noise = 1.0 / count * (1.0 if name == "score" else model.matrix_clipping_norm**2 / 8)
         if rng is not None:
             draw = rng.normal(size=value.shape) * math.sqrt(noise)
             value = value + (draw if value.ndim == 1 else (draw + draw.T) / 2)

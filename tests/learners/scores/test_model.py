@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from murk.protocols.device import HostileModelError
 from murk.protocols.scores.model import (
-    LARGEST_REACH,
+    LARGEST_CLIPPING_NORM,
     Expected,
     Model,
     Response,
@@ -21,7 +21,7 @@ from murk.protocols.scores.model import (
     probability,
     vectors,
 )
-from tests.learners.scores.people import problem_of
+from tests.learners.scores.people import device_of
 
 P = 4
 numbers = st.floats(-1e8, 1e8)
@@ -45,9 +45,9 @@ def hostile(draw):
 @settings(max_examples=200, deadline=None)
 @given(hostile(), arrays(float, (3, P), elements=st.floats(-1, 1)), st.sampled_from([0.0, 1.0, np.nan]))
 def test_no_answer_is_longer_than_one(model, X, target):
-    problem, y = problem_of(P - 1, 1.0), np.full(3, target)
-    for query in problem.queries:
-        found = problem.vectors(X, y, model.flat, query)
+    device, y = device_of(P - 1, 1.0), np.full(3, target)
+    for query in device.queries:
+        found = device.vectors(X, y, model.flat, query)
         assert np.all(np.isfinite(found))
         assert np.all(np.linalg.norm(found, axis=1) <= 1 + 1e-9)
 
@@ -55,17 +55,17 @@ def test_no_answer_is_longer_than_one(model, X, target):
 @settings(max_examples=50, deadline=None)
 @given(arrays(float, (3, P), elements=st.floats(-1, 1)), arrays(float, 3, elements=st.floats(-1, 1)))
 def test_nor_of_a_real_target(X, y):
-    problem = problem_of(P - 1, 1.0, binary=False)
-    for query in problem.queries:
-        assert np.all(np.linalg.norm(problem.vectors(X, y, problem.initial, query), axis=1) <= 1 + 1e-9)
+    device = device_of(P - 1, 1.0, binary=False)
+    for query in device.queries:
+        assert np.all(np.linalg.norm(device.vectors(X, y, device.initial, query), axis=1) <= 1 + 1e-9)
 
 
 def test_a_missing_target_is_no_score_and_no_curvature_but_a_scatter():
-    problem, X = problem_of(P - 1, 1.0), np.ones((1, P))
+    device, X = device_of(P - 1, 1.0), np.ones((1, P))
     missing = np.array([np.nan])
-    assert not problem.vectors(X, missing, None, "score").any()
-    assert not problem.vectors(X, missing, None, "curvature").any()
-    assert problem.vectors(X, missing, None, "scatter").any()
+    assert not device.vectors(X, missing, None, "score").any()
+    assert not device.vectors(X, missing, None, "curvature").any()
+    assert device.vectors(X, missing, None, "scatter").any()
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_a_missing_target_is_no_score_and_no_curvature_but_a_scatter():
         (0, np.nan, "not finite"),
         (0, 1e5, "origin"),
         (P, 1e9, "transform"),
-        (-7, 0.0, "reach"),
-        (-7, -1.0, "reach"),
+        (-7, 0.0, "clipping_norm"),
+        (-7, -1.0, "clipping_norm"),
         (-6, 1.5, "exponent"),
         (-5, -0.1, "shares"),
         (-4, 1.5, "shares"),
@@ -87,14 +87,14 @@ def test_a_missing_target_is_no_score_and_no_curvature_but_a_scatter():
     ],
 )
 def test_a_model_that_no_learner_publishes_is_refused(place, value, words):
-    problem = problem_of(P - 1, 1.0)
-    flat = problem.initial.copy()
-    problem.check_model(flat)
+    device = device_of(P - 1, 1.0)
+    flat = device.initial.copy()
+    device.check_model(flat)
     flat[place] = value
     with pytest.raises(HostileModelError, match=words):
-        problem.check_model(flat)
+        device.check_model(flat)
     with pytest.raises(HostileModelError, match="numbers"):
-        problem.check_model(flat[:-1])
+        device.check_model(flat[:-1])
 
 
 def test_a_model_comes_back_as_it_was_published():
@@ -131,26 +131,26 @@ def test_the_mean_score_and_its_slope_are_those_of_the_scores(exponent):
         into = np.linalg.inv(model.transform).T
         assert expected.slope(at) == pytest.approx(mean_matrix(model, rows, response) @ into)
     roots = vectors(rows.points, np.ones(50), model, response, "curvature")
-    asked = model.matrix_reach / 2 * np.einsum("ij,ik->jk", roots, roots) / 50
+    asked = model.matrix_clipping_norm / 2 * np.einsum("ij,ik->jk", roots, roots) / 50
     assert mean_matrix(model, rows, response) == pytest.approx(asked)
 
 
-@pytest.mark.parametrize("reach", [1.0, LARGEST_REACH])
-def test_far_people_count_fully_in_scores_where_the_reach_lets_them_and_never_in_matrices(reach):
+@pytest.mark.parametrize("clipping_norm", [1.0, LARGEST_CLIPPING_NORM])
+def test_far_people_count_fully_in_scores_where_the_reach_lets_them_and_never_in_matrices(clipping_norm):
     """Both are what the learner expects of them; a longer vector than 1 would break the promise."""
     rng = np.random.default_rng(4)
     rows = Rows(np.c_[rng.uniform(-1, 1, size=(60, P - 1)), np.ones(60)], np.full(60, 1 / 60))
-    model = Model(np.zeros(P), 5.0 * np.eye(P), reach, 1.0, 0.0, 0.0)
+    model = Model(np.zeros(P), 5.0 * np.eye(P), clipping_norm, 1.0, 0.0, 0.0)
     far = np.linalg.norm(5.0 * rows.points, axis=1)
-    assert far.max() > model.matrix_reach
+    assert far.max() > model.matrix_clipping_norm
     scores = vectors(rows.points, np.ones(60), model, Response(True), "score")
-    assert np.linalg.norm(scores, axis=1) == pytest.approx(np.minimum(1.0, reach / far))
+    assert np.linalg.norm(scores, axis=1) == pytest.approx(np.minimum(1.0, clipping_norm / far))
     roots = vectors(rows.points, np.ones(60), model, Response(True), "curvature")
     assert np.linalg.norm(roots, axis=1).max() <= 1.0 + 1e-12
     expected = Expected.of(model, rows, Response(True)).score(np.full(60, 50.0))
     assert expected == pytest.approx(scores.mean(axis=0))
-    asked = model.matrix_reach / 2 * roots.T @ roots / 60
+    asked = model.matrix_clipping_norm / 2 * roots.T @ roots / 60
     assert mean_matrix(model, rows, Response(True)) == pytest.approx(asked)
     # The twin: without their own reach, matrices would be expected to be others.
-    other = replace(model, reach=2 * model.matrix_reach if reach == 1.0 else 1.0)
+    other = replace(model, clipping_norm=2 * model.matrix_clipping_norm if clipping_norm == 1.0 else 1.0)
     assert np.max(np.abs(mean_matrix(other, rows, Response(True)) - asked)) > 0.05

@@ -6,7 +6,7 @@ import pytest
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from murk.protocols.scores.estimate import Need
 from murk.protocols.scores.model import mean_matrix
-from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
+from tests.learners.scores.people import device_of, features, learn, learn_sums, outcomes, public
 
 P, N, MU = 3, 4_000, 0.5
 THETA = np.array([0.7, -1.0, 0.6, -0.3])
@@ -20,8 +20,8 @@ def people(n):
 
 def learned(n, mu, rows=None):
     X, y = people(n)
-    problem = problem_of(P, mu, covariates=None if rows is None else public(people(n + rows)[0][n:]))
-    return learn_sums(problem, X, y, 1).estimate()
+    device = device_of(P, mu, covariates=None if rows is None else public(people(n + rows)[0][n:]))
+    return learn_sums(device, X, y, 1).estimate()
 
 
 def unknown(estimate, level=0.95):
@@ -62,7 +62,7 @@ def test_a_higher_level_takes_no_fewer_people(stopped):
 
 
 def test_where_nothing_stands_out_nothing_is_said():
-    for estimate in (problem_of(P, MU).engine().estimate(), learned(1_000, 0.02)):
+    for estimate in (device_of(P, MU).engine().estimate(), learned(1_000, 0.02)):
         needs = estimate.needs()
         assert needs.keys() == set(estimate.names)
         for need in needs.values():
@@ -85,7 +85,7 @@ def test_with_public_rows_no_more_are_asked_for():
 def test_with_public_rows_forecast_curvatures_are_those_of_the_rows():
     outlook = learned(3_000, 0.5, 500).outlook
     model = outlook.settings.first_model(outlook.mechanisms)
-    assert model.matrix_reach < model.reach / 1_000
+    assert model.matrix_clipping_norm < model.clipping_norm / 1_000
     [answers] = outlook._epoch(model, 1_000_000)
     expected = mean_matrix(model, outlook.solution.rows, outlook.settings.response)
     assert answers.curvature.mean == pytest.approx(min(outlook.solution.targets[0], 1.0) * expected, abs=1e-3)
@@ -94,7 +94,7 @@ def test_with_public_rows_forecast_curvatures_are_those_of_the_rows():
 
 @pytest.mark.parametrize(("guarantee", "name"), [(PureDP(0.7), "epsilon"), (ZeroConcentratedDP(0.05), "rho")])
 def test_budgets_are_of_the_kind_that_was_asked_for(guarantee, name):
-    found = learn(problem_of(P, None, guarantee=guarantee), *people(N), 1).estimate()
+    found = learn(device_of(P, None, guarantee=guarantee), *people(N), 1).estimate()
     budgets = [need.budgets["default"] for need in found.needs().values() if need.budgets]
     assert budgets
     for budget in budgets:
@@ -108,12 +108,12 @@ def test_classes_and_real_targets():
     X = features(rng, 3_000, P)
     rows = public(features(rng, 500, P))
     classes = learn(
-        problem_of(P, 0.1, covariates=rows, labels=("a", "b", "c")), X, rng.integers(0, 3, 3_000).astype(float), 3
+        device_of(P, 0.1, covariates=rows, labels=("a", "b", "c")), X, rng.integers(0, 3, 3_000).astype(float), 3
     )
     needs = classes.estimate().needs()
     assert needs.keys() == unknown(classes.estimate()) != set()
     assert all(need.seen and (need.people or need.words.startswith("more")) for need in needs.values())
-    real = learn(problem_of(P, 0.4, binary=False), X, rng.uniform(-1, 1, 3_000), 3).estimate()
+    real = learn(device_of(P, 0.4, binary=False), X, rng.uniform(-1, 1, 3_000), 3).estimate()
     assert real.needs().keys() == unknown(real) != set()
 
 
@@ -136,7 +136,7 @@ def test_a_direction_that_is_not_told_from_noise_may_take_more():
     X = features(rng, 4_000, P)
     X[:, 1] = np.where(rng.random(len(X)) < 0.01, -X[:, 0], X[:, 0])
     X[:, 2] = np.where(rng.random(len(X)) < 0.5, 1.0, -1.0)
-    needs = learn_sums(problem_of(P, 0.3), X, outcomes(rng, X, THETA), 5).estimate().needs()
+    needs = learn_sums(device_of(P, 0.3), X, outcomes(rng, X, THETA), 5).estimate().needs()
     assert needs.keys() >= {"x0", "x1", "x2"}
     assert all(need.least for need in needs.values())
     assert all("at least" in need.words and "about" not in need.words for need in needs.values())

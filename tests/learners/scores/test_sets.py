@@ -69,9 +69,9 @@ def learner(kind, **more):
     return ScoreClassifier(classes=[0, 1] if kind == "binary" else [0, 1, 2], **given)
 
 
-def model_of(problem, b, threshold, share=1.0):
+def model_of(device, b, threshold, share=1.0):
     """A published model that asks this share of people."""
-    first = Model.of(problem.initial, 3, sets=True)
+    first = Model.of(device.initial, 3, sets=True)
     flat = first.flat.copy()
     flat[len(first.origin) + 9 + 2 : len(first.origin) + 9 + 7] = 0.0, 0.0, 0.0, 0.0, 1.0
     flat[-len(b) - 2 :] = [*b, threshold, share]
@@ -83,11 +83,11 @@ def model_of(problem, b, threshold, share=1.0):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_is_whether_the_target_is_in_the_set(kind):
-    problem, rng = device_for(task_of(kind)), np.random.default_rng(3)
+    device, rng = device_for(task_of(kind)), np.random.default_rng(3)
     X, y = people(kind, 400, 2)
     X, y = with_constant(X), np.where(np.arange(400) % 10 == 0, np.nan, y)
     b, t = rng.normal(size=6 if kind == "classes" else 3), 0.6 if kind == "classes" else 0.4
-    given = problem.vectors(X, y, model_of(problem, b, t), "covered")
+    given = device.vectors(X, y, model_of(device, b, t), "covered")
     if kind == "real":
         covered = np.abs(y - np.clip(X @ b, -1, 1)) <= t
     else:
@@ -98,16 +98,16 @@ def test_an_answer_is_whether_the_target_is_in_the_set(kind):
     # People without a target answer C, which moves no threshold.
     assert np.array_equal(given[:, 0], np.where(np.isnan(y), 0.8, np.where(covered, 1.0, -1.0)))
     assert 0.1 < covered.mean() < 0.9
-    one = np.array([problem.vectors(X[i : i + 1], y[i : i + 1], model_of(problem, b, t), "covered") for i in range(50)])
+    one = np.array([device.vectors(X[i : i + 1], y[i : i + 1], model_of(device, b, t), "covered") for i in range(50)])
     assert np.array_equal(one[:, 0], given[:50])
 
 
 def test_an_answer_is_bounded_whatever_the_model_and_the_record():
-    problem = device_for(task_of("classes"))
+    device = device_for(task_of("classes"))
     X = np.array([[1e300, -1e300, 1.0], [0.0, 0.0, 1.0]])
     for numbers in ([1e4] * 6, [-1e4] * 6, [0.0] * 6):
         for t in (0.0, 1.0, 2.0):
-            given = problem.vectors(X, np.array([1e9, -3.0]), model_of(problem, numbers, t), "covered")
+            given = device.vectors(X, np.array([1e9, -3.0]), model_of(device, numbers, t), "covered")
             assert np.all(np.abs(given) <= 1.0)
 
 
@@ -129,13 +129,13 @@ def test_every_answer_costs_the_persons_whole_budget_and_no_more():
 @pytest.mark.parametrize("change", [{-2: -0.1}, {-2: 2.1}, {-1: 1.1}, {-1: -0.1}, {-3: 1e5}])
 def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
     task = make_task("protocol: scores", "predictions: {}")
-    problem = device_for(task)
-    flat = problem.initial.copy()
-    assert check_model(flat, problem.settings.features, sets=True).sets is not None
+    device = device_for(task)
+    flat = device.initial.copy()
+    assert check_model(flat, device.settings.features, sets=True).sets is not None
     for place, value in change.items():
         flat[place] = value
     with pytest.raises(HostileModelError):
-        problem.check_model(flat)
+        device.check_model(flat)
     with World(tmp_path, task) as world:
         world.publish(flat.tolist(), version=3_000)
         with pytest.raises(UserError, match=r"refused|honest learner"):
@@ -146,12 +146,12 @@ def test_a_hostile_model_is_refused_before_a_record_is_read(tmp_path, change):
 # What a learner admits and keeps
 
 
-def unsurveyed(problem):
-    """The problem without its survey, so that answers may be about sets from the beginning."""
-    return ScoreDevice(replace(problem.settings, survey=None), problem.mechanisms)
+def unsurveyed(device):
+    """The device without its survey, so that answers may be about sets from the beginning."""
+    return ScoreDevice(replace(device.settings, survey=None), device.mechanisms)
 
 
-def release(problem, **more):
+def release(device, **more):
     fields = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 86_400}
     return ScoreRelease(**fields | {"version": 0, "query": "covered", "payload": [7]} | more)
 
@@ -517,26 +517,26 @@ def test_results_have_sets(results):
 
 def test_the_monitor_shows_sets():
     task = task_of("real")
-    problem = device_for(task)
-    engine, noise = problem.engine(), SimulatedNoise(2)
+    device = device_for(task)
+    engine, noise = device.engine(), SimulatedNoise(2)
     X, y = people("real", 6_000, 4)
     X = with_constant(X)
     while engine.n_releases < len(X):
         start = engine.n_releases
-        rows = np.arange(start, min(problem.next_published(start), len(X)))
+        rows = np.arange(start, min(device.next_published(start), len(X)))
         flat = np.array(engine.published()[1])
-        asked, answers = np.array(problem.draw_query(noise, rows, flat)), {}
+        asked, answers = np.array(device.draw_query(noise, rows, flat)), {}
         for query in sorted(set(asked.tolist())):
             own = rows[asked == query]
-            given = problem.vectors(X[own], y[own], flat, query)
-            answers["default", query] = problem.mechanism("default", query).randomize(given, noise, own)
+            given = device.vectors(X[own], y[own], flat, query)
+            answers["default", query] = device.mechanism("default", query).randomize(given, noise, own)
         engine.learn_payloads(answers)
     message = StateMessage(
         task=task.hash, identity="x", partition=0, offset=6_000, last_id=None, counters=Counters(learned=6_000),
         learner=engine.state_dict(),
     )  # fmt: skip
     snapshot = Snapshot(
-        task=task, url="x", started=0.0, now=0.0, figures=figures(task, problem, [message], [Place(6_000, 6_000)]),
+        task=task, url="x", started=0.0, now=0.0, figures=figures(task, device, [message], [Place(6_000, 6_000)]),
         read=True, problem=None, rate=0.0, grown=0.0, reference=None, history=(), pace={},
     )  # fmt: skip
     told = json.loads(snapshot.body)["estimate"]["prediction_sets"]
@@ -554,8 +554,8 @@ def test_the_monitor_shows_sets():
 
 def test_late_models_keep_the_sums_of_their_own_threshold():
     """A partition learns answers at a model that another partition's learner made, and knows the joint sets."""
-    problem = device_for(task_of("real", "log: {partitions: 2}"))
-    first, second = problem.engine(), problem.engine()
+    device = device_for(task_of("real", "log: {partitions: 2}"))
+    first, second = device.engine(), device.engine()
     assert isinstance(first, SharedScoreEngine)
     for engine in (first, second):
         engine.learn_payloads({("default", "covered"): np.full((40, 1), 1000), ("default", "score"): np.ones((1_500, 3))
@@ -563,4 +563,4 @@ def test_late_models_keep_the_sums_of_their_own_threshold():
     first.begin_round([second])
     second.hear(first)
     assert second.model.sets is not None
-    assert problem.estimate([first, second]).sets.answers == 80
+    assert device.estimate([first, second]).sets.answers == 80

@@ -21,7 +21,7 @@ from murk.protocols.scores.next_model import next_model
 from murk.protocols.scores.sums import summaries
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
-from tests.learners.scores.people import features, outcomes, problem_of, public
+from tests.learners.scores.people import device_of, features, outcomes, public
 
 P = 2
 PEOPLE = 13_000
@@ -44,17 +44,17 @@ def release(number: int, version: int, query: Any, payload: list[int], partition
     )
 
 
-def answers(problem: Any, X: Any, y: Any, start: int, stop: int, version: int, model: Model) -> list[ScoreRelease]:
+def answers(device: Any, X: Any, y: Any, start: int, stop: int, version: int, model: Model) -> list[ScoreRelease]:
     """What people release at a model: of their number alone, whatever their partition."""
     indices = np.arange(start, stop, dtype=np.int64)
     noise = SimulatedNoise(3)
-    asked = np.array(problem.draw_query(noise, indices, model.flat))
+    asked = np.array(device.draw_query(noise, indices, model.flat))
     found = {}
-    for query in problem.queries:
+    for query in device.queries:
         own = indices[asked == query]
         if len(own):
-            vectors = problem.vectors(X[own], y[own], model.flat, query)
-            payloads = problem.mechanism("default", query).randomize(vectors, noise, own)
+            vectors = device.vectors(X[own], y[own], model.flat, query)
+            payloads = device.mechanism("default", query).randomize(vectors, noise, own)
             found |= {
                 int(each): release(each, version, query, row) for each, row in zip(own, payloads.tolist(), strict=True)
             }
@@ -69,15 +69,15 @@ def told(engines: list[Any]) -> None:
         other.hear(first)
 
 
-def learned(problem: Any, world: Any, partitions: int) -> list[Any]:
+def learned(device: Any, world: Any, partitions: int) -> list[Any]:
     """Partitions of everybody, who go to one of them by their number."""
     X, y = world
-    engines = [problem.engine() for _ in range(partitions)]
+    engines = [device.engine() for _ in range(partitions)]
     done = 0
     while done < PEOPLE:
-        stop = min(PEOPLE, problem.settings.round_end(done))
+        stop = min(PEOPLE, device.settings.round_end(done))
         version, _ = engines[0].published()
-        made = answers(problem, X, y, done, stop, version, engines[0].model)
+        made = answers(device, X, y, done, stop, version, engines[0].model)
         for partition, engine in enumerate(engines):
             part = made[partition::partitions]
             assert engine.admits(part)
@@ -91,7 +91,7 @@ def learned(problem: Any, world: Any, partitions: int) -> list[Any]:
 def test_any_number_of_partitions_learns_what_one_does(world: Any, more: dict[str, Any]) -> None:
     if more.get("covariates"):
         more = {"covariates": public(world[0][:800])}
-    shared = problem_of(P, 2.0, shared=True, **more)
+    shared = device_of(P, 2.0, shared=True, **more)
     one = learned(shared, world, 1)
     expected = shared.estimate(one)
     for partitions in (2, 7):
@@ -107,24 +107,24 @@ def test_any_number_of_partitions_learns_what_one_does(world: Any, more: dict[st
 
 def test_is_what_one_partition_with_models_of_its_own_learns(world: Any) -> None:
     X, y = world
-    problem = problem_of(P, 2.0)
-    engine, done = problem.engine(), 0
+    device = device_of(P, 2.0)
+    engine, done = device.engine(), 0
     while done < PEOPLE:
-        stop = min(PEOPLE, problem.settings.round_end(done))
-        engine.learn_releases(answers(problem, X, y, done, stop, done, engine.model))
+        stop = min(PEOPLE, device.settings.round_end(done))
+        engine.learn_releases(answers(device, X, y, done, stop, done, engine.model))
         done = stop
-    expected = problem.estimate([engine])
-    shared = problem_of(P, 2.0, shared=True)
+    expected = device.estimate([engine])
+    shared = device_of(P, 2.0, shared=True)
     found = shared.estimate(learned(shared, world, 3))
     assert found.values.tolist() == expected.values.tolist()
     assert found.half_widths().tolist() == expected.half_widths().tolist()
 
 
 def test_a_model_is_made_when_all_partitions_together_have_come_to_it(world: Any) -> None:
-    problem = problem_of(P, 2.0, shared=True)
-    first, other = problem.engine(), problem.engine()
+    device = device_of(P, 2.0, shared=True)
+    first, other = device.engine(), device.engine()
     X, y = world
-    made = answers(problem, X, y, 0, PEOPLE, 0, first.model)
+    made = answers(device, X, y, 0, PEOPLE, 0, first.model)
     first.learn_releases(made[:1_000])
     other.learn_releases(made[1_000:2_999])
     assert not first.begin_round([other])
@@ -147,9 +147,9 @@ REMEMBERED_HERE = 4
 def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (layout, engines_of):
         monkeypatch.setattr(module, "REMEMBERED", REMEMBERED_HERE)
-    problem = problem_of(P, 2.0, shared=True)
-    first, other = problem.engine(), problem.engine()
-    made = answers(problem, *world, 0, 3_000, 0, first.model)
+    device = device_of(P, 2.0, shared=True)
+    first, other = device.engine(), device.engine()
+    made = answers(device, *world, 0, 3_000, 0, first.model)
     state = first.state_dict()
     for count in (3_000 << power for power in range(REMEMBERED_HERE + 3)):
         other.learn_releases(made[: count - other.n_releases])
@@ -162,10 +162,10 @@ def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypat
 
 
 def test_releases_of_models_that_are_not_known_are_refused_with_a_reason(world: Any) -> None:
-    problem = problem_of(P, 2.0, shared=True)
-    engines = learned(problem, world, 2)
+    device = device_of(P, 2.0, shared=True)
+    engines = learned(device, world, 2)
     first, other = engines
-    payload = [0] * problem.dimension
+    payload = [0] * device.dimension
     for version, reason in (
         (0, None), (3_000, None), (12_000, None), (24_000, "future"), (2**61, "future"), (1, "version"),
         (11_999, "version"), (12_001, "future"),
@@ -179,34 +179,34 @@ def test_releases_of_models_that_are_not_known_are_refused_with_a_reason(world: 
             with pytest.raises(RejectedError) as refused:
                 engine.admit(one)
             assert refused.value.reason == reason
-    fresh = problem.engine()
+    fresh = device.engine()
     with pytest.raises(MurkError, match="model of version 3000 is not known"):
         fresh.learn_releases([release(1, 3_000, "score", payload)])
 
 
 def test_a_release_of_a_forgotten_epoch_is_stale(world: Any) -> None:
-    problem = problem_of(P, 2.0, shared=True, forget=24_000)
-    first, other = problem.engine(), problem.engine()
+    device = device_of(P, 2.0, shared=True, forget=24_000)
+    first, other = device.engine(), device.engine()
     X, y = world
     for _ in range(10):
         start, version = first.n_releases + other.n_releases, first.published()[0]
-        made = answers(problem, X, y, start % 9_000, start % 9_000 + 3_000, version, first.model)
+        made = answers(device, X, y, start % 9_000, start % 9_000 + 3_000, version, first.model)
         first.learn_releases(made[::2])
         other.learn_releases(made[1::2])
         told([first, other])
     assert [round_.start for round_ in first.now.rounds] == [3_000 * number for number in range(3, 11)]
     with pytest.raises(RejectedError) as refused:
-        other.admit(release(1, 6_000, "score", [0] * problem.dimension))
+        other.admit(release(1, 6_000, "score", [0] * device.dimension))
     assert refused.value.reason == "stale"
     # The newest round has no answers yet.
-    assert problem.estimate([first, other]).releases_used == 21_000
+    assert device.estimate([first, other]).releases_used == 21_000
 
 
 def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> None:
-    problem = problem_of(P, 2.0, shared=True)
-    first, other = problem.engine(), problem.engine()
-    before = problem.engine()
-    made = answers(problem, *world, 0, 3_000, 0, first.model)
+    device = device_of(P, 2.0, shared=True)
+    first, other = device.engine(), device.engine()
+    before = device.engine()
+    made = answers(device, *world, 0, 3_000, 0, first.model)
     first.learn_releases(made)
     before.load_state_dict(first.state_dict())
     assert first.begin_round([other])
@@ -214,10 +214,10 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
     other.hear(before)
     other.hear_newest(version, flat)
     assert other.model.flat.tolist() == flat
-    other.learn_releases(answers(problem, *world, 3_000, 3_010, version, other.model))
-    late = problem.engine()
+    other.learn_releases(answers(device, *world, 3_000, 3_010, version, other.model))
+    late = device.engine()
     late.hear(first)
-    late.learn_releases(answers(problem, *world, 3_000, 3_010, version, late.model))
+    late.learn_releases(answers(device, *world, 3_000, 3_010, version, late.model))
     assert late.state_dict() == other.state_dict()
 
 
@@ -231,39 +231,39 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
     ],
 )
 def test_a_model_that_nobody_publishes_is_not_taken_notice_of(version: int, change: Any, message: str) -> None:
-    problem = problem_of(P, 2.0, shared=True)
-    other = problem.engine()
+    device = device_of(P, 2.0, shared=True)
+    other = device.engine()
     with pytest.raises(HostileModelError, match=message):
-        other.hear_newest(version, change(problem.initial.tolist()))
-    assert not other.admits([release(1, version, "score", [0] * problem.dimension)])
+        other.hear_newest(version, change(device.initial.tolist()))
+    assert not other.admits([release(1, version, "score", [0] * device.dimension)])
 
 
 def test_what_was_admitted_is_learned_though_newer_models_were_heard_of(world: Any) -> None:
     """A worker looks for models between two releases that are learned together."""
-    problem = problem_of(P, 2.0, shared=True, forget=24_000)
-    first, other = problem.engine(), problem.engine()
+    device = device_of(P, 2.0, shared=True, forget=24_000)
+    first, other = device.engine(), device.engine()
     X, y = world
     late: list[Any] = []
     for turn in range(10):
         version = first.published()[0]
-        first.learn_releases(answers(problem, X, y, 0, 3_000, version, first.model))
+        first.learn_releases(answers(device, X, y, 0, 3_000, version, first.model))
         first.begin_round([other])
         if turn == 0:
             other.hear(first)
-            late = answers(problem, X, y, 0, 10, 3_000, first.model)
+            late = answers(device, X, y, 0, 10, 3_000, first.model)
             assert other.admits(late)
     other.hear(first)
     assert not other.admits(late)
     other.learn_releases(late)
     assert other.n_releases == 10
-    assert problem.estimate([first, other]).n_releases == 30_010
+    assert device.estimate([first, other]).n_releases == 30_010
 
 
 def test_centred_scores_are_asked_for_after_others_whatever_epochs_are_left_out(world: Any) -> None:
     """In every other round at least, as one partition that leaves none out does; else nothing tells of wrong rows."""
-    problem = problem_of(P, 2.0, covariates=public(world[0][:2_000]), shared=True)
-    settings, mechanisms = problem.settings, problem.mechanisms
-    found = summaries(learned(problem, world, 1)[0].now.rounds[:1], mechanisms, P + 1)
+    device = device_of(P, 2.0, covariates=public(world[0][:2_000]), shared=True)
+    settings, mechanisms = device.settings, device.mechanisms
+    found = summaries(learned(device, world, 1)[0].now.rounds[:1], mechanisms, P + 1)
     other = next_model(settings, found, 3_000, mechanisms)
     assert other.exponent < 1.0
     assert next_model(settings, found, 12_000, mechanisms).exponent < 1.0
@@ -272,15 +272,15 @@ def test_centred_scores_are_asked_for_after_others_whatever_epochs_are_left_out(
 
 def test_of_a_model_the_first_partitions_word_is_taken(world: Any) -> None:
     """Somebody who could write models has told another partition of a wrong one."""
-    problem = problem_of(P, 2.0, shared=True)
-    first, other = learned(problem, world, 2)
-    expected = problem.estimate([first, other])
+    device = device_of(P, 2.0, shared=True)
+    first, other = learned(device, world, 2)
+    expected = device.estimate([first, other])
     state = other.state_dict()
     state["rounds"][1]["model"] = state["rounds"][0]["model"]
-    misled = problem.engine()
+    misled = device.engine()
     misled.load_state_dict(state)
-    assert problem.estimate([first, misled]).values.tolist() == expected.values.tolist()
-    assert problem.estimate([misled, first]).values.tolist() != expected.values.tolist()
+    assert device.estimate([first, misled]).values.tolist() == expected.values.tolist()
+    assert device.estimate([misled, first]).values.tolist() != expected.values.tolist()
 
 
 @settings(max_examples=25, deadline=None)
@@ -288,18 +288,18 @@ def test_of_a_model_the_first_partitions_word_is_taken(world: Any) -> None:
 def test_states_are_of_the_releases_and_not_of_how_they_came(
     world: Any, cuts: list[int], load: bool, order: Any
 ) -> None:
-    problem = problem_of(P, 2.0, shared=True)
+    device = device_of(P, 2.0, shared=True)
     X, y = world
-    first = problem.engine()
-    first.learn_releases(answers(problem, X, y, 0, 3_000, 0, first.model))
-    made = answers(problem, X, y, 3_000, 3_200, 0, first.model)
+    first = device.engine()
+    first.learn_releases(answers(device, X, y, 0, 3_000, 0, first.model))
+    made = answers(device, X, y, 3_000, 3_200, 0, first.model)
     assert first.begin_round([])
-    made += answers(problem, X, y, 3_200, 3_400, 3_000, first.model)
+    made += answers(device, X, y, 3_200, 3_400, 3_000, first.model)
     order.shuffle(made)
-    expected = problem.engine()
+    expected = device.engine()
     expected.hear(first)
     expected.learn_releases(made)
-    engine = problem.engine()
+    engine = device.engine()
     engine.hear(first)
     edges = [0, *sorted(cuts), 400]
     for start, stop in pairwise(edges):
@@ -308,19 +308,19 @@ def test_states_are_of_the_releases_and_not_of_how_they_came(
         engine.learn_releases(part)
         if load:
             state = json.loads(json.dumps(engine.state_dict()))
-            engine = problem.engine()
+            engine = device.engine()
             engine.load_state_dict(state)
             engine.hear(first)
     assert engine.state_dict() == expected.state_dict()
 
 
 def test_states_of_the_other_kind_are_refused(world: Any) -> None:
-    own, shared = problem_of(P, 2.0).engine(), problem_of(P, 2.0, shared=True).engine()
+    own, shared = device_of(P, 2.0).engine(), device_of(P, 2.0, shared=True).engine()
     assert isinstance(shared, SharedScoreEngine)
     for state, engine in ((own.state_dict(), shared), (shared.state_dict(), own)):
         with pytest.raises(MurkError, match="other settings"):
             engine.load_state_dict(state)
-    state = learned(problem_of(P, 2.0, shared=True), world, 1)[0].state_dict()
+    state = learned(device_of(P, 2.0, shared=True), world, 1)[0].state_dict()
     for starts in ([0, 3_001], [3_000, 0], [0, 0], [0, -3_000]):
         wrong = json.loads(json.dumps(state))
         wrong["rounds"] = [{**wrong["rounds"][0], "start": start} for start in starts]

@@ -5,11 +5,11 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, PureDP
-from murk.protocols.scores.model import LARGEST_REACH, Expected, Model, Response, Rows
+from murk.protocols.scores.model import LARGEST_CLIPPING_NORM, Expected, Model, Response, Rows
 from murk.protocols.scores.settings import FIRST
 from murk.protocols.scores.solve.public import Equation
 from murk.protocols.scores.sums import Answer
-from tests.learners.scores.people import features, learn, learn_sums, outcomes, problem_of, public
+from tests.learners.scores.people import device_of, features, learn, learn_sums, outcomes, public
 
 REPLICATIONS, P = 12, 3
 # 12 x 4 intervals of 95%, treated as independent: fewer than 40 hold with probability 6e-4; of 67% ones, 99%.
@@ -28,7 +28,7 @@ def held(seed, *, mu=3.0, missing=0.0, sample=0, wrong=None):
     y = outcomes(rng, X[:n], theta)
     y[rng.random(n) < missing] = np.nan
     rows = X[n:] if wrong is None else wrong(X[n:])
-    engine = learn_sums(problem_of(P, mu, covariates=public(rows) if sample else None), X[:n], y, seed)
+    engine = learn_sums(device_of(P, mu, covariates=public(rows) if sample else None), X[:n], y, seed)
     estimate = engine.estimate()
     half = estimate.half_widths()
     assert np.all(np.isfinite(half))
@@ -72,10 +72,10 @@ def test_pure_budgets_release_directions_and_teach_as_well(guarantee):
     rng = np.random.default_rng(4)
     theta = np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, 12_000, P)
-    problem = problem_of(P, None, covariates=public(features(rng, 2000, P)), guarantee=guarantee)
-    assert problem.mechanisms["default"].kind == "privunit"
-    assert problem.mechanisms["default"].guarantee == PureDP(4.0)
-    estimate = learn(problem, X, outcomes(rng, X, theta), 4).estimate()
+    device = device_of(P, None, covariates=public(features(rng, 2000, P)), guarantee=guarantee)
+    assert device.mechanisms["default"].kind == "privunit"
+    assert device.mechanisms["default"].guarantee == PureDP(4.0)
+    estimate = learn(device, X, outcomes(rng, X, theta), 4).estimate()
     # Four intervals of 99.99%: one misses the truth once in 2,500 times.
     assert np.all(np.abs(estimate.values - theta) <= estimate.half_widths(0.9999))
     assert np.linalg.norm(estimate.values - theta) < 0.5 < np.linalg.norm(theta)
@@ -85,14 +85,14 @@ def test_public_rows_unlike_the_people_are_found_out():
     rng = np.random.default_rng(1)
     X = features(rng, 26_000, P)
     y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
-    alike = learn_sums(problem_of(P, 3.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
+    alike = learn_sums(device_of(P, 3.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
     wrong = X[24_000:] * np.array([1.0, 0.3, 1.0, 1.0])
-    unlike = learn_sums(problem_of(P, 3.0, covariates=public(wrong)), X[:24_000], y[:24_000], 1)
+    unlike = learn_sums(device_of(P, 3.0, covariates=public(wrong)), X[:24_000], y[:24_000], 1)
     # By chance once in 10,000 times.
     assert alike.estimate().alike is True
     assert "pass the check" in alike.estimate().note
     assert unlike.estimate().alike is False
-    assert learn_sums(problem_of(P, 3.0), X[:3000], y[:3000], 1).estimate().alike is None
+    assert learn_sums(device_of(P, 3.0), X[:3000], y[:3000], 1).estimate().alike is None
     assert "not like the people's" in unlike.estimate().note
     # From then on everybody is asked as if there were none.
     assert unlike.model.exponent == 1.0
@@ -113,7 +113,7 @@ def test_every_other_epoch_is_centred():
     rng = np.random.default_rng(1)
     X = features(rng, 26_000, P)
     y = outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3]))
-    engine = learn_sums(problem_of(P, 1.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
+    engine = learn_sums(device_of(P, 1.0, covariates=public(X[24_000:])), X[:24_000], y[:24_000], 1)
     assert [round_.model.exponent for round_ in engine.now.rounds] == [1.0, 0.0, 1.0, 0.0, 1.0]
 
 
@@ -122,9 +122,9 @@ def test_partitions_of_like_epochs_are_one_equation():
     theta = np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, 8_000, P)
     y = outcomes(rng, X, theta)
-    problem = problem_of(P, 3.0, covariates=public(features(rng, 2000, P)))
-    partitions = [learn_sums(problem, X[part::2], y[part::2], part) for part in (0, 1)]
-    alone, together = partitions[0].estimate(), problem.estimate(partitions)
+    device = device_of(P, 3.0, covariates=public(features(rng, 2000, P)))
+    partitions = [learn_sums(device, X[part::2], y[part::2], part) for part in (0, 1)]
+    alone, together = partitions[0].estimate(), device.estimate(partitions)
     assert len(together.solution.moments.groups) == len(alone.solution.moments.groups)
     assert together.standard_error < alone.standard_error
     # Four intervals of 99.99%: one misses the truth once in 2,500 times.
@@ -143,12 +143,12 @@ def test_no_more_public_rows_are_used_than_can_be_held():
 def test_what_privacy_hides_is_not_learned():
     rng = np.random.default_rng(2)
     X = features(rng, 2000, P)
-    estimate = learn(problem_of(P, 0.1), X, outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3])), 2).estimate()
+    estimate = learn(device_of(P, 0.1), X, outcomes(rng, X, np.array([0.7, -1.0, 0.6, -0.3])), 2).estimate()
     assert np.all(np.isinf(estimate.half_widths()))
 
 
 def test_before_anything_is_learned():
-    estimate = problem_of(P, 1.0).engine().estimate()
+    estimate = device_of(P, 1.0).engine().estimate()
     assert estimate.values.tolist() == [0.0] * 4
     assert np.all(np.isinf(estimate.half_widths()))
     assert estimate.note == "nothing was learned yet"
@@ -162,7 +162,7 @@ def test_a_real_target_gives_the_line():
     theta = np.array([0.2, -0.3, 0.25, 0.1])
     X = features(rng, 24_000, P)
     y = X @ theta + rng.exponential(0.1, size=len(X)) - 0.1
-    estimate = learn(problem_of(P, 4.0, binary=False), X, y, 5).estimate()
+    estimate = learn(device_of(P, 4.0, binary=False), X, y, 5).estimate()
     # Four intervals of 99.99%: one misses the truth once in 2,500 times.
     assert np.all(np.abs(estimate.values - theta) <= estimate.half_widths(0.9999))
     assert np.all(np.abs(estimate.values + theta) > estimate.half_widths(0.9999))
@@ -172,7 +172,7 @@ def test_epochs_double_and_their_models_settle():
     rng = np.random.default_rng(6)
     theta = np.array([0.7, -1.0, 0.6, -0.3])
     X = features(rng, 8 * FIRST, P)
-    engine = learn(problem_of(P, 8.0), X, outcomes(rng, X, theta), 6)
+    engine = learn(device_of(P, 8.0), X, outcomes(rng, X, theta), 6)
     assert [round_.start for round_ in engine.now.rounds] == [0, FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
     distances = [float(np.linalg.norm(round_.model.origin - theta)) for round_ in engine.now.rounds]
     assert distances[-1] < 0.3 < distances[0]
@@ -188,7 +188,7 @@ def rare(people, seed=5, mu=4.0):
     rng = np.random.default_rng(seed)
     category = np.where(rng.random(people) < 0.02, 1.0, -1.0)
     X = np.column_stack([rng.uniform(-1, 1, people), category, np.ones(people)])
-    engine = learn_sums(problem_of(2, mu), X, outcomes(rng, X, np.array([0.7, 0.3, -0.3])), seed)
+    engine = learn_sums(device_of(2, mu), X, outcomes(rng, X, np.array([0.7, 0.3, -0.3])), seed)
     return engine.estimate().half_widths()[1]
 
 
@@ -213,9 +213,9 @@ def test_people_of_rare_categories_come_to_rest_at_the_reach(monkeypatch):
 
     def longest():
         # Next to no noise: where coordinates come to rest, not what noise makes of them.
-        model = learn_sums(problem_of(3, 100.0), X, y, 5).model
+        model = learn_sums(device_of(3, 100.0), X, y, 5).model
         lengths = np.linalg.norm(X @ model.transform.T, axis=1)
-        return max(float(lengths[one > 0].mean()) for one in rare) / model.reach
+        return max(float(lengths[one > 0].mean()) for one in rare) / model.clipping_norm
 
     assert longest() < 1.5
     # The twin: not held, they are stretched again at every round.
@@ -227,13 +227,13 @@ def test_people_of_rare_categories_come_to_rest_at_the_reach(monkeypatch):
 def test_the_reach_follows_the_noise():
     """People beyond it count for less; matrices have noise of its size. With public rows nobody counts for less."""
     typical = 2.0
-    found = [problem_of(3, mu).settings.reach(False, problem_of(3, mu).mechanisms) for mu in (0.1, 0.7, 1.0, 8.0)]
+    found = [device_of(3, mu).settings.clipping_norm(False, device_of(3, mu).mechanisms) for mu in (0.1, 0.7, 1.0, 8.0)]
     assert found[0] == pytest.approx(1.3 * typical)
     assert found[0] < found[1] < found[2]
     assert found[3] == pytest.approx(2.0 * typical)
     rng = np.random.default_rng(8)
-    with_rows = problem_of(3, 1.0, covariates=public(features(rng, 200, 3)))
-    assert Model.of(with_rows.initial, 4).reach == LARGEST_REACH
+    with_rows = device_of(3, 1.0, covariates=public(features(rng, 200, 3)))
+    assert Model.of(with_rows.initial, 4).clipping_norm == LARGEST_CLIPPING_NORM
 
 
 def test_a_rare_category_is_learned_from_everybody_who_is_in_it_with_public_rows(monkeypatch):
@@ -244,7 +244,7 @@ def test_a_rare_category_is_learned_from_everybody_who_is_in_it_with_public_rows
     y = outcomes(rng, people, np.array([0.7, 0.3, -0.3]))
 
     def half():
-        return learn_sums(problem_of(2, 4.0, covariates=rows), people, y, 9).estimate().half_widths()[1]
+        return learn_sums(device_of(2, 4.0, covariates=rows), people, y, 9).estimate().half_widths()[1]
 
     now = half()
     # The twin: those in it are far from most, and count for less within a reach of few lengths.

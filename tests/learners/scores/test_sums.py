@@ -6,7 +6,7 @@ import pytest
 from murk.privacy import GaussianDP, PureDP
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.sums import Round, Tally, summaries
-from tests.learners.scores.people import problem_of
+from tests.learners.scores.people import device_of
 
 P = 2
 LEVELS = {"default": score_mechanisms(None, GaussianDP(1.0), P), "open": score_mechanisms(None, GaussianDP(4.0), P)}
@@ -14,8 +14,8 @@ LEVELS = {"default": score_mechanisms(None, GaussianDP(1.0), P), "open": score_m
 
 def round_(**tallies):
     found = {(level, "score"): Tally(count, total) for level, (count, total) in tallies.items()}
-    problem = problem_of(P - 1, 1.0)
-    return Round(0, problem.settings.first_model(problem.mechanisms), found)
+    device = device_of(P - 1, 1.0)
+    return Round(0, device.settings.first_model(device.mechanisms), found)
 
 
 def test_levels_weigh_by_the_inverse_of_their_variance():

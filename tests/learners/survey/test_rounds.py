@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from murk import Task
-from murk.protocols.device import person_problem_for
+from murk.protocols.device import person_device_for
 from murk.protocols.scores.survey.coordinates import Coordinates
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.shapes import Reply, location_of
@@ -167,14 +167,14 @@ privacy: {guarantee: {gdp: {mu: 1.0}}}
 
 
 def test_a_tasks_typical_values_are_the_surveys_statements():
-    problem = person_problem_for(Task.parse(TASK))
-    stated = dict(zip([*problem.settings.names[:-1], "target"], problem.settings.survey.stated, strict=True))
+    device = person_device_for(Task.parse(TASK))
+    stated = dict(zip([*device.settings.names[:-1], "target"], device.settings.survey.stated, strict=True))
     assert {name for name, each in stated.items() if each is not None} == {"price", "joined", "target"}
     # Nine of ten values of a normal distribution lie within 1.645 standard deviations.
     assert stated["price"] == pytest.approx((0.0, 0.2 / 1.645), rel=1e-3)
     assert stated["target"] == pytest.approx((-0.6, 0.2 / 1.645), rel=1e-3)
-    untold = person_problem_for(Task.parse(TASK.replace(", typical: [80, 120]", "")))
+    untold = person_device_for(Task.parse(TASK.replace(", typical: [80, 120]", "")))
     assert untold.settings.survey.stated[0] is None
     # Devices ask the same: a statement changes what the learner concludes.
-    assert np.array_equal(untold.initial, problem.initial)
-    assert untold.settings.survey.starts == problem.settings.survey.starts
+    assert np.array_equal(untold.initial, device.initial)
+    assert untold.settings.survey.starts == device.settings.survey.starts

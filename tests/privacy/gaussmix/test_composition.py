@@ -23,7 +23,7 @@ from murk.privacy.central import sketch_tight as tight
 from murk.privacy.central.sketch_renyi import quantile
 from murk.privacy.conversions import zcdp_delta, zcdp_epsilon
 from murk.privacy.rounding import precise
-from murk.producers.ledger.costs import Charge, Price
+from murk.producers.ledger.costs import Charge, Cost
 from murk.producers.ledger.statements import _compose
 
 ASKED = ApproxDP(1.0, 1e-5)
@@ -168,13 +168,13 @@ def test_one_guarantee():
 def test_an_account_of_windows():
     """Sixteen windows at the delta of one; windows that an earlier version booked add their (epsilon, delta)."""
     one = mechanism("linear-mixing", "joint")
-    price = Price(1, 1, *Charge.of("default", ASKED, one).row())
+    price = Cost(1, 1, *Charge.of("default", ASKED, one).row())
     assert price.guarantees == (ASKED, *one.guarantees)
     accountant, total = _compose({1: 16}, {1: price})
     assert total == Accountant().compose(one, 16).spent("approx", delta=1e-5)
     assert 4.0 < total.epsilon < 4.6
     assert f"epsilon = {total.epsilon:.10g}, delta = 1e-05" in accountant.describe()
-    former = Price(2, 1, "default", "gaussmix", json.dumps([ASKED.to_dict()] * 2), None, None, 10**12, 10**10, None)
+    former = Cost(2, 1, "default", "gaussmix", json.dumps([ASKED.to_dict()] * 2), None, None, 10**12, 10**10, None)
     assert _compose({2: 16}, {2: former})[1] == ApproxDP(16.0, 1.6e-4)
     mixed = _compose({1: 16, 2: 2}, {1: price, 2: former})[1]
     assert 2.0 < mixed.epsilon < 2.0 + total.epsilon

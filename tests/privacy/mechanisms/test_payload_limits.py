@@ -16,7 +16,7 @@ from murk.privacy.mechanisms import (
     LaplaceMechanism,
 )
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.mechanisms.payload_limits import FALSE_ALARM, NATS, Reach, gaussian_square, laplace_square
+from murk.privacy.mechanisms.payload_limits import FALSE_ALARM, NATS, PayloadBound, gaussian_square, laplace_square
 
 SHAPES = [(d, steps) for d in (1, 2, 10, 65, 1000) for steps in (0, 1, WIDTH // 2, 4 * WIDTH, 900 * WIDTH)]
 
@@ -70,22 +70,24 @@ def test_every_mechanism_says_how_long_its_payloads_are():
     gaussian = GaussianMechanism.calibrate(GaussianDP(1.0), dimension=4, radius=1.0)
     laplace = LaplaceMechanism.calibrate(PureDP(1.0), dimension=4, radius=1.0)
     ball = L2BallMechanism.calibrate(PureDP(1.0), dimension=4, radius=1.0)
-    assert gaussian.reach == Reach(((0, 4, gaussian_square(4, gaussian.steps)),))
-    assert laplace.reach == Reach(((0, 4, laplace_square(4, laplace.steps)),))
+    assert gaussian.payload_bound == PayloadBound(((0, 4, gaussian_square(4, gaussian.steps)),))
+    assert laplace.payload_bound == PayloadBound(((0, 4, laplace_square(4, laplace.steps)),))
     # Noise alone, whose direction tells: there is no vector in it.
-    assert ball.reach == Reach(((0, 4, gaussian_square(4, 0)),))
+    assert ball.payload_bound == PayloadBound(((0, 4, gaussian_square(4, 0)),))
     label = RandomizedResponse.calibrate(PureDP(0.5), classes=2)
     other = GaussianMechanism.calibrate(ApproxDP(1.0, 1e-6), dimension=2, radius=5.0)
     mixed = CompositeMechanism((gaussian, label, other))
     # Each part by its own: their steps are of different sizes.
-    assert mixed.reach == Reach(((0, 4, gaussian_square(4, gaussian.steps)), (5, 7, gaussian_square(2, other.steps))))
+    assert mixed.payload_bound == PayloadBound(
+        ((0, 4, gaussian_square(4, gaussian.steps)), (5, 7, gaussian_square(2, other.steps)))
+    )
 
 
 def test_a_part_is_held_to_its_own_length():
-    reach = Reach(((0, 2, 25), (3, 5, 100)))
-    assert reach.holds([3, 4, 10**9, 6, 8])
-    assert not reach.holds([3, 5, 0, 0, 0])
-    assert not reach.holds([0, 0, 0, 6, 9])
+    payload_bound = PayloadBound(((0, 2, 25), (3, 5, 100)))
+    assert payload_bound.holds([3, 4, 10**9, 6, 8])
+    assert not payload_bound.holds([3, 5, 0, 0, 0])
+    assert not payload_bound.holds([0, 0, 0, 6, 9])
 
 
 coordinates = st.one_of(st.integers(-10, 10), st.integers(-(2**62) + 1, 2**62 - 1), st.sampled_from([2**31, 2**32]))
@@ -95,10 +97,10 @@ coordinates = st.one_of(st.integers(-10, 10), st.integers(-(2**62) + 1, 2**62 - 
 def test_a_table_is_held_to_what_its_rows_are(rows, square):
     """Squares of 62-bit integers wrap around in 64 bits: 2^32 squared would be 0."""
     for bound in (square, sum(v * v for v in rows[0]), max(sum(v * v for v in rows[0]) - 1, 0)):
-        reach = Reach(((0, 3, bound),))
+        payload_bound = PayloadBound(((0, 3, bound),))
         each = [sum(v * v for v in row) <= bound for row in rows]
-        assert [reach.holds(row) for row in rows] == each
-        assert reach.holds_all(np.array(rows, dtype=np.int64)) == all(each)
+        assert [payload_bound.holds(row) for row in rows] == each
+        assert payload_bound.holds_all(np.array(rows, dtype=np.int64)) == all(each)
 
 
 def test_nats_are_those_of_eight_standard_deviations():

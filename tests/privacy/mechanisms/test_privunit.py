@@ -331,7 +331,7 @@ def test_many_draws_come_in_blocks_and_records_stay_their_own():
 def test_how_long_an_honest_payload_is():
     """The release is one of the draws, at most 2 n a / 2^64 times as often: e^-32 of draws, less that."""
     mechanism = made(11, 54, 8, 4.0)
-    [(start, stop, square)] = mechanism.reach.parts
+    [(start, stop, square)] = mechanism.payload_bound.parts
     nats = math.ceil(math.log(2 * 54 * mechanism.odds[0] / WORDS))
     assert (start, stop, square) == (0, 11, gaussian_square(11, 0, NATS + nats))
     assert nats == 3

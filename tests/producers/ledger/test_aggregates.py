@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from murk.populations import FileSource
-from murk.producers.ledger.costs import Price, Promise
+from murk.producers.ledger.costs import Cap, Cost
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.statements import SMALLEST_GROUP, PeopleTotals, _share
@@ -113,11 +113,11 @@ def test_only_one_of_two_exporters_that_are_due_at_once_reports(
 def test_the_largest_share_of_a_cap() -> None:
     """Of the caps that a person has: of the task, and of the levels that were asked for; what nobody knows is all."""
 
-    def price(number: int, level: str, rho: int | None, approx: tuple[int, int] | None = None) -> Price:
-        return Price(number, 1, level, "any", "[]", rho, None, *(approx or (None, None)), None)
+    def price(number: int, level: str, rho: int | None, approx: tuple[int, int] | None = None) -> Cost:
+        return Cost(number, 1, level, "any", "[]", rho, None, *(approx or (None, None)), None)
 
     prices = {1: price(1, "low", 10, (1, 30)), 2: price(2, "high", 25), 3: price(3, "free", 0, (0, 0))}
-    caps = [Promise(1, "", "rho", 100, 0), Promise(1, "low", "rho", 40, 0), Promise(1, "high", "rho", 80, 0)]
+    caps = [Cap(1, "", "rho", 100, 0), Cap(1, "low", "rho", 40, 0), Cap(1, "high", "rho", 80, 0)]
     assert _share({}, caps, prices) == 0.0
     assert _share({1: 1}, caps, prices) == 0.25
     assert _share({1: 1, 2: 1}, caps, prices) == 35 / 40
@@ -125,7 +125,7 @@ def test_the_largest_share_of_a_cap() -> None:
     # What was refused costs nothing, and is of its level all the same.
     assert _share({1: 0, 2: 1}, caps, prices) == 25 / 40
     assert _share({3: 5}, caps, prices) == 0.0
-    assert _share({1: 1}, [Promise(1, "", "approx", 100, 50)], prices) == 0.6
-    assert _share({1: 1, 2: 1}, [Promise(1, "", "approx", 100, 50)], prices) == 1.0
-    assert _share({1: 1}, [Promise(1, "", "approx", 100, 0)], prices) == 1.0
-    assert _share({1: 1}, [Promise(1, "high", "rho", 0, 0)], prices) == 0.0
+    assert _share({1: 1}, [Cap(1, "", "approx", 100, 50)], prices) == 0.6
+    assert _share({1: 1, 2: 1}, [Cap(1, "", "approx", 100, 50)], prices) == 1.0
+    assert _share({1: 1}, [Cap(1, "", "approx", 100, 0)], prices) == 1.0
+    assert _share({1: 1}, [Cap(1, "high", "rho", 0, 0)], prices) == 0.0

@@ -4,7 +4,7 @@ import pytest
 
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP, GaussianDP, PrivacyLoss, calibrate
-from murk.producers.ledger.costs import LARGEST, Charge, Price, Promise
+from murk.producers.ledger.costs import LARGEST, Cap, Charge, Cost
 
 
 class Costed:
@@ -22,9 +22,9 @@ class Costed:
         return PrivacyLoss(currency, *self.costs[currency])
 
 
-def price(number: int, task: int, **costs: int | None) -> Price:
+def price(number: int, task: int, **costs: int | None) -> Cost:
     known = {"rho": None, "epsilon": None, "approx": None, "delta": None, "gdp": None, **costs}
-    return Price(number, task, f"level {number}", "gaussian", '[{"gdp": {"mu": 1.0}}]', **known)
+    return Cost(number, task, f"level {number}", "gaussian", '[{"gdp": {"mu": 1.0}}]', **known)
 
 
 def test_what_is_written_stays_the_same() -> None:
@@ -36,7 +36,7 @@ def test_what_is_written_stays_the_same() -> None:
     assert charge.row() == (
         "default", "laplace", described, 500_000_000_000, 10**12, 10**12, 0, 1_517_911_190_742
     )  # fmt: skip
-    kept = Price(7, 1, *charge.row())
+    kept = Cost(7, 1, *charge.row())
     assert kept.row == charge.row()
     assert kept.guarantees == (guarantee, *mechanism.guarantees)
     assert kept.guarantee == guarantee
@@ -48,7 +48,7 @@ def test_what_is_written_stays_the_same() -> None:
 def test_a_currency_without_a_figure_is_left_out() -> None:
     charge = Charge.of("default", GaussianDP(0.5), Costed(rho=(5, 0), approx=(7, 3)))
     assert charge.row()[3:] == (5, None, 7, 3, None)
-    kept = Price(1, 1, *charge.row())
+    kept = Cost(1, 1, *charge.row())
     assert [kept.cost(one) for one in ("gdp", "rho", "epsilon", "approx")] == [None, (5, 0), None, (7, 3)]
     with pytest.raises(MurkError, match="'said' has no cost in any currency"):
         Charge.of("default", GaussianDP(0.5), Costed())
@@ -70,10 +70,10 @@ def test_what_was_spent_of_a_promise() -> None:
         1: price(1, 1, rho=5, approx=2, delta=3), 2: price(2, 1, rho=7, approx=20, delta=30), 3: price(3, 2, rho=100)
     }  # fmt: skip
     history = {1: 2, 2: 1, 3: 4}
-    assert Promise(1, "", "rho", 9, 0).spent(history, prices) == (17, 0)
-    assert Promise(1, "level 1", "rho", 9, 0).spent(history, prices) == (17, 0)
-    assert Promise(0, "", "rho", 9, 0).spent(history, prices) == (417, 0)
-    assert Promise(1, "", "approx", 9, 9).spent(history, prices) == (24, 36)
-    assert Promise(0, "", "approx", 9, 9).spent(history, prices) is None
-    assert Promise(0, "", "approx", 9, 9).spent({}, prices) == (0, 0)
-    assert Promise(1, "", "approx", 9, 8).amount == PrivacyLoss("approx", 9, 8)
+    assert Cap(1, "", "rho", 9, 0).spent(history, prices) == (17, 0)
+    assert Cap(1, "level 1", "rho", 9, 0).spent(history, prices) == (17, 0)
+    assert Cap(0, "", "rho", 9, 0).spent(history, prices) == (417, 0)
+    assert Cap(1, "", "approx", 9, 9).spent(history, prices) == (24, 36)
+    assert Cap(0, "", "approx", 9, 9).spent(history, prices) is None
+    assert Cap(0, "", "approx", 9, 9).spent({}, prices) == (0, 0)
+    assert Cap(1, "", "approx", 9, 8).amount == PrivacyLoss("approx", 9, 8)

@@ -36,7 +36,7 @@ from murk.privacy.rounding import rational
 from murk.producers import Ledger, Policy
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.organisation import remedy, sketch_problem_for
+from murk.producers.organisation import remedy, window_device_for
 from murk.protocols.population import Population
 from tests.producers.sketches.organisations import TEXT, WINDOW, SketchWorld, coded
 
@@ -327,7 +327,7 @@ def sketches(cap, sketch=MIXTURES):
 
 @pytest.mark.parametrize("sketch", [MIXTURES, f"summaries: {{window: {WINDOW}}}\n"])
 def test_a_task_of_windows(tmp_path, sketch):
-    one = sketch_problem_for(sketches("null", sketch)).mechanisms["default"]
+    one = window_device_for(sketches("null", sketch)).mechanisms["default"]
     cap = truncated_cap(one, 4, delta=1e-6)
     task = sketches(cap.as_yaml(), sketch)
     assert Task.from_document(task.document()).hash == task.hash
@@ -356,7 +356,7 @@ def test_a_plan_suggests_a_cap():
         cap = guarantee_from_dict(
             yaml.safe_load(words[words.index("{per_person") : words.index(" allows")])["per_person"]
         )
-        [mechanism, *_] = sketch_problem_for(sketches("null", sketch)).mechanisms.values()
+        [mechanism, *_] = window_device_for(sketches("null", sketch)).mechanisms.values()
         assert cap_of(cap) // cost_in(mechanism, cap_of(cap).currency) == 16
     [words, _] = remarks_of(sketches("{approx: {epsilon: 3, delta: 1.0e-5}}"))
     assert "A cap of epsilon = 3, delta = 1e-05 allows an organisation 3 windows of epsilon = 1" in words
@@ -371,7 +371,7 @@ def test_a_suggested_cap_allows_windows_at_every_level():
     for level in ("default", "open"):
         found = re.search(r"per_person: (\{.*\}\}), or", remedy(task, level)).group(1)
         capped = Task.parse(text.replace("privacy:\n", f"privacy:\n  per_person: {found}\n")).with_simulated(True)
-        assert set(sketch_problem_for(capped).mechanisms) == {"default", "open"}
+        assert set(window_device_for(capped).mechanisms) == {"default", "open"}
 
 
 def test_a_plan_says_why_there_is_no_window():
@@ -407,11 +407,11 @@ def test_tasks_with_wrong_caps_are_refused():
     ):
         Task.parse(PEOPLE.replace("approx: {epsilon: 1.0, delta: 1.0e-6}", "tcdp: {rho: 1.0, omega: 5.0}") % "null")
     with pytest.raises(UserError, match=r"allows no release at level 'default', which costs rho = "):
-        sketch_problem_for(sketches("{tcdp: {rho: 1.0e-6, omega: 5.0}}"))
+        window_device_for(sketches("{tcdp: {rho: 1.0e-6, omega: 5.0}}"))
     with pytest.raises(
         UserError, match=r": privacy.per_person: cannot cap level 'default': .* the cap no larger omega"
     ):
-        sketch_problem_for(sketches("{tcdp: {rho: 1.0, omega: 50.0}}"))
+        window_device_for(sketches("{tcdp: {rho: 1.0, omega: 50.0}}"))
     with pytest.raises(UserError, match=r"allows no release at level 'default', which costs rho = "):
         Task.parse(PEOPLE % "{tcdp: {rho: 1.0e-6, omega: 5.0}}")
 

@@ -25,7 +25,7 @@ ROUND = 10
 
 
 class Epochs:
-    """All that waiting asks of a problem."""
+    """All that waiting asks of a device."""
 
     shares_models = False
 
@@ -43,9 +43,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
 def waits(log: Log) -> bool:
     """Whether somebody who has no patience gives up, on a clock that only moves when it is looked at."""
     times = iter(range(10_000))
-    problem: Any = Epochs()
+    device: Any = Epochs()
     try:
-        wait_for_models(log, problem, 3.0, clock=lambda: float(next(times)))
+        wait_for_models(log, device, 3.0, clock=lambda: float(next(times)))
     except MurkError:
         return True
     return False
@@ -73,9 +73,9 @@ def test_a_model_that_is_not_due_is_not_waited_for(log: Log) -> None:
     assert not waits(log)
     append(log, 1)
     assert waits(log)
-    problem: Any = Epochs()
+    device: Any = Epochs()
     with pytest.raises(MurkError, match=r"no learner has read .* start `murk learn"):
-        wait_for_models(log, problem, 0.0)
+        wait_for_models(log, device, 0.0)
 
 
 def test_a_model_that_is_due_is_waited_for_until_it_is_out(log: Log) -> None:
@@ -106,13 +106,13 @@ def test_of_models_that_partitions_share_all_are_waited_for(tmp_path: Path) -> N
     shared = make_task(partitions=2)
     with open_log(f"sqlite:///{tmp_path}/shared.db") as log:
         log.register_task(shared.document())
-        problem: Any = Epochs()
-        problem.shares_models = True
+        device: Any = Epochs()
+        device.shares_models = True
 
         def waiting() -> bool:
             times = iter(range(10_000))
             try:
-                wait_for_models(log, problem, 3.0, clock=lambda: float(next(times)))
+                wait_for_models(log, device, 3.0, clock=lambda: float(next(times)))
             except MurkError:
                 return True
             return False
@@ -156,15 +156,15 @@ def test_patience_is_for_a_learner_that_reads_nothing(log: Log) -> None:
         return Checkpoint(state, looks[-1])
 
     times = iter(range(100))
-    problem: Any = Epochs()
+    device: Any = Epochs()
     with pytest.raises(MurkError, match=r"has read .* for 3 s"):
-        wait_for_models(Wrapped(log, checkpoint=slow), problem, 3.0, clock=lambda: float(next(times)))  # type: ignore
+        wait_for_models(Wrapped(log, checkpoint=slow), device, 3.0, clock=lambda: float(next(times)))  # type: ignore
     # Twelve steps on, and then four seconds at one place.
     assert looks == [*range(12), *[12] * 5]
 
 
 def test_a_log_that_is_away_is_waited_for_too(log: Log) -> None:
-    problem: Any = Epochs()
+    device: Any = Epochs()
     for away, patience, gives_up in ((2, 3.0, False), (50, 3.0, True)):
         looks: list[int] = []
 
@@ -178,8 +178,8 @@ def test_a_log_that_is_away_is_waited_for_too(log: Log) -> None:
         wrapped: Any = Wrapped(log, model=model)  # type: ignore[arg-type]
         if gives_up:
             with pytest.raises(MurkError, match="for 3 s"):
-                wait_for_models(wrapped, problem, patience, clock=lambda times=times: float(next(times)))  # type: ignore
+                wait_for_models(wrapped, device, patience, clock=lambda times=times: float(next(times)))  # type: ignore
             assert len(looks) == 5
         else:
-            wait_for_models(wrapped, problem, patience, clock=lambda times=times: float(next(times)))  # type: ignore
+            wait_for_models(wrapped, device, patience, clock=lambda times=times: float(next(times)))  # type: ignore
             assert len(looks) == 3

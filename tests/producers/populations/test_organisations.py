@@ -126,7 +126,7 @@ class TestWindows:
                 for name in clinics():
                     rows = [index for index, own_name in enumerate(block.people) if own_name == name]
                     producer = OrganisationProducer(
-                        own, log, ledger, organisation=name, noise=people.crowd.noise, problem=people.problem,
+                        own, log, ledger, organisation=name, noise=people.crowd.noise, device=people.device,
                         source=people.source.digest,
                     )  # fmt: skip
                     producer.add_block(block.x[rows], block.y[rows], rows=block.positions[rows].tolist())

@@ -435,7 +435,7 @@ def test_figures_of_a_file(folder: Path, person: str | None, people: int, releas
 def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many as a model allows, at most 16,384; on several partitions a twentieth of what was released, or 256."""
     allowed = [10**6]
-    problem = SimpleNamespace(block=lambda releases: allowed[0], shares_models=False)
+    device = SimpleNamespace(block=lambda releases: allowed[0], shares_models=False)
     for partitions, sizes in (
         (1, {0: 16_384, 10**7: 16_384}), (2, {0: 256, 5139: 256, 5140: 257, 10**5: 5000, 10**7: 16_384})
     ):  # fmt: skip
@@ -443,7 +443,7 @@ def test_how_many_records_a_block_has(folder: Path, monkeypatch: pytest.MonkeyPa
         write_people(folder / str(partitions) / "people.csv", 40)
         more = f"log: {{partitions: {partitions}}}"
         with population(folder / str(partitions), more) as people, monkeypatch.context() as at:
-            at.setattr(population_module, "interactive_of", lambda of: problem)
+            at.setattr(population_module, "interactive_of", lambda of: device)
             for releases, size in sizes.items():
                 people._counters = {"released": releases}
                 assert people._size() == size
@@ -480,7 +480,7 @@ def test_nothing_is_begun_on_what_cannot_lead_to_anything(folder: Path, monkeypa
         pass
     assert unwritten()
 
-    def too_large(problem: object) -> None:
+    def too_large(device: object) -> None:
         raise UserError("a state of 9 GiB")
 
     monkeypatch.setattr("murk.protocols.gradients.device.GradientDevice.check_state", too_large)

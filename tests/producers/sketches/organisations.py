@@ -12,7 +12,7 @@ import numpy as np
 from murk import Task
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, OrganisationProducer, Policy
-from murk.producers.organisation import sketch_problem_for
+from murk.producers.organisation import window_device_for
 from murk.protocols.summaries.device import SketchDevice
 from murk.stream import open_log
 from murk.stream.log.interface import Log, Message
@@ -43,9 +43,9 @@ def make_task(sketch: str = f"rows: 8, window: {WINDOW}", *more: str, windows: i
 
 
 @cache
-def problem_of(task: Task) -> SketchDevice:
-    """The task's problem; how much noise it takes is found out once."""
-    return sketch_problem_for(task)
+def device_of(task: Task) -> SketchDevice:
+    """The task's device; how much noise it takes is found out once."""
+    return window_device_for(task)
 
 
 class SketchWorld:
@@ -54,7 +54,7 @@ class SketchWorld:
     def __init__(self, folder: Path, task: Task, policy: Policy | None = None) -> None:
         self.folder, self.task, self.policy = folder, task, policy
         self.now = NOW
-        self.problem = problem_of(task)
+        self.device = device_of(task)
         self._open = ExitStack()
         self.log: Log = self._open.enter_context(open_log(f"sqlite:///{folder}/log.db"))
         if self.log.document() is None:
@@ -75,7 +75,7 @@ class SketchWorld:
             organisation=organisation,
             policy=self.policy,
             clock=lambda: self.now,
-            problem=self.problem,
+            device=self.device,
             **options,
         )
 
@@ -85,12 +85,12 @@ class SketchWorld:
 
     def releases(self, partition: int = 0) -> list[SketchRelease]:
         """The same, checked as a worker checks it, and found plausible by a learner."""
-        engine = self.problem.engine()
+        engine = self.device.engine()
         rules = WireRules(
             self.task.hash,
             self.task.simulated,
-            (self.problem.dimension,),
-            {level: mechanism.magnitude for level, mechanism in self.problem.mechanisms.items()},
+            (self.device.dimension,),
+            {level: mechanism.magnitude for level, mechanism in self.device.mechanisms.items()},
             self.task.log.partitions,
             kind="sketch",
         )

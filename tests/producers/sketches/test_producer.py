@@ -63,8 +63,8 @@ class TestWindow:
         x, y = coded(WINDOW)
         world.producer.add_block(x, y)
         index = index_of("clinic", "window 1", None)
-        accumulator = SketchAccumulator(world.problem.mechanisms["default"], SimulatedNoise(7), index)
-        accumulator.add_block(world.problem.records(x, y))
+        accumulator = SketchAccumulator(world.device.mechanisms["default"], SimulatedNoise(7), index)
+        accumulator.add_block(world.device.records(x, y))
         expected = accumulator.release()
         [release] = world.releases()
         assert release.integers.tolist() == expected.integers.ravel().tolist()
@@ -608,9 +608,9 @@ class TestFullWindow:
         assert producer.add_block(x, y, rows=rows) == []
         assert (producer.taken, producer.records) == (len(x), 5)
         accumulator = SketchAccumulator(
-            world.problem.mechanisms["default"], SimulatedNoise(7), index_of("clinic", 100, "f" * 64)
+            world.device.mechanisms["default"], SimulatedNoise(7), index_of("clinic", 100, "f" * 64)
         )
-        accumulator.add_block(world.problem.records(x[:WINDOW], y[:WINDOW]))
+        accumulator.add_block(world.device.records(x[:WINDOW], y[:WINDOW]))
         assert world.releases()[0].integers.tolist() == accumulator.release().integers.ravel().tolist()
 
 
@@ -781,9 +781,9 @@ def test_a_window_is_no_larger_than_its_mechanism_takes(tmp_path: Path) -> None:
     """Of many columns, and of large budgets, a window holds fewer records than of any mechanism."""
     task = make_task("method: moments", windows=1)
     with SketchWorld(tmp_path, task) as world:
-        assert world.producer.room == world.problem.mechanisms["default"].largest_window == 2**32
+        assert world.producer.room == world.device.mechanisms["default"].largest_window == 2**32
     (tmp_path / "large").mkdir()
     text = TEXT.replace("{approx: {epsilon: 1.0, delta: 1.0e-6}}", "{gdp: {mu: 1000.0}}").replace("  levels", "# ")
     with SketchWorld(tmp_path / "large", Task.parse(text).with_simulated(True)) as world:
-        largest = world.problem.mechanisms["default"].largest_window
+        largest = world.device.mechanisms["default"].largest_window
         assert world.producer.room == largest < 2**32

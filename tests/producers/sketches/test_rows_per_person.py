@@ -15,7 +15,7 @@ from murk.populations.organisations import OrganisationPopulation
 from murk.populations.people import open_accounts, population_of
 from murk.privacy.central import accumulators as gram_accumulator
 from murk.producers import Ledger, OrganisationProducer
-from murk.producers.organisation import sketch_problem_for
+from murk.producers.organisation import window_device_for
 from murk.stream import open_log
 
 TEXT = """\
@@ -52,7 +52,7 @@ def seen(producer: OrganisationProducer) -> float:
     assert window.accumulator is not None
     sums = window.accumulator
     steps = (int(sums._high[1, 1]) << gram_accumulator._LOW) + int(sums._low[1, 1])
-    return steps * float(producer._problem.mechanisms["default"].feature_step ** 2)
+    return steps * float(producer._device.mechanisms["default"].feature_step ** 2)
 
 
 @pytest.mark.parametrize("names", [["ann"] * 5, ["ann", "bob", "ann", "ann", "bob"], [None, "", 1.5, True, "  "]])
@@ -80,9 +80,9 @@ def test_blocks_say_whose_they_are(producer: OrganisationProducer) -> None:
 
 
 def test_the_noise_grows_with_the_bound_and_the_promise_stays() -> None:
-    one = sketch_problem_for(task_of("window: 6, person: patient")).mechanisms["default"]
-    three = sketch_problem_for(task_of("window: 6, person: patient, rows_per_person: 3")).mechanisms["default"]
-    plain = sketch_problem_for(task_of("window: 6")).mechanisms["default"]
+    one = window_device_for(task_of("window: 6, person: patient")).mechanisms["default"]
+    three = window_device_for(task_of("window: 6, person: patient, rows_per_person: 3")).mechanisms["default"]
+    plain = window_device_for(task_of("window: 6")).mechanisms["default"]
     assert three.scale == pytest.approx(3 * one.scale, rel=1e-12)
     assert one.scale == plain.scale
     assert three.guarantee == one.guarantee == plain.guarantee

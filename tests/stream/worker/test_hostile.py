@@ -99,13 +99,13 @@ def test_whatever_fits_the_rules_leaves_a_state_that_is_finite(log: SqliteLog, t
         assert worker.counters.learned >= 200
         assert set(worker.counters.dead) <= {"magnitude"}
     state = state_of(log)
-    problem = device_for(task)
-    engine = problem.engine()
+    device = device_for(task)
+    engine = device.engine()
     engine.load_state_dict(state.learner)
     assert engine.n_releases == state.counters.learned
     assert all(np.isfinite(value) for value in engine.figures().values())
     assert all(np.isfinite(floats).all() for floats in packed(state.learner))
-    assert np.isfinite(problem.estimate([engine]).values).all()
+    assert np.isfinite(device.estimate([engine]).values).all()
 
 
 def packed(state: Any) -> Iterator[np.ndarray[Any, np.dtype[np.float64]]]:

@@ -13,7 +13,7 @@ from murk.stream.log.interface import DeadLetter, Message
 from murk.stream.wire.blocks import DuplicateWindow
 from murk.stream.wire.state import Counters
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.worker import Tally, Validator
+from murk.stream.worker.worker import StepCounters, Validator
 from murk.task.task import Task
 from tests.protocols import BY_NAME
 from tests.stream.harness import hostile, learner_for, message
@@ -36,7 +36,7 @@ class Judging:
         self.learner = learner_for(task)
         self.validator = Validator(0, wire_rules(task, self.learner), self.learner)
         self.window = DuplicateWindow(task.duplicates)
-        self.tally = Tally(Counters())
+        self.tally = StepCounters(Counters())
         self.dead: list[DeadLetter] = []
         self.at_once, self.blocks = at_once, 0
 
@@ -45,15 +45,17 @@ class Judging:
         while at < len(messages):
             block = messages[at : at + min(sizes[place % len(sizes)], self.learner.publish_every)]
             at, place = at + len(block), place + 1
-            judged = self.validator._judge_block(block, self.window) if self.at_once else None
-            self.blocks += judged is not None
-            judged = judged or self.validator.validate_each(block, self.window, self.tally)
-            if judged.admitted:
-                assert judged.appended == max(m.time for m in block if m.offset not in {d.offset for d in judged.dead})
-            self.dead += judged.dead
+            validated = self.validator._validate_block(block, self.window) if self.at_once else None
+            self.blocks += validated is not None
+            validated = validated or self.validator.validate_each(block, self.window, self.tally)
+            if validated.admitted:
+                assert validated.appended == max(
+                    m.time for m in block if m.offset not in {d.offset for d in validated.dead}
+                )
+            self.dead += validated.dead
             version = self.learner.n_releases
-            self.learner.learn_releases(judged.admitted)
-            self.tally.learned(judged.admitted, version)
+            self.learner.learn_releases(validated.admitted)
+            self.tally.learned(validated.admitted, version)
 
     def outcome(self, end: int) -> tuple[Any, ...]:
         window = self.window

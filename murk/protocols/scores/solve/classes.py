@@ -189,11 +189,11 @@ class ClassSolution:
         unknown = variances > prior / 4.0 if self.alike else np.ones(len(variances), dtype=bool)
         return np.asarray(np.where(unknown, math.inf, quantile * np.sqrt(variances)))
 
-    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+    def next_model(self, clipping_norm: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next model: its origin is the solution; it makes the mean curvature over contrasts isotropic."""
         p, newest = self.features, self.newest
         at = probabilities(self.rows.points, self.origin, self._basis)
-        one = ClassScores.of(Model(self.origin, newest.transform, reach, 1.0, 0.0, 0.0), self.rows, self._basis)
+        one = ClassScores.of(Model(self.origin, newest.transform, clipping_norm, 1.0, 0.0, 0.0), self.rows, self._basis)
         c = self._basis.shape[1]
         # Mean over contrasts of dG/dTheta, in the coordinates of z.
         curvature = one.slope(at).reshape(c, p, c, p).trace(axis1=0, axis2=2) @ newest.transform.T / c
@@ -202,7 +202,7 @@ class ClassSolution:
         transform = (vectors / np.sqrt(values)) @ vectors.T @ newest.transform
         Z = self.rows.points @ transform.T
         transform = transform * math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
-        return Model(self.origin, transform, reach, exponent, *shares).rounded()
+        return Model(self.origin, transform, clipping_norm, exponent, *shares).rounded()
 
 
 def _mean_scatter(model: Model, rows: Rows) -> Floats:
@@ -230,7 +230,7 @@ def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool,
     # Variance of one row's matrix, which kappa multiplies.
     newest = found[-1].model
     Z = rows.points @ newest.transform.T
-    reached = directions(rows.points, newest, newest.matrix_reach)
+    reached = directions(rows.points, newest, newest.matrix_clipping_norm)
     square = (reached**2 * rows.shares[:, None]).T @ Z**2 / 4.0
     spread = ratio**2 * np.maximum(square - _mean_scatter(newest, rows) ** 2, 0.0) * (2.0 - np.eye(len(measured)))
     kappa = 1.0 / rows.sample
@@ -346,20 +346,20 @@ class ClassLines:
             return np.full(len(self.values), math.inf)
         return np.concatenate([2.0 * line.half_widths(quantile) for line in self.lines])
 
-    def next_model(self, reach: float, noise: tuple[float, float]) -> Model:
+    def next_model(self, clipping_norm: float, noise: tuple[float, float]) -> Model:
         """Return the next round's model: at the classes' shares, in coordinates where people spread evenly.
 
         ``noise`` holds the noise variances of one entry of a score and of a matrix, in units of their bounds.
         """
-        base, origin = even_coordinates(self.moments, reach), np.zeros((self._basis.shape[1], self.features))
+        base, origin = even_coordinates(self.moments, clipping_norm), np.zeros((self._basis.shape[1], self.features))
         shares = FIRST_SHARES
         if self.moments.settled and self.lines:
             origin[:, -1] = self._basis.T @ np.log(self.rates)
             largest = _largest(self.rates) * math.sqrt(self._basis.shape[1])
-            most = Model(origin.ravel(), base, reach, 1.0, 0.0, 0.0).matrix_reach
+            most = Model(origin.ravel(), base, clipping_norm, 1.0, 0.0, 0.0).matrix_clipping_norm
             share = matrix_share(sum(line.signal for line in self.lines), largest, most, noise)
             shares = (1.0 - _CURVATURES) * share, _CURVATURES * share
-        return Model(origin.ravel(), base, reach, 1.0, *shares).rounded()
+        return Model(origin.ravel(), base, clipping_norm, 1.0, *shares).rounded()
 
 
 def centre(model: Model, basis: Floats) -> Floats:

@@ -42,9 +42,11 @@ PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
 # The logit's usual variance over people, and the number of features that it counts for beside those of the task.
 LOGIT_USUAL, _LIKE = 6.0, 2.0
 _FITS, _STEPS = 3, 12
-_FREE = 0.5  # part of the reach up to which directions are stretched freely (categories are 2 apart in coded units)
+_FREE = (
+    0.5  # part of the clipping norm up to which directions are stretched freely (categories are 2 apart in coded units)
+)
 _BEYOND = 0.5  # power of a larger stretch
-_STRETCHED = 4.0  # largest stretch in units of the reach: a smaller one would hide nearly collinear features
+_STRETCHED = 4.0  # largest stretch in units of the clipping norm: a smaller one would hide nearly collinear features
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
@@ -289,19 +291,19 @@ class Solution:
         rates = self.rows.shares @ self.response.level(logits)
         return bool(np.min(np.minimum(rates, 1.0 - rates)) < _RARE)
 
-    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+    def next_model(self, clipping_norm: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next round's model: its origin is the solution, and its transform makes curvature isotropic."""
-        base = even_coordinates(self.moments, reach)
+        base = even_coordinates(self.moments, clipping_norm)
         if not self.moments.settled:
-            return Model(np.zeros(self.features), base, reach, exponent, 0.0, 0.5).rounded()
+            return Model(np.zeros(self.features), base, clipping_norm, exponent, 0.0, 0.5).rounded()
         origin = self.values if self.response.binary else np.zeros(self.features)
-        return Model(origin, stretched(base, origin), reach, exponent, *shares).rounded()
+        return Model(origin, stretched(base, origin), clipping_norm, exponent, *shares).rounded()
 
 
-def even_coordinates(moments: Moments, reach: float) -> Floats:
+def even_coordinates(moments: Moments, clipping_norm: float) -> Floats:
     """Return a transform in whose coordinates people of these moments spread evenly over all directions, (p, p)."""
     even, frame = moments.scale * power(moments.shape, -0.5, 1e-3) @ moments.base, moments.frame
-    return _limit_stretch(even, reach, frame.transform if frame.surveyed else np.eye(len(even)))
+    return _limit_stretch(even, clipping_norm, frame.transform if frame.surveyed else np.eye(len(even)))
 
 
 def _with_unknowns(pull: Floats) -> Floats:
@@ -318,7 +320,7 @@ def lengthened(vectors: Floats, share: float, identity: Floats) -> Floats:
     return np.asarray(share * squares * identity + vectors[..., :, None] * vectors[..., None, :])
 
 
-def _limit_stretch(transform: Floats, reach: float, frame: Floats) -> Floats:
+def _limit_stretch(transform: Floats, clipping_norm: float, frame: Floats) -> Floats:
     """Return a transform that stretches no direction of x' = ``frame`` x more than necessary.
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
@@ -326,8 +328,8 @@ def _limit_stretch(transform: Floats, reach: float, frame: Floats) -> Floats:
     s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
     """
     left, stretches, right = np.linalg.svd(transform @ inverse(frame))
-    free = _FREE * reach
-    held = np.minimum(free * np.maximum(stretches / free, 1.0) ** _BEYOND, _STRETCHED * reach)
+    free = _FREE * clipping_norm
+    held = np.minimum(free * np.maximum(stretches / free, 1.0) ** _BEYOND, _STRETCHED * clipping_norm)
     return np.asarray((left * np.minimum(stretches, held)) @ right @ frame)
 
 

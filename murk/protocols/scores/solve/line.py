@@ -318,24 +318,24 @@ def next_model(solution: Solution, found: Summaries, fitted: Model, people: int,
     clear = (_SURVEYED_CLEAR if solution.moments.frame.surveyed else _CLEAR) / (
         2.0 * max(min(rate, 1.0 - rate), RAREST)
     ) ** _RARER
-    if level > clear * fitted.matrix_reach / 2.0 * math.sqrt(noise[1] / asked):
+    if level > clear * fitted.matrix_clipping_norm / 2.0 * math.sqrt(noise[1] / asked):
         return fitted
     rate = min(max(rate, RAREST), 1.0 - RAREST)
     largest = max(rate, 1.0 - rate)
-    share = matrix_share(signal, largest, fitted.matrix_reach, noise)
+    share = matrix_share(signal, largest, fitted.matrix_clipping_norm, noise)
     origin = np.append(np.zeros(p - 1), math.log(rate / (1.0 - rate)))
-    base = even_coordinates(solution.moments, fitted.reach)
-    return Model(origin, base, fitted.reach, fitted.exponent, 0.75 * share, 0.25 * share).rounded()
+    base = even_coordinates(solution.moments, fitted.clipping_norm)
+    return Model(origin, base, fitted.clipping_norm, fitted.exponent, 0.75 * share, 0.25 * share).rounded()
 
 
-def matrix_share(signal: float, largest: float, reach: float, noise: tuple[float, float]) -> float:
+def matrix_share(signal: float, largest: float, clipping_norm: float, noise: tuple[float, float]) -> float:
     """Return the best share of people to ask for a matrix, if all scores are centred at one probability.
 
     It minimizes the sum of the variances from scores and from matrices, whose errors are multiplied by the slopes.
     ``signal`` is the slopes' squared length in whitened coordinates, ``largest`` the root of their total variance at
-    unit variance of a score's entries, ``reach`` is M, and ``noise`` is as in `next_model`.
+    unit variance of a score's entries, ``clipping_norm`` is M, and ``noise`` is as in `next_model`.
     """
-    part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * reach / largest
+    part = math.sqrt(noise[1] * signal / 2.0 / noise[0]) * clipping_norm / largest
     return min(max(part / (1.0 + part), _FEWEST), _MOST)
 
 

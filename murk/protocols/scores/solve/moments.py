@@ -144,7 +144,7 @@ class Moments:
         shape *= p / float(np.trace(shape))
         rough = math.sqrt(float(np.sum((shape - np.eye(p)) ** 2)) / (p * (p + 1) / 2))
         moment = _of_constant(back @ moment @ back.T)
-        plain = Model(np.zeros(len(newest.origin)), base, newest.reach, 1.0, 0.0, 0.0)
+        plain = Model(np.zeros(len(newest.origin)), base, newest.clipping_norm, 1.0, 0.0, 0.0)
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
         return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated)

@@ -160,7 +160,7 @@ def _pooled(found: Summaries, response: Response, rows: Rows) -> tuple[Floats, F
         change = newest.transform @ each.model.back
         share = 1.0 / (own_variance(each.curvature, p) * gain(change) ** 2)
         measured += share * change @ each.curvature.mean @ change.T
-        reached = directions(rows.points, each.model, each.model.matrix_reach)
+        reached = directions(rows.points, each.model, each.model.matrix_clipping_norm)
         Z = rows.points @ each.model.transform.T
         square = np.einsum("ij,ij->i", Z, Z)
         lengths = np.einsum("ij,ij->i", reached, Z) / np.where(square > 0.0, square, 1.0)  # c(z)
@@ -461,12 +461,12 @@ class PublicSolution:
         shares = self.rows.shares * np.maximum(0.05, 1.0 + more)
         return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
 
-    def next_model(self, reach: float, exponent: float, shares: tuple[float, float]) -> Model:
+    def next_model(self, clipping_norm: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next round's model: its origin is the solution, and its transform makes curvature isotropic."""
         p = self.features
         # Always from the second moments: else rare directions would be stretched again in every round.
         base = whitening(self.rows.second_moment)
-        at = Model(self.origin if self.response.binary else np.zeros(p), base, reach, exponent, 0, 0)
+        at = Model(self.origin if self.response.binary else np.zeros(p), base, clipping_norm, exponent, 0, 0)
         predicted = mean_matrix(at, self._tilted, self.response)
         values, vectors = np.linalg.eigh(predicted)
         mean = float(np.mean(values))
@@ -474,7 +474,7 @@ class PublicSolution:
         Z = self.rows.points @ base.T
         scale = math.sqrt(p / float(self.rows.shares @ np.einsum("ij,ij->i", Z, Z)))
         transform = scale * (vectors / np.sqrt(values)) @ vectors.T @ base
-        return Model(at.origin, transform, reach, exponent, *shares).rounded()
+        return Model(at.origin, transform, clipping_norm, exponent, *shares).rounded()
 
 
 class CurveSolution(PublicSolution):

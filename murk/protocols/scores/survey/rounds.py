@@ -24,7 +24,7 @@ _LEAST, _MOST = 3, 6  # rounds
 _SHARE: Final = 0.1  # largest share of the people expected
 _NARROWEST: Final = 0.01  # least spread around which later thresholds lie
 _CATEGORY: Final = 1.0 / 3.0  # scale of a category: its codes -1 and +1 lie beyond all thresholds
-_REACH: Final = 3.0  # spreads of a real target beyond which it is cut
+_CLIPPING_NORM: Final = 3.0  # spreads of a real target beyond which it is cut
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _target_of(location: Location) -> tuple[float, float]:
     """Return middle and half width of a target; all of its range where hardly anything would be cut."""
     # Too small a spread would cut many targets, so that the likely one is taken, rather a larger one.
     spread = location.spread * math.exp(2.0 * CAREFUL * location.log_spread_error)
-    width = min(_REACH * spread, 1.0 + abs(location.centre))
+    width = min(_CLIPPING_NORM * spread, 1.0 + abs(location.centre))
     return (_rounded(location.centre), _rounded(width)) if width < 1.0 else (0.0, 1.0)
 
 

@@ -25,7 +25,7 @@ from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.record.util import calc_crc32c, encode_varint
 from numpy.typing import NDArray
 
-from murk._internal.jit import deferred, inlined, within
+from murk._internal.jit import deferred, inlined, jit_helper
 
 _KNOWN = "3.0."  # versions whose private parts are used here
 _MAGIC = 2
@@ -72,7 +72,7 @@ def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
     return int((found >> 1) ^ -(found & 1)), int(end)
 
 
-@within
+@jit_helper
 def _read_integer(data: Array, position: Array, size: Array) -> Any:
     """Return the signed big-endian integer of some bytes."""
     number = np.int64(data[position])
@@ -83,7 +83,7 @@ def _read_integer(data: Array, position: Array, size: Array) -> Any:
     return number
 
 
-@within
+@jit_helper
 def _end_of_batch(data: Array, position: Array) -> Any:
     """Return the end of the batch at a position, or -1 unless it is whole, of magic 2, and not compressed or a mark."""
     if len(data) - position < _HEAD or data[position + _MAGIC_AT] != _MAGIC:
@@ -103,7 +103,7 @@ def _end_of_batch(data: Array, position: Array) -> Any:
     return end
 
 
-@within
+@jit_helper
 def _index_batch(data: Array, start: Array, end: Array, found: Array, i: Array) -> Any:
     """Fill in the records of a batch from a row on; return the row after them, or -1 if one is not plain."""
     base, first = _read_integer(data, start, 8), _read_integer(data, start + _FIRST_TIME_AT, 8)

@@ -40,16 +40,16 @@ def test_a_feature_may_not_be_called_as_an_estimated_scale_is():
         (CLASSES, Softmax(3), 8),
     ],
 )
-def test_a_task_becomes_a_problem(text, objective, dimension):
-    problem = device_for(Task.parse(text))
-    assert problem.settings.objective == objective
-    assert problem.dimension == dimension
-    assert problem.settings.names == ("a", "b=y", "b=z", "intercept")
-    assert set(problem.mechanisms) == {"default", "less"}
+def test_a_task_becomes_a_device(text, objective, dimension):
+    device = device_for(Task.parse(text))
+    assert device.settings.objective == objective
+    assert device.dimension == dimension
+    assert device.settings.names == ("a", "b=y", "b=z", "intercept")
+    assert set(device.mechanisms) == {"default", "less"}
     for level, guarantee in (("default", GaussianDP(1.0)), ("less", GaussianDP(0.5))):
         # A release at a level fits under a cap of that level's guarantee.
-        assert problem.mechanisms[level].cost("gdp") <= cap_of(guarantee)
-    problem.check_model(problem.initial)
+        assert device.mechanisms[level].cost("gdp") <= cap_of(guarantee)
+    device.check_model(device.initial)
 
 
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
@@ -97,9 +97,9 @@ def test_the_bound_is_that_of_the_tasks_own_box():
 @pytest.mark.parametrize("text", [BINARY, REAL, CLASSES])
 @pytest.mark.parametrize("bad", ["infinite", "nan", "huge", "just outside", "short", "long", "matrix"])
 def test_hostile_models_are_refused(text, bad):
-    problem = device_for(Task.parse(text))
-    theta = problem.initial
-    radius = problem.settings.radius
+    device = device_for(Task.parse(text))
+    theta = device.initial
+    radius = device.settings.radius
     theta = {
         "infinite": lambda: np.where(np.arange(len(theta)) == 0, np.inf, theta),
         "nan": lambda: np.where(np.arange(len(theta)) == 1, np.nan, theta),
@@ -110,27 +110,27 @@ def test_hostile_models_are_refused(text, bad):
         "matrix": lambda: theta[None, :],
     }[bad]()
     with pytest.raises(HostileModelError):
-        problem.check_model(theta)
+        device.check_model(theta)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 1e-9, 1e9])
 def test_a_scale_outside_its_bounds_is_refused(scale):
-    problem = device_for(Task.parse(REAL))
-    theta = problem.initial
+    device = device_for(Task.parse(REAL))
+    theta = device.initial
     theta[-1] = scale
     with pytest.raises(HostileModelError, match="scale"):
-        problem.check_model(theta)
+        device.check_model(theta)
 
 
 def test_public_covariates_whiten():
     task = Task.parse(BINARY + "public: {set_aside: 10}\n")
     points = np.array([[1.0, -1, -1, 1], [-1, 1, -1, 1], [0.5, -1, 1, 1], [0, -1, -1, 1]])
-    problem = device_for(task.with_public(points, np.array([3, 2, 1, 4])))
-    transform = problem.settings.transform
+    device = device_for(task.with_public(points, np.array([3, 2, 1, 4])))
+    transform = device.settings.transform
     share = np.array([3, 2, 1, 4]) / 10
     z = points @ transform.T
     assert np.allclose((z * share[:, None]).T @ z, np.eye(4))
-    assert problem.engine().estimate().method == "plug-in"
+    assert device.engine().estimate().method == "plug-in"
 
 
 def test_squared_learns_the_mean_and_median_the_median():
@@ -152,10 +152,10 @@ def test_squared_learns_the_mean_and_median_the_median():
         privacy: {{guarantee: {{gdp: {{mu: 8.0}}}}}}
         objective: {objective}
         """
-        problem = device_for(Task.parse(text))
-        assert problem.settings.bound == pytest.approx({"squared": 2.0, "median": 0.05}[objective])
-        engine = SGDEngine(problem.settings, problem.mechanisms, seed=5)
-        engine.use(problem.mechanisms["default"])
+        device = device_for(Task.parse(text))
+        assert device.settings.bound == pytest.approx({"squared": 2.0, "median": 0.05}[objective])
+        engine = SGDEngine(device.settings, device.mechanisms, seed=5)
+        engine.use(device.mechanisms["default"])
         engine.learn_records(x, y)
         found[objective] = engine.estimate().values
     assert found["squared"] == pytest.approx([0.0, 0.3], abs=0.035)
