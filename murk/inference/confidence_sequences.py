@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, Final, Literal
@@ -201,6 +201,10 @@ def looks_of(
     file's end, or of a task that has ended at its stated size (`people`), fixed intervals.
     """
 
+    repeats = repeats or task.repeats
+    if estimate.method == RANDOM_SCALING:
+        # It is known at a few levels only, and takes the variance from the path.
+        repeats = replace(repeats, effect=1.0)
     validity: Validity = "always-valid" if live else "fixed-n"
     why = why_no_sequence(task, estimate)
     if why:
@@ -211,7 +215,7 @@ def looks_of(
         validity, why = task.intervals.validity, "as the task states"
     elif task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
         validity, why = "fixed-n", f"the task has ended at its {task.people:,} people"
-    return Looks(validity, task.tightest_at, count, why if validity == "fixed-n" else "", repeats or task.repeats)
+    return Looks(validity, task.tightest_at, count, why if validity == "fixed-n" else "", repeats)
 
 
 def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:

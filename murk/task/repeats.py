@@ -26,14 +26,15 @@ _ERROR_CODE = "MURK-TASK-001"
 
 SUPPOSED: Final = 10  # answers of one person that intervals allow for where windows have no end
 _MOST: Final = 10**6
+_TESTS: Final = "P-values and tests of change need answers of different people, and are left out"
 
 
 @dataclass(frozen=True)
 class Repeats:
     """Answers of one person that intervals allow for.
 
-    >>> Repeats(4, 1.6).words
-    'One person may answer up to 4 times: intervals allow for it (1.26 times as wide), and no tests are made of it'
+    >>> Repeats(4, 1.6).words.partition(". ")[0]
+    'One person may answer up to 4 times: intervals allow for it (1.26 times as wide)'
     """
 
     most: int  # m
@@ -45,17 +46,13 @@ class Repeats:
         """What intervals allow for, in a sentence; empty if each person answers once."""
         if self.most == 1:
             return ""
+        if self.effect == 1.0:
+            return f"One person may answer up to {self.most:,} times, which these intervals do not allow for. {_TESTS}"
         wider = f"({math.sqrt(self.effect):.3g} times as wide)"
         if self.supposed:
-            return (
-                f"One person may answer in every window: intervals allow for {self.most} answers of each {wider}. "
-                "privacy.lifetime would bound them. P-values and tests of change need answers of different people, and "
-                "are left out"
-            )
-        return (
-            f"One person may answer up to {self.most:,} times: intervals allow for it {wider}. P-values and tests of "
-            "change need answers of different people, and are left out"
-        )
+            allowed = f"intervals allow for {self.most} answers of each {wider}. privacy.lifetime would bound them"
+            return f"One person may answer in every window: {allowed}. {_TESTS}"
+        return f"One person may answer up to {self.most:,} times: intervals allow for it {wider}. {_TESTS}"
 
 
 ONCE: Final = Repeats(1, 1.0)

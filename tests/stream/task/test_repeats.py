@@ -1,6 +1,7 @@
 """How often one person may answer, and what intervals, tests and reports make of it."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import murk
 from murk import Task
 from murk.inference.confidence_sequences import looks_of, wider_level
 from murk.inference.contrasts import contrasts
-from murk.inference.estimate import Estimate
+from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.privacy import GaussianDP, PureDP
 from murk.protocols.drift import drift_of
 from murk.task.repeats import ONCE, SUPPOSED, Repeats, effect_of
@@ -82,6 +83,9 @@ def test_nothing_is_tested_where_one_person_may_answer_twice():
         assert (looks.nominal(0.95) > 0.95) == (each is often)
     assert tests["visits", 1][0] < 0.05
     assert tests["visits", SUPPOSED] == (None, None)
+    looks = looks_of(often, replace(estimated(), method=RANDOM_SCALING), 10_000)
+    assert looks.nominal(0.95) == 0.95
+    assert "do not allow for" in looks.repeats.words
     assert drift_of(murk.task, [], estimated(), (), most=SUPPOSED) is None
 
 
