@@ -65,7 +65,7 @@ def any_interval(report: Mapping[str, Any]) -> bool:
 
 def only_effects(report: Mapping[str, Any]) -> bool:
     """Return whether average effects were learned, but the log odds of no feature."""
-    effects = report["average_effects"]
+    effects = report.get("average_effects")
     if not (report["odds_ratios"] and effects) or not set(effects) <= set(report["not_learned"]):
         return False
     return any(math.isfinite(sum(each["interval"])) for each in effects.values())
@@ -206,7 +206,7 @@ def describe_intervals(report: Mapping[str, Any]) -> str:
 
 def average_table(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the average effect of a unit of each feature on the probability, if coefficients are log odds."""
-    effects = report["average_effects"]
+    effects = report.get("average_effects")
     # Of lines through labels, the table of coefficients has the average effects.
     if not effects or report["chances"] or not (report["odds_ratios"] or report.get("effects_note")):
         return

@@ -84,10 +84,11 @@ def test_models_of_one_command_have_simultaneous_intervals_and_say_so(log: Path)
     }
     # As of a run, both are for one look, at these levels.
     normal = [NormalDist().inv_cdf(0.5 + level / 2.0) for level in (0.975, 0.95)]
-    assert width["both"] / width["alone"] == pytest.approx(normal[0] / normal[1], rel=1e-4)
+    # So few releases leave noise in the curvature, which widens the wider interval a little more (Fieller).
+    assert normal[0] / normal[1] <= width["both"] / width["alone"] < 1.05 * normal[0] / normal[1]
     assert alone["interval"]["looks"]["words"] == "95% at this look only"
     assert both["model"]["simultaneous"] == ["same-sex", "weeks-by-age"]
-    assert "simultaneous (Bonferroni) over the 2 models same-sex, weeks-by-age" in both["model"]["words"]
+    assert "simultaneous (Bonferroni) over the 2 models same-sex and weeks-by-age" in both["model"]["words"]
     assert "of this model alone" in alone["model"]["words"]
     text = " ".join(fit(log, SUBSET, OTHER).out.split())
     assert "97.5% at this look only" in text

@@ -96,7 +96,7 @@ def test_hostile_bytes_change_nothing_that_is_learned(folder: Path) -> None:
 
 def hostile_models(task: Task) -> dict[str, tuple[bytes, str]]:
     def model(version: int, *iterate: float) -> bytes:
-        return encode(ModelMessage(task=task.hash, partition=0, version=version, iterate=list(iterate)))
+        return encode(ModelMessage(task=task.hash, partition=0, version=version, parameters=list(iterate)))
 
     infinite = model(1, 0.0, 0.0, 0.0).replace(b"[0.0", b"[1e999")
     return {

@@ -79,7 +79,11 @@ def test_words_about_intervals() -> None:
     some = {"a": (0.0, 1.0), "b": (float("-inf"), float("inf"))}
     none = {"a": (float("-inf"), float("inf"))}
     assert (
-        describe_intervals({"interval": interval, "confidence_intervals": some}) == "Intervals by delta method: exact."
+        describe_intervals({"interval": interval, "confidence_intervals": some, "odds_ratios": False})
+        == "Intervals by delta method: exact."
     )
     told = {**interval, "note": "none: too few releases"}
-    assert describe_intervals({"interval": told, "confidence_intervals": none}) == "No intervals: too few releases."
+    assert (
+        describe_intervals({"interval": told, "confidence_intervals": none, "odds_ratios": False})
+        == "No intervals: too few releases."
+    )

@@ -51,7 +51,7 @@ def learned(folder: Path) -> int:
 
 def round_(folder: Path) -> int:
     """How often the first partition has changed hands."""
-    return int(query(folder / "third-child.db", "SELECT round FROM states WHERE partition = 0")[0][0])
+    return int(query(folder / "third-child.db", "SELECT epoch FROM states WHERE partition = 0")[0][0])
 
 
 def wait_until_learned(folder: Path, offset: int, process: Process) -> None:

@@ -80,7 +80,7 @@ FIELDS = {"schema", "kind", "id", "task", "level", "partition", "payload", "time
 @pytest.mark.parametrize(
     ("name", "more"),
     [
-        ("scores", {"version", "question", "item"}), ("gradients", {"version"}), ("examples", set()),
+        ("scores", {"version", "query", "item"}), ("gradients", {"version"}), ("examples", set()),
         ("moments", set()), ("summaries", {"records"}), ("sketch by mixing", {"rows", "records", "spread"}),
     ],
 )  # fmt: skip

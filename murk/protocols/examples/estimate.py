@@ -95,8 +95,9 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     noise = uncertainty(sums, p)
     seen = values > TRUST * noise
     theta, spread, curvature_error = np.zeros(p), np.zeros(p), np.zeros(p)
-    # Noise of an entry of the symmetric mean Hessian, whose diagonal has twice this variance.
-    entry = sums[k.BEND_SQUARES] / (sums[k.POLISH_WEIGHT] ** 2 * p * (p + 1))
+    # Variance of an entry of the symmetric mean Hessian, whose diagonal has twice this variance.
+    signal = share * float(np.sum(_matrix_sum(engines, 0) ** 2)) / total**2
+    entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
     curvature_error[:free] = np.sqrt(entry * (np.sum(inverse**2, axis=1) + np.diag(inverse) ** 2))
     note = (

@@ -108,7 +108,7 @@ def test_a_category_of_a_window_is_a_target_of_log_odds():
     [
         (TASKS["moments"], "features: [wage], target: hours", "cannot be a feature: this log serves age, hours"),
         (TASKS["moments"], "loss: squared", "loss: has no effect on a log of protocol: summaries"),
-        (made(LABEL, "summaries", "gdp: {mu: 1.0}", method="newton"), "features: [age]", "serve no other; sketch"),
+        (made(LABEL, "summaries", "gdp: {mu: 1.0}", method="newton"), "features: [age]", "serve no other; summaries"),
     ],
 )
 def test_what_a_release_cannot_serve_is_refused_with_what_it_can(task, model, words):

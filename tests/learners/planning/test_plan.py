@@ -69,10 +69,10 @@ def test_protocols_are_compared_with_their_own_default_mechanisms():
     assert found.cell("scores", 1_000_000, 1.0, "typical").points == pytest.approx(
         alone.cell("scores", 1_000_000, 1.0, "typical").points, rel=1e-9
     )
-    [note] = [one for one in remarks(found) if "default mechanisms" in one]
+    [note] = [one for one in remarks(found) if "default mechanism" in one]
     assert note.startswith("scores: ")
     assert "remove mechanism: laplace" in note
-    assert not any("default mechanisms" in one for one in remarks(alone))
+    assert not any("default mechanism" in one for one in remarks(alone))
 
 
 def test_an_organisation_is_told_of_a_newton_step_where_it_would_do_clearly_better():
@@ -84,7 +84,7 @@ def test_an_organisation_is_told_of_a_newton_step_where_it_would_do_clearly_bett
 
     name, words = why(200_000)
     assert name == "summaries"
-    said = re.search(r"with sketch: \{method: newton\} ([\d.]+) points", words)
+    said = re.search(r"with summaries: \{method: newton\} ([\d.]+) points", words)
     assert float(said[1]) < float(re.search(r"half-width of ([\d.]+) points", words)[1]) / 1.25
     # Its first records are all there are; and of a line second moments tell everything.
     assert "newton" not in why(5_000)[1]

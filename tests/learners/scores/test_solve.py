@@ -248,5 +248,5 @@ def test_a_rare_category_is_learned_from_everybody_who_is_in_it_with_public_rows
 
     now = half()
     # The twin: those in it are far from most, and count for less within a reach of few lengths.
-    monkeypatch.setattr("murk.protocols.scores.settings.LARGEST_REACH", 1.3 * 3**0.5)
+    monkeypatch.setattr("murk.protocols.scores.settings.LARGEST_CLIPPING_NORM", 1.3 * 3**0.5)
     assert 1.2 * now < half()
