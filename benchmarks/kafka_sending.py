@@ -139,7 +139,7 @@ def commit(broker, count, rounds, folder):
     """One commit of state, offset and model, alone, against a bare transaction of the same bytes."""
     task = feed_for(name="commit").task
     names = Names("commit-bare")
-    iterate = ModelMessage(task=task.hash, partition=0, version=0, iterate=[0.1] * 10)
+    iterate = ModelMessage(task=task.hash, partition=0, version=0, parameters=[0.1] * 10)
     state, model = b"s" * STATE, encode(iterate)
     bare = KafkaProducer(bootstrap_servers=broker.bootstrap, transactional_id="bare")
     plain = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all", enable_idempotence=False)

@@ -209,8 +209,8 @@ def compared(rows: int, rounds: int) -> Iterator[tuple[str, float, float, float]
     def scores(model):
         pair, at = model._engine.mechanisms["default"], model._engine.model
         totals = np.zeros(p, dtype=np.int64), np.zeros(p * (p + 1) // 2, dtype=np.int64)
-        public = at.origin, at.transform, at.reach, at.exponent, pair.score.spacing, pair.score.steps
-        matrices = at.thresholds[1], at.matrix_reach, pair.matrix.unit
+        public = at.origin, at.transform, at.clipping_norm, at.exponent, pair.score.spacing, pair.score.steps
+        matrices = at.thresholds[1], at.matrix_clipping_norm, pair.matrix.unit
         return lambda: bare_scores(coded, codes, seed, *public, *matrices, totals)
 
     def joint(model):

@@ -94,7 +94,7 @@ def released(
     log, ledger = open_log(f"sqlite:///{folder}/log.db"), Ledger(f"{folder}/ledger.db")
     log.register_task(task.document())
     if model is not None:
-        log.publish(0, encode(ModelMessage(task=task.hash, partition=0, version=0, iterate=model)))
+        log.publish(0, encode(ModelMessage(task=task.hash, partition=0, version=0, parameters=model)))
     noise: Any = Interrupting(seed) if interrupted else None if seed is None else SimulatedNoise(seed)
     producer = Producer(task, log, ledger, noise=noise)
     ledger.begin_run(task.hash, "a source", people="row")

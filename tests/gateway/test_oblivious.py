@@ -171,7 +171,7 @@ def test_what_is_refused_before_it_is_opened(door):
         ):
             answer = client.ask("POST", "/ohttp", body, **KIND)
             assert (answer.status, answer.headers["content-type"]) == (400, "application/problem+json")
-            assert answer.json["type"] == "https://iana.org/assignments/http-device-types#ohttp-key"
+            assert answer.json["type"] == "https://iana.org/assignments/http-problem-types#ohttp-key"
         for method, path in (("GET", "/ohttp"), ("POST", "/ohttp-keys")):
             assert client.ask(method, path, b"x" if method == "POST" else None, **KIND).status == 405
         most = gateway._door._most + app._ROUND

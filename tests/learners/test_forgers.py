@@ -118,7 +118,7 @@ def test_answers_beyond_a_questions_share_count_for_no_more_than_it_and_widen_in
     assert (one.query, one.answers) == ("curvature", rounds[place].tallies["default", "curvature"].count)
     assert one.expected == pytest.approx(released * rounds[place].model.curvature)
     answer = summaries(rounds, engine.mechanisms, engine.settings.features)[place].curvature
-    unit = rounds[place].model.matrix_reach / 2.0
+    unit = rounds[place].model.matrix_clipping_norm / 2.0
     count = most_answers(released, rounds[place].model.curvature)
     assert count < one.answers
     assert answer.noise == pytest.approx(unit**2 * engine.mechanisms["default"].matrix.variance / count)

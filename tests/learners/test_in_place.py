@@ -234,7 +234,7 @@ def test_nothing_of_rows_is_left(key, broken, monkeypatch):
         held.noise[:] = held.words[:] = 77
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(local, "Answers", memory)
+    monkeypatch.setattr(local, "LearnKernel", memory)
     monkeypatch.setattr(scores, "learn_rows", fail if broken else real)
     if broken:
         with pytest.raises(KeyboardInterrupt):

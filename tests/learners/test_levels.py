@@ -292,7 +292,9 @@ def means(run: LocalRun) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
             for level, tally in tallies.items()
         )
         parts.append(total / sum(tally.count for tally in tallies.values()))
-    parts[1] *= engine.now.rounds[0].model.matrix_reach / 2.0 * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    parts[1] *= (
+        engine.now.rounds[0].model.matrix_clipping_norm / 2.0 * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    )
     return np.concatenate([found.score.mean, found.curvature.mean[upper]]), np.concatenate(parts)  # type: ignore[union-attr]
 
 
@@ -340,7 +342,7 @@ def test_errors_of_own_budgets_are_between_those_of_their_ends(tmp_path: Path) -
     # Budgets from 1/4 to 4, uniform on the scale of logarithms: weighted and plain means have the variances 1/2.87 and
     # 2.87. The plain one's error is the weighted one's and an independent part of 7.2 times its variance: it is smaller
     # with probability below P(F(104, 104) > 7.2) = 1e-20.
-    weighted, blind = errors("wide", "budget:wide", WIDE)
+    weighted, blind = errors("wide", "guarantee:wide", WIDE)
     assert blind > 2.0 * weighted
 
 

@@ -239,11 +239,11 @@ def test_a_device_may_be_shared(protocol):
     wanted = [device.vectors(part, y, theta) for part in parts]
     found = [[] for _ in parts]
 
-    def device(place):
+    def shared(place):
         for _ in range(20):
             found[place].append(device.vectors(parts[place], y, theta))
 
-    together(*[lambda place=place: device(place) for place in range(len(parts))])
+    together(*[lambda place=place: shared(place) for place in range(len(parts))])
     for mine, right in zip(found, wanted, strict=True):
         assert all(np.array_equal(one, right) for one in mine)
 

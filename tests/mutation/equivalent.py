@@ -119,8 +119,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "of one ledger both are itself",
     (
         "murk/producers/ledger/statements.py",
-        '-        most = _most(Promise(0, "", currency, 0, 0), histories, prices)\n'
-        '+        most = _most(Promise(0, "", currency, 1, 0), histories, prices)',
+        '-        most = _most(Cap(0, "", currency, 0, 0), histories, prices)\n'
+        '+        most = _most(Cap(0, "", currency, 1, 0), histories, prices)',
     ): "how large the cap is has no part in what is spent",
     (
         "murk/populations/file_source.py",

@@ -30,7 +30,7 @@ def write(path: Path, budgets: list[str], names: list[str] | None = None) -> Pat
 
 
 def opened(task: Task, people: Path, person: str | None = "who") -> FileSource:
-    return PopulationConfig(people, person, "budget:budget").open(task)
+    return PopulationConfig(people, person, "guarantee:budget").open(task)
 
 
 def test_everybody_releases_and_pays_at_their_own_level(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_with_real_noise_nothing_of_such_a_row_is_released_but_a_blank_in_its_pl
 def test_columns_and_tasks_that_cannot_give_budgets_are_refused(tmp_path: Path) -> None:
     people = write(tmp_path / "people.csv", ["1"])
     with pytest.raises(UserError, match=r"levels cannot come from the column 'age', a feature"):
-        PopulationConfig(people, None, "budget:age").open(grid_task())
+        PopulationConfig(people, None, "guarantee:age").open(grid_task())
     named = Task.parse(TEXT + "protocol: moments\n").with_simulated(True)
     with pytest.raises(UserError, match=r"no grid of budgets"):
         opened(named, people)

@@ -140,7 +140,7 @@ class Composed:
         self._held |= {"kafka": self.broker.port}
         self.broker.start()
 
-    def _start_intake(self, name):
+    def _start_input(self, name):
         self.input_log = ComposedBroker(self.folder / "input", self.services[name]["environment"])
         self._held |= {"input": self.input_log.port}
         self.input_log.start()

@@ -102,6 +102,8 @@ class Round:
                 if query != ABOVE:
                     sums[level, query] = Tally(count_of(tally["count"], "count"), list(total))
                     continue
+                if len(tally["count"]) != size:
+                    raise MurkError("the state holds sums of another task")
                 for item, (count, value) in enumerate(zip(tally["count"], total, strict=True)):
                     if count_of(count, "count"):
                         sums[level, above(item)] = Tally(count, [value])

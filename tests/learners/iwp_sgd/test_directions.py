@@ -162,7 +162,7 @@ def test_a_direction_that_noise_hides_has_no_interval_and_the_others_have():
     model = IWPSGDClassifier(guarantee=GaussianDP(1.5), release="directions", features=["a", "b", "rare"], seed=2)
     model.learn_many(x, y)
     found = model.confidence_intervals()
-    assert found.note.startswith("none for rare, intercept: noise hides 1 of 4 directions")
+    assert found.note.startswith("none for rare and intercept: noise hides 1 of 4 directions")
     for name, truth in (("a", 0.3), ("b", -0.2)):
         low, high = found[name]
         assert low < truth < high

@@ -688,7 +688,7 @@ def test_ledgers_of_people_have_no_windows(tmp_path: Path) -> None:
         fill(world.producer)
         world.ledger.delete_confirmed()
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
-        assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(5,)]
+        assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(6,)]
 
 
 def test_the_release_holds_no_name(world: SketchWorld) -> None:
