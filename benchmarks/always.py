@@ -46,7 +46,7 @@ from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import Effects, Records, designs, released_sum, split
-from murk.task.protocols.registry import part
+from murk.protocols.registry import part
 
 Look = tuple[int, np.ndarray, np.ndarray, np.ndarray]  # releases, |estimate - truth|, sequence's and fixed half-widths
 

@@ -5,12 +5,12 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from murk.protocols.device import person_problem_for
+from murk.protocols.device import person_device_for
 from murk.stream.wire.codec import RejectedError, WireRules, decode
 from murk.task.task import Task
 from tests.devices import web
 
-PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Three queries</title>
+PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Three questions</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,"></head><body>
 <form><label>Age <input id="age" type="number" value="28"></label></form>
 <murk-consent heading="A third child?">Does having two children of the same sex make a third more likely?</murk-consent>
@@ -53,7 +53,7 @@ class Gateway(ThreadingHTTPServer):
     def __init__(self, task):
         super().__init__(("127.0.0.1", 0), Handler)
         self.task, self.received, self.away, self.page = task, [], False, PAGE
-        problem = person_problem_for(task)
+        problem = person_device_for(task)
         magnitudes = {level: each.magnitude for level, each in problem.mechanisms.items()}
         self.rules = WireRules(
             task.hash, simulated=False, lengths=problem.lengths, magnitudes=magnitudes, kind=problem.kind

@@ -129,12 +129,12 @@ def test_the_card_states_the_whole_account(chromium, gateway):
     assert "at most 73.2% of cases" in text
     assert "all answers that your budget allows together, in at most 95.3%" in text
     assert "or any identifier of you" in text
-    assert "has changed its query" not in text
+    assert "has changed its question" not in text
     run(driver, ACCOUNT % ("true", "true"))
     text = card_text(driver)
     assert "or any identifier of you" not in text
     assert "Your login goes with it" in text
-    assert "has changed its query" in text
+    assert "has changed its question" in text
     disabled = "return document.querySelector('murk-consent').shadowRoot.querySelector('#share').disabled"
     assert driver.execute_script(disabled)
 
