@@ -268,6 +268,8 @@ def _repeats(run: LocalRun, releases: int) -> Repeats | None:
         return None
     tally: Tally | None = getattr(run.population, "tally", None)
     most = 1 if tally is None or tally.windows is None else tally.windows[2]
+    caps = run.task.repeats
+    most = most if caps.supposed else min(most, caps.most)
     return Repeats(most, effect_of(most, list(run.task.privacy.levels.values()))) if most > 1 else ONCE
 
 
@@ -278,7 +280,8 @@ def counted_rows(population: FilePopulation) -> str:
         return ""
     window = population.task.privacy.window
     answer = "one answer a person" if tally.windows is None else "one answer a person and window"
-    words = f"{describe_tally(tally, window)}: {answer}, so people count alike, not rows."
+    # Not how many rows one person has, which readers of a result need not know.
+    words = f"{describe_tally(tally, window, most=False)}: {answer}, so people count alike, not rows."
     if population.refused:
         late = population.figures().get("late")
         why = f"{late:,} of a window before their newest one" if late else "no budget left, or withdrawn"
@@ -287,9 +290,10 @@ def counted_rows(population: FilePopulation) -> str:
     return words
 
 
-def describe_tally(tally: Tally, window: str) -> str:
+def describe_tally(tally: Tally, window: str, *, most: bool = True) -> str:
     """Return numbers of people and rows in words, as in "20 people with 60 rows (most: 5)"."""
-    people, rows = many(tally.people, "person", "people"), f"with {many(tally.rows, 'row')} (most: {tally.most:,})"
+    people, rows = many(tally.people, "person", "people"), f"with {many(tally.rows, 'row')}"
+    rows += f" (most: {tally.most:,})" if most else ""
     if tally.windows is None:
         return f"{people} {rows}"
     first, last, count = tally.windows

@@ -72,7 +72,6 @@ class Population(FilePopulation):
         return {
             "people": self.size,
             "records": self.source.size,
-            "most_records": 1 if self.tally is None else self.tally.most,
             "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
             "refusals": self.refused,

@@ -426,7 +426,7 @@ def test_figures_of_a_file(folder: Path, person: str | None, people: int, releas
         *_, last = found.steps()
         assert (last.rows, last.releases, last.refused) == (people, released, 0)
         assert found.figures() == {
-            "people": people, "records": 40, "most_records": 40 // people, "undeclared_labels": None,
+            "people": people, "records": 40, "undeclared_labels": None,
             "set_aside": 40 - 32 if person is None else 0, "refusals": 0,
         }  # fmt: skip
         assert found.words() == "0 refused"

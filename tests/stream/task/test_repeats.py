@@ -105,3 +105,7 @@ def test_a_file_tells_how_often_each_person_answered():
         assert "up to 2 times" in " ".join(text.split())
     assert any("up to 2 times" in caveat for caveat in result.caveats)
     assert result.report["drift"] is None
+    # A cap over all windows allows one answer, whatever the number of windows.
+    capped = task("{guarantee: {gdp: {mu: 4.0}}, window: day, lifetime: {gdp: {mu: 4.0}}}")
+    result = murk.run(capped, records, seed=1, person="person", time="day")
+    assert (result.n_releases, result.report["repeats"]) == (50, "")
