@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,10 @@ _ROUNDS = 2  # approximations of the moments: from the second on, the rows have 
 # Prior standard deviations: of the ratio of released matrices to those of normal rows, of a surveyed feature's second
 # moment and mean beside the survey's own errors, and of the constant's excess where there was no survey.
 _SHAPE, _SPREAD, _MEAN, _CONSTANT = 0.1, 0.25, 0.1, 3.0
+_SURELY = 2.0  # standard errors, of the survey's and of the matrices', beyond which a surveyed spread is too large
+_TRUSTED = 0.25  # least standard error of a surveyed centre in units of the spread, and of the spread's logarithm
+_CORRECTIONS = 3  # corrections of overstated spreads, as the matrices of people unlike the survey differ in length
+_CORRECTED = 1.0  # prior standard deviation of the moments of a feature whose spread is from released matrices
 
 
 @dataclass(frozen=True)
@@ -39,22 +44,30 @@ class Frame:
     coins: Floats | None
 
     @classmethod
-    def of(cls, coordinates: Coordinates) -> Frame:
+    def of(cls, coordinates: Coordinates, corrected: NDArray[np.bool_] | None = None) -> Frame:
         """Return what a survey tells of the features' second moments.
 
-        A category's variance follows from its centre; all other features have the variance 1, but for the errors.
+        A category's variance follows from its centre; all other features have the variance 1, but for the errors. Of
+        ``corrected`` features, (p - 1,), the survey tells nothing: centre and spread are from released matrices.
         """
-        centre, error = coordinates.centre, coordinates.centre_error
-        p, coded = len(centre) + 1, coordinates.log_spread_error == 0.0
+        centre, coded = coordinates.centre, coordinates.log_spread_error == 0.0
+        # A survey has few answers, of which a few forgers may give many.
+        error = np.where(
+            coded, coordinates.centre_error, np.maximum(coordinates.centre_error, _TRUSTED * coordinates.spread)
+        )
+        of_log = np.where(coded, 0.0, np.maximum(coordinates.log_spread_error, _TRUSTED))
+        p = len(centre) + 1
         # Around a centre m, a mean d has the second moment 1 - m^2 - 2md. Means that no column has are no guesses.
         most = np.maximum(1.0 - error / 2.0, 0.5)
         mean = np.where(coded, np.clip(centre, -most, most) - centre, 0.0)
         variance = np.where(coded, np.maximum(1.0 - centre**2 - 2.0 * centre * mean, _RAREST), 1.0)
-        wrong = np.where(coded, 2.0 * np.abs(centre) * error + error**2, 2.0 * coordinates.log_spread_error)
+        wrong = np.where(coded, 2.0 * np.abs(centre) * error + error**2, 2.0 * of_log)
         moment, doubts = np.diag(np.append(variance, 1.0)), np.full((p, p), np.nan)
         moment[:-1, -1] = moment[-1, :-1] = mean
         np.fill_diagonal(doubts, np.append(np.hypot(wrong, _SPREAD * variance), 0.0))
         doubts[:-1, -1] = doubts[-1, :-1] = np.hypot(error / coordinates.spread, _MEAN * np.sqrt(variance))
+        at = np.flatnonzero(np.zeros(0) if corrected is None else corrected)
+        doubts[at, at] = doubts[at, -1] = doubts[-1, at] = _CORRECTED
         return cls(
             coordinates.transform,
             moment,
@@ -128,17 +141,22 @@ class Moments:
         """Return the moments of all rounds' released scatters, shrunk towards what is known, more if noisier."""
         newest = found[-1].model
         base = unstretched(newest)
-        frame = Frame.isotropic(base) if coordinates is None else Frame.of(coordinates)
+        if coordinates is None:
+            frame = Frame.isotropic(base)
+            known = _known(frame, found, response, 1)
+        else:
+            frame = Frame.of(coordinates)
+            known = _known(frame, found, response, _ROUNDS)
+            wrong = np.zeros(len(coordinates.centre), dtype=bool)
+            for _ in range(_CORRECTIONS):
+                corrected = _corrected(coordinates, known)
+                if corrected is None:
+                    break
+                coordinates, wrong = corrected[0], wrong | corrected[1]
+                frame = Frame.of(coordinates, wrong)
+                known = _known(frame, found, response, _ROUNDS)
+        moment, estimated, kept, errors, ratio = known
         p, back = len(base), inverse(frame.transform)
-        moment, kept, errors, ratio = frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0
-        estimated = moment
-        for _ in range(_ROUNDS if frame.surveyed else 1):
-            at = frame.with_coins_of(estimated)
-            rows = frame.rows(_of_constant(back @ at @ back.T), np.array(newest.origin))
-            together = _scatters(found, response, rows, frame.transform)
-            if together is None:
-                break
-            moment, estimated, kept, errors, ratio = _posterior(frame, together, at)
         into = base @ back
         shape = into @ moment @ into.T
         shape *= p / float(np.trace(shape))
@@ -197,15 +215,59 @@ class Moments:
         return np.asarray((self.frame.transform.T * weights) @ self.frame.transform)
 
 
+class _Known(NamedTuple):
+    """Moments of x' by a frame and released matrices; see `Moments`."""
+
+    moment: Floats  # definite
+    estimated: Floats  # perhaps not definite
+    kept: float
+    errors: Floats
+    ratio: float  # of released matrices to those of normal rows
+
+
+def _known(frame: Frame, found: Summaries, response: Response, approximations: int) -> _Known:
+    """Return what released matrices tell in a frame."""
+    back, newest = inverse(frame.transform), found[-1].model
+    known = _Known(frame.moment, frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0)
+    for _ in range(approximations):
+        at = frame.with_coins_of(known.estimated)
+        rows = frame.rows(_of_constant(back @ at @ back.T), np.array(newest.origin))
+        together = _scatters(found, response, rows, frame.transform)
+        if together is None:
+            break
+        known = _posterior(frame, together, at)
+    return known
+
+
+def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, NDArray[np.bool_]] | None:
+    """Return coordinates with the centres and spreads that released matrices show, and which features have new ones.
+
+    Few forgers can move a centre and overstate a spread while people answer the survey. That would hide the feature:
+    its coefficient of x' would be too large for the prior. None if the matrices contradict no number's survey so.
+    """
+    mean, mean_error = known.estimated[:-1, -1], known.errors[:-1, -1]
+    variance = np.diag(known.estimated)[:-1] - mean**2
+    error = np.hypot(np.diag(known.errors)[:-1], 2.0 * mean * mean_error)
+    numbers = coordinates.log_spread_error > 0.0
+    least = np.exp(-2.0 * _SURELY * np.maximum(coordinates.log_spread_error, _TRUSTED))
+    narrower = numbers & (variance + _SURELY * error < least)
+    wrong = narrower | numbers & (np.abs(mean) > _SURELY * mean_error + _TRUSTED)
+    if not wrong.any():
+        return None
+    # While noise hides a spread, it is at most as large as the noise.
+    spread = np.where(narrower, np.sqrt(np.maximum(variance, error)), 1.0) * coordinates.spread
+    centre = coordinates.centre + np.where(wrong, mean * coordinates.spread, 0.0)
+    return replace(coordinates, centre=centre, spread=spread), wrong
+
+
 def _of_constant(moment: Floats) -> Floats:
     """Return a second moment scaled so that the constant's is 1."""
     return np.asarray(moment / moment[-1, -1])
 
 
-def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, Floats, float, Floats, float]:
-    """Return moments of x', once made definite and once not, and what goes with them.
+def _posterior(frame: Frame, together: Pooled, at: Floats) -> _Known:
+    """Return what the released matrices ``together`` tell.
 
-    That are the mean share kept of differences, standard deviations, and the ratio to normal rows.
     Released matrices are linear in the moments near ``at``, by the factor of their traces.
     """
     free = np.isnan(frame.doubts)
@@ -234,7 +296,7 @@ def _posterior(frame: Frame, together: Pooled, at: Floats) -> tuple[Floats, Floa
     values, vectors = np.linalg.eigh(out @ posterior @ out)
     values = np.maximum(values, max(0.5 * math.sqrt(float(np.mean(variances))), _SMALLEST if frame.surveyed else 1e-3))
     moment = root @ (vectors * values) @ vectors.T @ root
-    return moment, posterior, float(np.mean(shares)), errors, ratio
+    return _Known(moment, posterior, float(np.mean(shares)), errors, ratio)
 
 
 def _set_coins(frame: Frame, raw: Floats, variances: Floats, posterior: Floats, errors: Floats) -> None:
