@@ -81,6 +81,14 @@ def _feature(draw: random.Random, place: int) -> dict[str, Any]:
         if "number" in parts:
             feature |= {"low": "2023-01-01", "high": "2024-12-31"}
         fill = "2024-05-31"
+    if "low" in feature and draw.random() < 0.3:
+        low, high = feature["low"], feature["high"]
+        inner = (
+            ["2023-02-01", "2023-04-30"]
+            if isinstance(low, str)
+            else [low + 0.2 * (high - low), low + 0.4 * (high - low)]
+        )
+        feature["typical"] = inner
     chosen = draw.choice([None, None, None, "indicator", fill])
     return feature if chosen is None else feature | {"missing": chosen}
 

@@ -30,6 +30,7 @@ from murk.task.features import (
     DateFeature,
     Feature,
     Target,
+    stated_location,
 )
 
 _ERROR_CODE = "MURK-TASK-001"
@@ -675,6 +676,16 @@ class Coding:
         coded = [0.0] * sum(len(self.names_of(place)) for place in range(index + 1))
         column.encode_one(feature.missing, coded)
         return tuple((place, coded[place]) for place in range(column.start, len(coded)))
+
+    @property
+    def stated(self) -> list[tuple[float, float] | None]:
+        """The stated centre and spread (`stated_location`) of each coded feature but the constant; None without."""
+        stated: list[tuple[float, float] | None] = [None] * (self.size - 1)
+        for feature in self._features:
+            if not isinstance(feature, CategoryFeature) and feature.typical is not None:
+                # Among the columns of a date, its number has the feature's own name.
+                stated[self.names.index(feature.name)] = stated_location(feature)
+        return stated
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
         """Code records given as columns (see `column_array`); without ``target``, every y is NaN.

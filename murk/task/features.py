@@ -78,8 +78,9 @@ _MISSING_TARGETS: Final = (
     "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (
-    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts and as the "
-    "start of the survey of `scores`, whose answers outweigh it; never from people's records; `null`: unknown"
+    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts, as the start of "
+    "the survey of `scores`, whose answers outweigh it, and for whitening `gradients` without public covariates; never "
+    "from people's records; `null`: unknown"
 )
 MOST_QUANTILES: Final = 16
 _QUANTILES: Final = (

@@ -2,7 +2,7 @@
 import { ONE, tail } from "./exact.js";
 import type { Vector } from "./lattice.js";
 import { calibrate } from "./mechanisms.js";
-import { contrasts, eigen, hostile, kindFor, levelsOf, type Protocol, secondMoment, whitening } from "./protocol.js";
+import { contrasts, eigen, hostile, kindFor, levelsOf, locationsOf, type Protocol, secondMoment, whitening } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -29,6 +29,16 @@ function positive(value: unknown, name: string): number {
   throw new Refused("task", `the task's learner.${name} is not a positive number`);
 }
 
+/** The second moment of uncorrelated features of stated centres and spreads, or null where none is stated. */
+function statedMoment(task: Task, p: number): Vector | null {
+  if (task.features.every((feature) => !feature.typical)) return null;
+  const places = [...locationsOf(task).map((place) => place ?? [0, 1]), [1, 0]] as [number, number][];
+  return Float64Array.from({ length: p * p }, (_, at) => {
+    const [[a, spread], [b]] = [places[Math.floor(at / p)]!, places[at % p]!];
+    return a * b + (at % (p + 1) === 0 ? spread * spread : 0);
+  });
+}
+
 export function gradients(task: Task, p: number): Protocol {
   const { objective, learner, target } = task;
   const K = objective === "softmax" ? (target.classes ?? []).length : 0;
@@ -45,7 +55,7 @@ export function gradients(task: Task, p: number): Protocol {
   const rows = learner.coordinates === "classes" ? K : K - 1;
   const d = K ? rows * p : p + Number(scaled);
   const centre = scaled ? kappa(c) / 2 - (c * c) / 4 : 0;
-  const moment = secondMoment(task, p);
+  const moment = secondMoment(task, p) ?? statedMoment(task, p);
   const transform = moment && whitening(moment, p);
   const basis = rows === K ? Float64Array.from({ length: K * K }, (_, at) => Number(at % (K + 1) === 0)) : contrasts(Math.max(K, 1));
 

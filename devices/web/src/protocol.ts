@@ -1,5 +1,5 @@
 /** What every protocol of a person's device offers, and what several of them share. */
-import type { Coded } from "./coding.js";
+import { type Coded, dayOf } from "./coding.js";
 import { added, type Vector } from "./lattice.js";
 import {
   calibrate,
@@ -14,6 +14,9 @@ import {
 import { WIDTH } from "./noise.js";
 import { gridOf, type Task } from "./task.js";
 import { Refused } from "./words.js";
+
+/** Standard deviations around the mean of a normal distribution that hold nine of ten values. */
+const NINE_TENTHS = 1.6448536269514715;
 
 /** What a release answers; of a survey's queries the number. */
 export type Query = "score" | "scatter" | "curvature" | `above-${number}`;
@@ -233,6 +236,27 @@ export function secondMoment(task: Task, p: number): Vector | null {
     for (let i = 0; i < p; i++) for (let j = 0; j < p; j++) moment[i * p + j]! += count * x[i]! * x[j]!;
   }
   return moment.map((value) => value / people);
+}
+
+/** The centre and spread of each coded feature but the constant, as stated or of values that fill their bounds; null of a category. */
+export function locationsOf(task: Task): ([number, number] | null)[] {
+  return task.features.flatMap(({ kind, low, high, typical, ...feature }) => {
+    const none = (names: number): null[] => Array<null>(names === 2 ? 1 : names - 1).fill(null);
+    const number = (): [number, number] => {
+      const read = (value: unknown): number => (kind === "date" ? dayOf(value as string)! : (value as number));
+      if (!typical) return [0, 1 / Math.sqrt(3)];
+      const [least, first, last] = [low, ...(typical as unknown[])].map(read) as [number, number, number];
+      const half = (read(high) - least) / 2;
+      return [((first + last) / 2 - least) / half - 1, (last - first) / (2 * NINE_TENTHS * half)];
+    };
+    const coded =
+      kind === "date"
+        ? (feature.as ?? ["number"]).flatMap((part) => (part === "number" ? [number()] : none(part === "weekday" ? 7 : 12)))
+        : feature.categories
+          ? none(feature.categories.length)
+          : [number()];
+    return feature.missing === "indicator" ? [...coded, null] : coded;
+  });
 }
 
 /** The symmetric inverse square root of a second-moment matrix. */

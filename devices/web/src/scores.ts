@@ -7,6 +7,7 @@ import {
   hostile,
   kindFor,
   levelsOf,
+  locationsOf,
   matrixSize,
   outerOf,
   type Protocol,
@@ -79,20 +80,6 @@ function above({ x, y }: Pick<Coded, "x" | "y">, model: Model, item: number): Ve
   const { transform, middle, width } = model;
   const z = j === p - 1 ? (y - middle) / width : x[j]! * transform[j * p + j]! + transform[j * p + p - 1]!;
   return Float64Array.of(z > list[item % list.length]! ? 1 : Number.isNaN(z) ? 0 : -1);
-}
-
-/** Which coded features, but for the constant, are numbers and not categories. */
-function numbersOf(task: Task): boolean[] {
-  return task.features.flatMap((feature) => {
-    const sizes = (names: number): boolean[] => Array<boolean>(names === 2 ? 1 : names - 1).fill(false);
-    const coded =
-      feature.kind === "date"
-        ? (feature.as ?? ["number"]).flatMap((part) => (part === "number" ? [true] : sizes(part === "weekday" ? 7 : 12)))
-        : feature.categories
-          ? sizes(feature.categories.length)
-          : [true];
-    return feature.missing === "indicator" ? [...coded, false] : coded;
-  });
 }
 
 /** The limit below which a random word selects a query with this probability. */
@@ -220,7 +207,7 @@ export function scores(task: Task, p: number, once = false): Protocol {
     return { score, matrix: matrices ? outerOf(score.kind, cap, p) : null, bit };
   });
   const { partitions } = task.log;
-  const columns = asksFirst ? numbersOf(task) : [];
+  const columns = asksFirst ? locationsOf(task).map(Boolean) : [];
   const separate = block.models === "shared" ? 1 : partitions;
   const asksTarget = asksFirst && target.kind === "real" && separate === 1;
   if (asksTarget) columns.push(true);

@@ -25,6 +25,7 @@ from murk.protocols.options import InverseScalingStep
 from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import MAX_STATE
 from murk.stream.wire.state import history_bytes
+from murk.task.coding import Coding
 from murk.task.features import ClassTarget
 from murk.task.task import Task
 
@@ -158,6 +159,20 @@ class GradientDevice:
         return estimate(self.settings, memories, self.covariates, self.classes, self.mechanisms)
 
 
+def _stated_moment(coding: Coding) -> Floats | None:
+    """Return the second moment of uncorrelated features of stated centres and spreads; None if none is stated.
+
+    A number without statement counts as uniform within its bounds, and a category as of mean 0 and variance 1.
+    """
+    stated = coding.stated
+    if not any(stated):
+        return None
+    default = [(0.0, 1.0 / math.sqrt(3.0)) if number else (0.0, 1.0) for number in coding.numbers]
+    mean, spread = np.array([at or other for at, other in zip(stated, default, strict=True)]).T
+    mean, spread = np.append(mean, 1.0), np.append(spread, 0.0)
+    return np.asarray(np.outer(mean, mean) + np.diag(spread**2))
+
+
 def device_for(task: Task) -> GradientDevice:
     """Return the gradient device of a resolved task, or raise UserError if a guarantee does not fit the mechanism."""
     learner, coding = task.learner, task.coding
@@ -182,7 +197,7 @@ def device_for(task: Task) -> GradientDevice:
         radius=math.inf if unbounded else radius if learner.radius is None else float(learner.radius),
         # A scale beyond the coded target's range is meaningless.
         scale_ceiling=Settings.scale_ceiling if unbounded else max(4.0, learner.scale_start),
-        second_moment=None if covariates is None else covariates.second_moment,
+        second_moment=_stated_moment(coding) if covariates is None else covariates.second_moment,
         smallest_square=coding.smallest_square,
         largest_square=coding.largest_square,
         staleness=task.max_staleness,

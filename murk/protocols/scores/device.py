@@ -23,7 +23,7 @@ from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import history_bytes
-from murk.task.features import CategoryFeature, ClassTarget, RealTarget, stated_location
+from murk.task.features import ClassTarget, RealTarget, stated_location
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
@@ -272,13 +272,9 @@ def _survey(task: Task, classes: int) -> Survey | None:
     # Partitions with targets in different units could not be joined; nor is there a unit for prediction sets.
     own = task.target if isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None else None
     numbers = (*coding.numbers, *([] if own is None else [True]))
-    stated: list[tuple[float, float] | None] = [None] * len(numbers)
-    for feature in task.features:
-        if not isinstance(feature, CategoryFeature) and feature.typical is not None:
-            # Among the columns of a date, its number has the feature's own name.
-            stated[coding.names.index(feature.name)] = stated_location(feature)
-    if own is not None and own.typical is not None:
-        stated[-1] = stated_location(own)
+    stated = coding.stated
+    if own is not None:
+        stated.append(None if own.typical is None else stated_location(own))
     return survey_of(
         privacy.kind_for(guarantee),
         guarantee,
