@@ -171,7 +171,7 @@ def plan(
         if name not in PROTOCOLS:
             raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
     forecasting.check_half_widths(task, within or {})
-    names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else PROTOCOLS)]))
+    names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else comparable(task))]))
     found = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
@@ -223,9 +223,14 @@ def plan(
     return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
 
 
+def comparable(task: Task) -> list[str]:
+    """Return the protocols that may learn the task: those of a target alone only if it has no features."""
+    return [name for name in PROTOCOLS if not task.features or not PROTOCOLS[name].target_alone]
+
+
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
     """Return the number of forecasts of a plan."""
-    others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
+    others = {*(comparable(task) if protocols is None else protocols)} - {task.protocol}
     hard = 0 if task.covariates is not None else len(_own_budget(budgets))
     return len(set(people)) * (len(set(budgets)) * (1 + len(others)) + hard)
 

@@ -53,6 +53,7 @@ class FurtherModel:
     device: Any
     take: Callable[[Sequence[Any]], Sequence[Any]]
     note: str = ""  # addition to the note of intervals
+    of_state: bool = False  # whether a state of the task's own learner holds all that the model learns
 
 
 class FurtherModelEngine(NeverPublished):
@@ -93,6 +94,11 @@ class FurtherModelEngine(NeverPublished):
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data."""
         return {**self.own.state_dict(), "model": self._digest}
+
+    def adopt(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of the task's own learner, as if the model had learned the same releases."""
+        self._whole.load_state_dict(state)
+        self.own.adopt(self._whole)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from `state_dict`; raise MurkError if it is malformed or another model's of the same name."""

@@ -19,7 +19,7 @@ from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
 from murk.results.result import Result
-from murk.stream.log.interface import Log
+from murk.stream.log.interface import Checkpoint, Log
 from murk.stream.log.open import open_log
 from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.pool import WorkerPool
@@ -78,13 +78,31 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 class Fitting:
-    """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message."""
+    """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message.
 
-    def __init__(self, device: ModelDevice, log: Log, *, estimates: Publisher | None = None) -> None:
+    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues.
+    """
+
+    def __init__(
+        self,
+        device: ModelDevice,
+        log: Log,
+        *,
+        estimates: Publisher | None = None,
+        adopted: Callable[[int], Checkpoint] | None = None,
+    ) -> None:
         self.device, self.log = device, log
+        self._of_task, self._continued = adopted, False
         message = None if estimates is None else partial(estimates, log, device.released, device)
         membership = log.join()
-        self.pool = WorkerPool(log, device.released, device.engine, membership, estimates=message or (lambda: None))
+        self.pool = WorkerPool(
+            log,
+            device.released,
+            device.engine,
+            membership,
+            estimates=message or (lambda: None),
+            adopted=adopted and self._adopted,
+        )
 
     @property
     def name(self) -> str:
@@ -95,6 +113,12 @@ class Fitting:
     def n_releases(self) -> int:
         """Number of releases that this process's partitions have learned."""
         return sum(engine.n_releases for engine in self.pool.learners.values())
+
+    def _adopted(self, partition: int) -> Checkpoint:
+        assert self._of_task is not None
+        checkpoint = self._of_task(partition)
+        self._continued |= checkpoint.state is not None
+        return checkpoint
 
     def has_learned(self, ends: Sequence[int]) -> bool:
         """Return whether every partition is committed up to its end, by this process or another."""
@@ -118,6 +142,7 @@ class Fitting:
             "simultaneous": list(names) if count > 1 else [],
             "level": level,
             "before": found.pop("before"),
+            "from_states": self._continued,
         }
         found["model"]["words"] = _words(found, device)
         return found
@@ -152,6 +177,11 @@ def _words(report: dict[str, Any], device: ModelDevice) -> str:
         )
     if about["before"] > 0:
         words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
+    if about["from_states"]:
+        words.append(
+            "It continues from the states of the task's own learner, so its history before that is not known (--replay "
+            "reads every release on the log)."
+        )
     return " ".join(words)
 
 
@@ -169,9 +199,13 @@ def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[
 
 
 def open_fittings(
-    stack: ExitStack, models: Sequence[Model], url: str, *, estimates: Publisher | None = None
+    stack: ExitStack, models: Sequence[Model], url: str, *, estimates: Publisher | None = None, replay: bool = False
 ) -> list[Fitting]:
-    """Return the fittings of models on a log, to be closed by ``stack``; raise UserError if it cannot serve one."""
+    """Return the fittings of models on a log, to be closed by ``stack``; raise UserError if it cannot serve one.
+
+    New models continue from the states of the task's own learner where these hold all that they learn; with ``replay``
+    they learn every release on the log.
+    """
     with open_log(url, create=False) as log:
         document = log.document()
         if document is None:
@@ -188,13 +222,21 @@ def open_fittings(
         problems.append(model_device_for(model, task))
         problems[-1].check_state()
     fittings = []
+    of_task = stack.enter_context(open_log(url, create=False, name=task.name))
     for device in problems:
         opened = stack.enter_context(open_log(url, create=False, name=task.name, model=device.model.name))
-        fittings.append(stack.enter_context(Fitting(device, opened, estimates=estimates)))
+        adopted = of_task.checkpoint if device.used.of_state and not replay else None
+        fittings.append(stack.enter_context(Fitting(device, opened, estimates=estimates, adopted=adopted)))
     return fittings
 
 
-def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, confidence: float = 0.95) -> Any:
+def fit(
+    models: Model | str | Path | Sequence[Model | str | Path],
+    log: str,
+    *,
+    confidence: float = 0.95,
+    replay: bool = False,
+) -> Any:
     """Fit models to the releases on a log, like ``murk fit``, without spending more of anybody's budget.
 
     A model's states are kept on the log under its name: a repeated call learns only new releases, and a call after a
@@ -210,6 +252,9 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
     confidence
         Nominal level of the intervals; for several models, of all their intervals together.
+    replay
+        Whether a new model reads every release on the log, for its history. By default it continues from the states of
+        the task's own learner where these hold all that it learns: moments, and cells of examples.
 
     Examples
     --------
@@ -231,7 +276,7 @@ def fit(models: Model | str | Path | Sequence[Model | str | Path], log: str, *, 
     """
     start, chosen = monotonic(), models_of(models)
     with ExitStack() as stack:
-        fittings = open_fittings(stack, chosen, log)
+        fittings = open_fittings(stack, chosen, log, replay=replay)
         ends = fittings[0].log.ends()
         while not all(fitting.has_learned(ends) for fitting in fittings):
             if not sum(fitting.pool.step() for fitting in fittings):

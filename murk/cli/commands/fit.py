@@ -30,6 +30,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 @click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
 @existing_log
 @click.option("--follow", is_flag=True, help="Continue with new releases until stopped.")
+@click.option("--replay", is_flag=True, help="Read every release, for the model's history, though states would do.")
 @estimates
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
 @logging_options
@@ -38,6 +39,7 @@ def command(
     model_paths: tuple[str, ...],
     log_url: str,
     follow: bool,
+    replay: bool,
     estimates: float,
     metrics_port: int | None,
     metrics_host: str,
@@ -68,7 +70,7 @@ def command(
         return publisher(log, task, device, estimates, device.task)
 
     with ExitStack() as stack:
-        fittings = open_fittings(stack, models, log_url, estimates=published)
+        fittings = open_fittings(stack, models, log_url, estimates=published, replay=replay)
         first = fittings[0]
         refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.device.task, first.pool))
         ends = first.log.ends()

@@ -49,6 +49,7 @@ from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
 FIRST, SECOND, THIRD = range(3)
 # Sums over all releases: 1, w, w a q, w^2, (w a q)^2; and of the losses l at the reference: w l, (w l)^2, w^2 l.
 COUNT, WEIGHT, SHIFT, SQUARES, SHIFTS, LOSS, LOSS_SQUARES, LOSS_CROSS, TOTALS = range(9)
+_UNKNOWN = -1e300  # sum of squared losses where those of the first releases are unknown, whatever is added
 _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
@@ -467,6 +468,12 @@ class CellEngine(NeverPublished, RecordEngine):
         totals[[COUNT, WEIGHT, SHIFT, SQUARES, SHIFTS]] = n, n * weight, n * shift, n * weight**2, n * shift**2
         self.sums = CellSums(self.sums.cells + by_cell[:, None] * counts, self.sums.totals + totals)
 
+    def adopt(self, whole: CellEngine) -> None:
+        """Continue from the sums of another model's learner of the same releases, without figures of its loss."""
+        totals = whole.sums.totals.copy()
+        totals[[LOSS, LOSS_SQUARES, LOSS_CROSS]] = 0.0, _UNKNOWN, 0.0
+        self.sums, self._next = CellSums(whole.sums.cells.copy(), totals), whole._next
+
     def estimate(self) -> Estimate:
         """Return the coefficients in coded units, with standard errors."""
         return estimate([self])
@@ -475,7 +482,7 @@ class CellEngine(NeverPublished, RecordEngine):
     def unbiased_loss(self) -> tuple[float, float]:
         """Mean and standard error of the unbiased losses, each at `reference` before its release was learned."""
         total = self.sums.totals
-        if not total[WEIGHT] > 0.0:
+        if not total[WEIGHT] > 0.0 or total[LOSS_SQUARES] < 0.0:
             return math.nan, math.nan
         mean = total[LOSS] / total[WEIGHT]
         left = total[LOSS_SQUARES] - 2.0 * mean * total[LOSS_CROSS] + mean**2 * total[SQUARES]

@@ -220,7 +220,7 @@ def _of_cells(model: Model, task: Task, columns: Columns, whole: CellDevice, blo
     note = "" if columns.own_target else f"; of people whose {task.target.name} is known"
     table = CellTable.of(cells, columns, real=task.target.kind == "real")
     device = CellDevice(settle(settings, whole.mechanisms), whole.mechanisms, table)
-    return FurtherModel(derived, device, all_numbers, note)
+    return FurtherModel(derived, device, all_numbers, note, of_state=True)
 
 
 def _check_served(model: Model, task: Task, columns: Columns, released: ExampleSettings, loss: str) -> None:

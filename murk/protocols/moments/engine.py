@@ -270,6 +270,10 @@ class MomentEngine(NeverPublished, RecordEngine):
         k.fold(now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, table)
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
+    def adopt(self, whole: MomentEngine) -> None:
+        """Continue from the sums of another model's learner of the same releases."""
+        self._learned = whole.sums
+
     def __getstate__(self) -> dict[str, Any]:
         # Copies compute the fit again, as ids of mechanisms change between processes.
         memory = {"memory": Held(self._learned), "current": None, "_in_place": False}

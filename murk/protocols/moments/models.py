@@ -92,7 +92,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     used = PartModel(*fitted, *ways, columns=columns, names=names, labels=labels)
     device = MomentDevice(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
-    return FurtherModel(derived, device, all_numbers, note)
+    return FurtherModel(derived, device, all_numbers, note, of_state=True)
 
 
 def _covariates(public: Covariates | None, columns: Columns) -> Covariates | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Generic, Self, TypeVar
 
-from murk.stream.log.interface import FencedError, Log, Membership, UnreachableError
+from murk.stream.log.interface import Checkpoint, FencedError, Log, Membership, UnreachableError
 from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.worker import Progress, Worker
 from murk.task.task import Task
@@ -103,8 +103,8 @@ class WorkerPool(Generic[Learner]):
     If a partition moves to another process, its worker is closed, and the other process reads again what was not
     committed. The pool waits for an unreachable log; all other errors of logs and states are raised. ``learner``
     returns a new learner, ``membership`` the partitions assigned to this process. ``estimates`` is called when the
-    first partition is taken over and returns the ``estimates`` of its `Worker`. ``clock`` gives seconds, for pauses
-    between attempts.
+    first partition is taken over and returns the ``estimates`` of its `Worker`, and ``adopted`` is that of each.
+    ``clock`` gives seconds, for pauses between attempts.
     """
 
     def __init__(
@@ -116,12 +116,13 @@ class WorkerPool(Generic[Learner]):
         *,
         estimates: Callable[[], Callable[[StreamLearner], bytes | None] | None] = lambda: None,
         clock: Callable[[], float] = monotonic,
+        adopted: Callable[[int], Checkpoint] | None = None,
     ) -> None:
         self.learners: dict[int, Learner] = {}  # by partition
         self.trouble: str | None = None  # why nothing can be done at the moment
         self.pulse = Pulse()  # readable from other threads
         self._log, self._task, self._make, self._estimates = log, task, learner, estimates
-        self._membership, self._clock = membership, clock
+        self._membership, self._clock, self._adopted = membership, clock, adopted
         self._workers: dict[int, Worker] = {}
         self._not_before, self._idle = 0.0, False
         self._refused: dict[int, float] = {}
@@ -188,7 +189,9 @@ class WorkerPool(Generic[Learner]):
                 continue
             learner = self._make()
             estimates = None if partition else self._estimates()
-            self._workers[partition] = worker = Worker(self._log, self._task, learner, partition, estimates=estimates)
+            self._workers[partition] = worker = Worker(
+                self._log, self._task, learner, partition, estimates=estimates, adopted=self._adopted
+            )
             self.learners[partition] = learner
             self.pulse.owns(partition, version=learner.n_releases, offset=worker.offset)
 

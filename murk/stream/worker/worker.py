@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.checks import check_carries
-from murk.stream.log.interface import DeadLetter, FencedError, Log, Message, truncate_time
+from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, truncate_time
 from murk.stream.wire.blocks import Block, DuplicateWindow, block_of, block_receiver, receiver
 from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, encode
 from murk.stream.wire.releases import GradientRelease, ModelMessage, Release
@@ -315,6 +315,8 @@ class Worker:
         Least number of seconds between two checks of what all partitions have learned, if they share models.
     clock
         Time in seconds since 1970, which decides only when old messages are deleted.
+    adopted
+        Returns a partition's state of the task's own learner, from which a model's new learner continues.
     """
 
     def __init__(
@@ -328,6 +330,7 @@ class Worker:
         estimates: Callable[[StreamLearner], bytes | None] | None = None,
         look: float = LOOK_AT_ALL,
         clock: Callable[[], float] = time.time,
+        adopted: Callable[[int], Checkpoint] | None = None,
     ) -> None:
         if batch < 1:
             raise UserError(f"batch is {batch}: a step must read at least 1 message")
@@ -351,7 +354,7 @@ class Worker:
         self._stopped: str | None = None
         self._ownership = log.acquire(partition)
         try:
-            self._resume()
+            self._resume(adopted)
         except BaseException:
             self._ownership.close()
             raise
@@ -446,8 +449,12 @@ class Worker:
                 "which it loads the partition's state"
             )
 
-    def _resume(self) -> None:
-        checkpoint = self._ownership.load()
+    def _resume(self, adopted: Callable[[int], Checkpoint] | None) -> None:
+        checkpoint, adopting = self._ownership.load(), False
+        if checkpoint.state is None and adopted is not None:
+            of_task = adopted(self.partition)
+            adopting = of_task.state is not None
+            checkpoint = of_task if adopting else checkpoint
         message = open_state(self._log, self._task, self.partition, checkpoint)
         self.offset = checkpoint.offset
         self._window = rebuild_window(self._log, self._task, self.partition, self._validator.remember, self.offset)
@@ -456,11 +463,12 @@ class Worker:
         self._counters = Counters()
         if message is not None:
             check_last(self._log, self._task, message, self._window)
-            self._learner.load_state_dict(message.learner)
+            load: Any = self._learner.adopt if adopting else self._learner.load_state_dict  # type: ignore[attr-defined]
+            load(message.learner)
             self._counters = message.counters
         if self._sharing is not None:
             self._sharing.begin()
-        history = History() if message is None else message.history
+        history = History() if message is None or adopting else message.history
         first = first_point(self._learner.kind)
         self._history = HistoryRecorder(history, self._learner.coefficients, first, self._description)
         if self._learner.n_releases != self._counters.learned:
@@ -468,9 +476,12 @@ class Worker:
                 f"the state of {self._description} is damaged: its learner has learned {self._learner.n_releases} "
                 f"releases, and {self._counters.learned} were counted. Restore the log from a copy"
             )
+        if adopting:
+            progress = Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
+            self._pending = _Pending(self._encoded_state(), (), None, None, progress)
 
     def _learn_batch(self, messages: Sequence[Message], after: int | None = None) -> _Pending | None:
-        learner, partition, before = self._learner, self.partition, self._learner.n_releases
+        learner, before = self._learner, self._learner.n_releases
         dead: list[DeadLetter] = []
         tally = StepCounters(self._counters)
         begin = 0
@@ -496,23 +507,26 @@ class Worker:
             self._counters = tally.counters()
         elif after is not None:
             self.offset = after
+        duplicates = len(messages) - learned - len(dead)
+        progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
+        return _Pending(self._encoded_state(), dead, model, estimate, progress)
+
+    def _encoded_state(self) -> bytes:
         state = StateMessage(
             task=self._task.hash,
             identity=self._log.identity,
-            partition=partition,
+            partition=self.partition,
             offset=self.offset,
             last_id=self._window.newest(self.offset),
             counters=self._counters,
             history=self._history.history,
-            learner=learner.state_dict(),
+            learner=self._learner.state_dict(),
         )
-        duplicates = len(messages) - learned - len(dead)
-        progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
         encoded = state.encode()
         if len(encoded) > MAX_STATE:
             self._history.forget()
             encoded = state.model_copy(update={"history": History()}).encode()
-        return _Pending(encoded, dead, model, estimate, progress)
+        return encoded
 
     def _chunk(self) -> int:
         """Return how many messages to learn at once: up to the next point of the history or the next iterate."""

@@ -51,6 +51,7 @@ class TaskProtocol(ABC):
     # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.
     rank: ClassVar[int]
     reads_models: ClassVar[bool] = False  # whether devices read a model before they release
+    target_alone: ClassVar[bool] = False  # whether it learns from targets alone, of tasks without features
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
     why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
     classic: ClassVar[tuple[str, ...]] = ()  # kinds of release whose Gaussian noise can have `calibration: classic`
