@@ -1,6 +1,6 @@
-"""Public-data GLM, measured: ``python -m benchmarks.glm [directions|women|noise|rate|weight|bias|coverage ...]``.
+"""Public-data GLM, measured: ``python -m benchmarks.glm [answers_once|women|noise|rate|weight|bias|coverage ...]``.
 
-directions: error of released directions and of the joint release, of the same people (their coverage:
+answers_once: error of scores without rounds and of the joint release, of the same people (coverage:
 ``python -m benchmarks.scores --once``). noise: standard deviations of the published release and of the joint one at one
 guarantee. women: the same errors on the demonstration's data. rate: error against the
 truth over n and over mu, and the fitted slopes (the theorem: n^-1/2 and mu^-1, epsilon^-1). coverage: how often nominal
@@ -27,20 +27,20 @@ from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
 from murk.protocols.covariates import Covariates
-from murk.protocols.mean_functions import LOSSES
+from murk.protocols.mean_functions import LOSSES, ResponseRange
 from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.kernels import moments
 from murk.protocols.moments.mechanisms import calibrated
-from murk.protocols.moments.model import MomentModel, ResponseRange
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums
 
 CLASSIC = {"calibration": "classic", "covariance": "pooled"}
 
 
-def directions(replications, n=300_000, rows=20_000):
+def answers_once(replications, n=300_000, rows=20_000):
     """Mean squared distance of the slopes to the truth, and the share of intervals that hold it, of the same draws."""
-    print(f"| n = {n:,}, {rows:,} public rows, mu = 1 | joint | directions | covered | s |")
+    print(f"| n = {n:,}, {rows:,} public rows, mu = 1 | joint | once | covered | s |")
     print("|---|---|---|---|---|")
     for kind, p, size in (
         *(("logistic", p, size) for size in (1.0, None) for p in (5, 10)),
@@ -74,7 +74,7 @@ def directions(replications, n=300_000, rows=20_000):
 def women(replications, rows=5_000):
     """On the demonstration's data, against maximum likelihood on raw records: error and half width of each."""
     names, features, y = mothers()
-    print("| mothers, mu = 1 | joint: error, half width | directions |\n|---|---|---|")
+    print("| mothers, mu = 1 | joint: error, half width | once |\n|---|---|---|")
     for chosen in (["same_sex", "age"], ["same_sex", "age", "afam", "hispanic"]):
         X = features[:, [names.index(name) for name in chosen]]
         Z, found = np.c_[X, np.ones(len(X))], {}
@@ -88,14 +88,14 @@ def women(replications, rows=5_000):
                 guarantee=GaussianDP(1.0), public=X[public], features=chosen, release="joint", seed=r
             )
             before.learn_many(X[people], y[people])
-            for name, one in (("joint", before.estimate()), ("directions", once)):
+            for name, one in (("joint", before.estimate()), ("once", once)):
                 found.setdefault(name, []).append((one.values[:-1] - likely, one.half_widths()[:-1]))
         cells = {
             name: (np.sqrt(np.mean([off**2 for off, _ in each], axis=0)), np.median([half for _, half in each], axis=0))
             for name, each in found.items()
         }
         for j, name in enumerate(chosen):
-            both = " | ".join(f"{cells[kind][0][j]:.3f}, {cells[kind][1][j]:.3f}" for kind in ("joint", "directions"))
+            both = " | ".join(f"{cells[kind][0][j]:.3f}, {cells[kind][1][j]:.3f}" for kind in ("joint", "once"))
             print(f"| {name}, of {len(chosen)} | {both} |", flush=True)
 
 
@@ -404,7 +404,7 @@ def speed(replications):
 
 def main(argv):
     parser = argparse.ArgumentParser()
-    parts = {f.__name__: f for f in (directions, women, noise, rate, weight, bias, coverage, repair, speed)}
+    parts = {f.__name__: f for f in (answers_once, women, noise, rate, weight, bias, coverage, repair, speed)}
     parser.add_argument("parts", nargs="*", choices=[*parts, []], default=list(parts))
     parser.add_argument("--replications", type=int, default=20)
     options = parser.parse_args(argv)

@@ -31,7 +31,11 @@ CASES = {
     "examples: outer": ("examples", "gdp: {mu: 4.0}", "examples: {release: outer}\n"),
     "examples: joint": ("examples", "gdp: {mu: 4.0}", "examples: {release: joint}\n"),
     "moments": ("moments", "gdp: {mu: 4.0}", ""),
-    "moments, public rows": ("moments", "gdp: {mu: 4.0}", "public: {set_aside: 2000}\n"),
+    "scores once, public rows": (
+        "scores",
+        "gdp: {mu: 4.0}",
+        "scores: {interactive: false}\npublic: {set_aside: 2000}\n",
+    ),
     "summaries": ("summaries", "approx: {epsilon: 1.0, delta: 1.0e-6}", ""),
 }
 COLUMNS = (

@@ -41,7 +41,7 @@ CASES = {
     "examples: outer": ("examples", 0, "examples: {release: outer}"),
     "examples: joint": ("examples", 0, "examples: {release: joint}"),
     "moments": ("moments", 0, ""),
-    "moments, public rows": ("moments", ROWS, ""),
+    "scores once, public rows": ("scores", ROWS, "scores: {interactive: false}"),
     "summaries": ("summaries", 0, ""),
 }
 

@@ -231,7 +231,7 @@ def compared(rows: int, rounds: int) -> Iterator[tuple[str, float, float, float]
         ("scores", ScoreClassifier, {}, scores),
         ("examples, directions", IWPSGDClassifier, {"release": "directions"}, directions),
         ("examples, joint or outer: the default", IWPSGDClassifier, {}, outer),
-        ("moments, directions", PublicGLMClassifier, {"public": public}, scores),
+        ("scores, once", ScoreClassifier, {"public": public, "interactive": False}, scores),
         ("moments, joint", PublicGLMClassifier, {"release": "joint"}, joint),
     ):
         model = kind(guarantee=GaussianDP(1.0), seed=1, features=NAMES, **more)

@@ -63,7 +63,9 @@ class Setting:
             target += f", missing_share: {self.missing}"
         if protocol in SKETCHES:
             protocol, more = "summaries", SKETCHES[protocol]
-        elif self.rows:
+        elif protocol == "once":
+            protocol, more = ("scores", f"{more}\nscores: {{interactive: false}}") if self.rows else ("moments", more)
+        if self.rows and protocol != "summaries":
             more += f"\npublic: {{set_aside: {self.rows}}}"
         return Task.parse(
             f"name: cell\nfeatures: [{names}]\ntarget: {{name: y, {target}}}\nprotocol: {protocol}\n{more}\n"

@@ -8,7 +8,8 @@ records, an organisation too. Engines alone, no pipe: ten minutes on a free core
 *effect*: root mean squared error of the average marginal effect of a standard deviation of a feature, and the median
 half width of its 95% interval, where there is any; *prediction*: root mean squared distance to the true probabilities,
 or means. *none* is the error of who says that nothing has an effect: errors near it are of nothing learned. *newton* is
-an organisation's sketch by a Newton step, of binary targets. *rule* is what `murk.planning.choice` recommends where
+an organisation's sketch by a Newton step, of binary targets. *once* are scores without rounds if there are public rows,
+else moments. *rule* is what `murk.planning.choice` recommends where
 devices can read a model, and where they release once.
 
 ``--women``: the same of the demonstration's people, against the same fits of raw records.
@@ -30,7 +31,7 @@ from murk.inference.units import effect_units
 from murk.planning.choice import recommend
 from murk.results.report import average_effects
 
-PROTOCOLS = ("scores", "gradients", "examples", "moments", "summaries", "newton")
+PROTOCOLS = ("scores", "gradients", "examples", "once", "summaries", "newton")
 KINDS, FEATURES, PEOPLE, BUDGETS = ("binary", "real"), (2, 10, 50), (10**4, 10**5, 10**6), (0.25, 1.0, 4.0)
 ROWS = 5_000
 
@@ -136,7 +137,8 @@ def women(replications, seed, protocols, mu=1.0):
             if protocol == "newton" and "kind: real" in text:
                 continue
             more = SKETCHES.get(protocol, f"public: {{set_aside: {ROWS}}}")
-            kind = "summaries" if protocol in SKETCHES else protocol
+            more += "\nscores: {interactive: false}" if protocol == "once" else ""
+            kind = "summaries" if protocol in SKETCHES else "scores" if protocol == "once" else protocol
             task = Task.parse(f"{text}\nprotocol: {kind}\n{more}\n{privacy}")
             X, y = raw(task)
             scale, exact, effect, unit = exact_fit(task, X, y)

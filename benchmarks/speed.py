@@ -100,12 +100,13 @@ def learning() -> Iterator[tuple[str, float, float, float, float]]:
     for what, seed, least in (("simulated", 1, 2.3), ("secure", None, 1.5)):
         a, b, r = compare(learner(LDPSGDClassifier, seed), learn_river)
         yield f"learn_one, {what} noise / River LogisticRegression", a / n * 1e6, b / n * 1e6, r, least
-    public = rng.uniform(-1, 1, (200, D))
+    shown = [dict(zip(NAMES, x, strict=True)) for x in rng.uniform(-1, 1, (200, D))]
     for what, kind, more in (
         ("examples, directions", IWPSGDClassifier, {"release": "directions"}),
         ("examples, joint", IWPSGDClassifier, {"release": "joint"}),
         ("examples, as by default", IWPSGDClassifier, {}),
-        ("moments, as by default", PublicGLMClassifier, {"public": [dict(zip(NAMES, x, strict=True)) for x in public]}),
+        ("scores, once", ScoreClassifier, {"interactive": False, "public": shown}),
+        ("moments, as by default", PublicGLMClassifier, {"public": shown}),
         ("moments, joint", PublicGLMClassifier, {"release": "joint"}),
         ("scores, the default", ScoreClassifier, {}),
     ):

@@ -102,8 +102,8 @@ target: {{name: age, kind: classes, classes: {[*AGES]}}}
 """Of classes. It is not in the table below, whose contents are of lengths that go by the protocol's name."""
 EXAMPLES = Protocol("examples", "protocol: examples\n")
 MOMENTS = Protocol("moments", "protocol: moments\nmoments: {release: joint}\npublic: {set_aside: 10}\n", set_aside=10)
-DIRECTIONS = Protocol("moments", "protocol: moments\npublic: {set_aside: 500}\n", set_aside=500)
-"""Moments' default where covariates are public; as of several classes, it is not in the table below."""
+ONCE = Protocol("scores", "protocol: scores\nscores: {interactive: false}\npublic: {set_aside: 500}\n", set_aside=500)
+"""Scores without rounds; as of several classes, it is not in the table below."""
 SKETCH = Protocol(
     "summaries",
     # Small windows, so that few people make many releases; any number of them fits under the cap.

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from murk.privacy.mechanisms import lattice
+from murk.privacy.mechanisms import lattice, outer_product
 from murk.privacy.noise import SimulatedNoise
 from murk.privacy.noise.philox import Purpose
 from murk.protocols.examples import kernels as examples
@@ -87,7 +87,7 @@ def test_scores_of_classes():
 
 
 def test_matrices():
-    found = both(scores.outer, rows(np.random.default_rng(5), RECORDS, 6), out=np.empty((RECORDS, 21)))
+    found = both(outer_product.write_outer, rows(np.random.default_rng(5), RECORDS, 6), out=np.empty((RECORDS, 21)))
     np.testing.assert_array_equal(*map(numbers, found))
     assert np.count_nonzero(found[0]) > RECORDS
 
@@ -95,7 +95,7 @@ def test_matrices():
 def test_matrices_with_noise():
     given = rows(np.random.default_rng(5), RECORDS, 6)
     noise = SimulatedNoise(3).gaussian(np.arange(RECORDS), 21)
-    found = both(scores.noisy_outer, given, 1e-3, noise, out=np.empty((RECORDS, 21), dtype=np.int64))
+    found = both(outer_product.write_noisy_outer, given, 1e-3, noise, out=np.empty((RECORDS, 21), dtype=np.int64))
     np.testing.assert_array_equal(*found)
     assert np.count_nonzero(found[0] - noise) > RECORDS
 

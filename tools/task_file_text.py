@@ -92,8 +92,8 @@ A release never has more privacy loss than its guarantee: calibration rounds tow
 
 A task accepts only the block of its own protocol. Of the keys of `learner`, `examples` use `step`, `averaging`,
 `weighting` and `radius`, and `summaries` uses `weighting`. `moments` and `summaries` accept `radius`, and ignore it.
-`scores` accept none. `summaries` learns a binary or a real target, the others also several classes. Of these, `scores`
-and `moments` learn log odds with public covariates, else average effects; `examples` learn both, by `release: cells`.
+`scores` accept none. `summaries` and `moments` learn a binary or a real target, the others also several classes. Of
+these, `scores` learn log odds with public covariates, else average effects; `examples` learn both, by `release: cells`.
 Keys that contradict `as_published: true` are refused.
 
 ## Public covariates
@@ -134,8 +134,8 @@ Missing and bad values:
   as a record without values, at the first level (on a grid, level `0`). If a column names organisations, the row is
   left out. A simulation and `--check` stop at it.
 - A missing or undeclared target is released as zeros, randomized like any other (second moments with a number that says
-  so). Many such targets bias joint and separate releases of second moments and of real-target examples, and directions
-  of more than 34 coefficients.
+  so). Many such targets bias joint and separate releases of second moments and of real-target examples, and scores
+  without rounds of more than 34 coefficients.
 
 ## How long releases are kept
 

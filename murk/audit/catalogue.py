@@ -152,10 +152,11 @@ def _scores() -> Iterator[tuple[str, str, str]]:
             yield f"scores {query}, {mechanism}", query, _people("scores", _BINARY, guarantee, mechanism)
         yield f"scores above, {mechanism}", above(0), _people("scores", _BINARY, guarantee, mechanism)
     for mechanism, guarantee in (("gaussian", _MU), ("privunit", _PURE)):
-        text = f"{_people('moments', _BINARY, guarantee, mechanism)}public: {{set_aside: 100}}\n"
-        yield f"moments directions, {mechanism}", "score", text
-    yield "moments directions, matrix", "curvature", text
-    yield "moments directions, real", "score", text.replace(_BINARY, _REAL)
+        text = f"{_people('scores', _BINARY, guarantee, mechanism)}public: {{set_aside: 100}}\n"
+        text += "scores: {interactive: false}\n"
+        yield f"scores once, {mechanism}", "score", text
+    yield "scores once, matrix", "curvature", text
+    yield "scores once, real", "score", text.replace(_BINARY, _REAL)
     yield "scores score, real", "score", _people("scores", _REAL, _MU)
     yield "scores score, classes", "score", f"{_people('scores', _CLASSES, _MU)}public: {{set_aside: 100}}\n"
 

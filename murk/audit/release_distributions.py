@@ -30,12 +30,12 @@ from murk.privacy.mechanisms import (
 )
 from murk.privacy.mechanisms.base import WIDTH
 from murk.privacy.mechanisms.lattice import GAUSSIAN, L2BALL, LAPLACE, PRIVUNIT
+from murk.privacy.mechanisms.outer_product import OuterMechanism, outer
 from murk.privacy.mechanisms.privunit import closest_share
 from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.privacy.noise import Purpose
 from murk.protocols.examples.cells import CellMechanism
-from murk.protocols.scores.mechanisms import OuterMechanism, outer
 
 _ERROR_CODE = "MURK-AUDIT-001"
 

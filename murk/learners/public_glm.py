@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from river import base
@@ -15,7 +15,6 @@ from murk._internal.wiping import empty
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.inference.linear_probability import LineEstimate
-from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import (
     LabelEstimator,
@@ -31,21 +30,14 @@ from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import PublicSample
-from murk.protocols.mean_functions import LINKS, LOSSES, Curve, curve_of
-from murk.protocols.moments.device import check_size, own_curve
+from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, curve_of
+from murk.protocols.moments.device import check_size
 from murk.protocols.moments.engine import BLOCK, MomentEngine, merged
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
-from murk.protocols.moments.model import MomentModel, ResponseRange
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.options import check_choices, chosen_noise
-from murk.protocols.public_covariates import PublicCovariates
-from murk.protocols.scores.engine import merged as merged_scores
-from murk.protocols.scores.estimate import ScoreEstimate
-from murk.protocols.scores.in_process import InProcessScores
-from murk.protocols.scores.mechanisms import ScoreMechanisms, score_mechanisms
-from murk.protocols.scores.model import with_constant
-from murk.protocols.scores.settings import Settings
 from murk.stream.wire.codec import RejectedError
 from murk.task.containers import column_array
 from murk.task.protocols import moments
@@ -54,79 +46,8 @@ from murk.task.values import frame_of
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-# Arguments for moments alone, with their defaults.
-OF_MOMENTS: Final[Mapping[str, Any]] = {
-    **moments.OF_MOMENTS,
-    "calibration": "analytic",
-    "target_weight": None,
-    "inputs": "records",
-}
-
-
-def release_by_rule(arguments: Mapping[str, Any], curve: str) -> str:
-    """Return the default release: directions with public covariates and no argument that only moments use."""
-    unasked = all(arguments[name] == default for name, default in OF_MOMENTS.items())
-    if arguments["public"] is not None and curve in moments.TOLD and unasked:
-        return "directions"
-    return "observed" if arguments["intercept"] else "joint"
-
-
-def check_directions(arguments: Mapping[str, Any], curve: str) -> None:
-    """Raise UserError, with the remedy, for a curve or an argument that directions do not support."""
-    remedy = "use release='observed'"
-    if arguments["public"] is None:
-        raise UserError(
-            f"release='directions' needs public covariates to solve for coefficients: give public=, or {remedy}"
-        )
-    if curve not in moments.TOLD:
-        raise UserError(f"directions identify {', '.join(moments.TOLD)} models, not {curve!r}: {remedy}")
-    for name, default in OF_MOMENTS.items():
-        if arguments[name] != default:
-            raise UserError(f"{name}={arguments[name]!r} has no effect on directions: leave it out, or {remedy}")
-
-
-class Directions:
-    """Released directions of records, and the model solved from them; the last of ``names`` is the constant."""
-
-    def __init__(
-        self,
-        names: tuple[str, ...],
-        sample: PublicSample,
-        curve: Curve,
-        response: ResponseRange,
-        binary: bool,
-        mechanism: str | None,
-    ) -> None:
-        covariates = PublicCovariates.of_rows(sample.rows)
-        own = own_curve(curve, 0.0, 1.0) if binary else own_curve(curve, response.middle, response.half)
-        self.settings = Settings(names, binary, covariates, once=True, curve=own)
-        self.curve, self.response, self.kind = curve, response, mechanism
-
-    def mechanisms_for(self, guarantee: Guarantee) -> ScoreMechanisms:
-        """Return the mechanisms of a guarantee."""
-        return score_mechanisms(self.kind, guarantee, self.settings.features, matrices=self.settings.matrices)
-
-    def engine(self, guarantees: Mapping[str, Guarantee], noise: NoiseSource) -> InProcessScores:
-        """Return a learner at these levels."""
-        return InProcessScores(self.settings, guarantees, self.mechanisms_for, noise)
-
-    def in_units(self, coded: ScoreEstimate) -> ScoreEstimate:
-        """Return an estimate of a real target's line in its own units."""
-        if self.curve.name != "identity":
-            return coded
-        middle, half = self.response.middle, self.response.half
-        return replace(TargetRange(middle - half, middle + half, middle, half).in_units(coded), unit=half)
-
-    def responses(self, engine: InProcessScores, rows: Floats) -> Floats:
-        """Return mean responses of rows without the constant: probabilities, or targets in their own units."""
-        linear = with_constant(rows) @ engine.shown()
-        if self.curve.name == "identity":
-            return np.asarray(self.response.middle + self.response.half * linear)
-        return self.curve.mean(linear)
-
-
 _CHOICES = {
-    "release": ("directions", "observed", "joint", "separate", None),
+    "release": ("observed", "joint", "separate", None),
     "design": ("bounded", "gaussian"),
     "covariance": ("both", "private", "pooled"),
     "solver": ("stein", "score"),
@@ -151,12 +72,9 @@ class PublicMoments(PersonEstimator):
         ``"bounded"``: the bound is ``radius``. ``"gaussian"``: it holds for all of ``people`` normal vectors with the
         public covariance, except with probability ``failure``.
     release
-        ``"directions"``: ``y z / |z|``, z the features whitened by the public ones. ``"observed"``: ``x x'``, ``x y``
-        and whether the target is present, by one mechanism. ``"joint"``: without presence; a missing target counts as
-        the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a mechanism each. By default directions if
-        there are public covariates, no cubic link and no argument for moments alone (``calibration``, ``radius``,
-        ``outliers``, ``design``, ``target_weight``, ``covariance``, ``solver``, ``repair``, ``intercept``, ``inputs``);
-        else ``"observed"``, or ``"joint"`` without an intercept.
+        ``"observed"``: ``x x'``, ``x y`` and whether the target is present, by one mechanism. ``"joint"``: without
+        presence; a missing target counts as the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a
+        mechanism each. By default ``"observed"``, or ``"joint"`` without an intercept.
     target_weight
         Factor of the coded target; by default ``sqrt 2`` times the bound on ``||x||``, best for ``x y``.
     covariance
@@ -178,7 +96,7 @@ class PublicMoments(PersonEstimator):
     design: Literal["bounded", "gaussian"]
     people: int
     failure: float
-    release: Literal["directions", "observed", "joint", "separate"] | None
+    release: Literal["observed", "joint", "separate"] | None
     target_weight: float | None
     covariance: Literal["both", "private", "pooled"]
     solver: Literal["stein", "score"]
@@ -200,11 +118,7 @@ class PublicMoments(PersonEstimator):
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
         if self.inputs == "released" and self.features is None:
             raise UserError("inputs='released' needs features=[...]: a release does not name its numbers")
-        arguments, curve = {name: getattr(self, name) for name in (*OF_MOMENTS, "public")}, self._curve.name
-        if self.release == "directions":
-            check_directions(arguments, curve)
-        self._released = self.release or release_by_rule(arguments, curve)
-        self._directions: Directions | None = None
+        self._released = self.release or ("observed" if self.intercept else "joint")
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
@@ -212,24 +126,9 @@ class PublicMoments(PersonEstimator):
         # With a normal design, the bound follows from the public covariates.
         return None if self.design == "gaussian" else self.radius or 1.0, 1.0 if hasattr(self, "_range") else None
 
-    def _begin(self, names: tuple[Any, ...]) -> MomentEngine | InProcessScores:
+    def _begin(self, names: tuple[Any, ...]) -> MomentEngine:
         noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)
         sample = None if self._sample is None else self._sample.select(names)
-        engine: MomentEngine | InProcessScores
-        if self._released == "directions":
-            assert sample is not None
-            binary = self._curve.name in LOSSES
-            self._directions = Directions(coded, sample, self._curve, self._response, binary, self.mechanism)
-            self._default = "default"
-            engine = self._directions.engine({**(self.levels or {}), "default": self.guarantee}, noise)
-        else:
-            engine = self._of_moments(names, coded, sample, noise)
-        self._fix(names, engine)
-        return engine
-
-    def _of_moments(
-        self, names: tuple[Any, ...], coded: tuple[str, ...], sample: PublicSample | None, noise: NoiseSource
-    ) -> MomentEngine:
         k = len(names)
         curve = self._curve
         clipping_norm = math.sqrt(k) if self.radius is None else self.radius
@@ -247,18 +146,20 @@ class PublicMoments(PersonEstimator):
             weight = balanced(bound) if whole else 1.0
         units = self._gain, self._response.half, self._response.middle
         root, zero, observed = math.sqrt(2.0) if whole else 1.0, self.outliers == "zero", self._released == "observed"
-        names = coded if self.intercept else coded[:-1]
-        self._layout = Statistics(names, bound, weight, self.intercept, root, zero, units, observed)
+        labels = coded if self.intercept else coded[:-1]
+        self._layout = Statistics(labels, bound, weight, self.intercept, root, zero, units, observed)
         check_size(self._layout)
         public = None if sample is None else sample.coded(clipping_norm, self._gain, self.intercept)
         model = MomentModel(curve, self._response, public, self.covariance, self.solver, self.repair)
-        return MomentEngine(self._layout, model, self._level_mechanisms(), noise=noise)
+        engine = MomentEngine(self._layout, model, self._level_mechanisms(), noise=noise)
+        self._fix(names, engine)
+        return engine
 
     def _mechanism_for(self, guarantee: Guarantee) -> Randomizer:
         return calibrated(guarantee, self._layout, release=self._released, kind=self.mechanism, method=self.calibration)
 
     def _person_mechanism(self, guarantee: Guarantee) -> Any:
-        return self._calibrated(guarantee) if self._directions is None else self._engine.level(guarantee)
+        return self._calibrated(guarantee)
 
     def learn_one(self, x: Record, y: Any = None, guarantee: Any = None) -> None:
         """Randomize the record's moments once, at ``guarantee`` or else the learner's own, and learn from the release.
@@ -278,9 +179,6 @@ class PublicMoments(PersonEstimator):
             super().learn_many(X, y, guarantee)
 
     def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
-        if self._directions is not None:
-            engine.learn_records(X, (1.0 + y) / 2.0 if self._directions.settings.binary else y, own)
-            return
         # Coded in blocks that fit into the processor's cache.
         for start in range(0, len(X), BLOCK):
             block = slice(start, start + BLOCK)
@@ -296,10 +194,8 @@ class PublicMoments(PersonEstimator):
 
     @property
     def moments(self) -> tuple[str, ...]:
-        """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``; raises UserError for directions."""
+        """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``."""
         self._require()
-        if self._directions is not None:
-            raise UserError("directions have no moments: only release='observed', 'joint' and 'separate' do")
         labels = self._layout.labels
         twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
         if twice is not None:
@@ -351,8 +247,6 @@ class PublicMoments(PersonEstimator):
 
     def estimate(self) -> Estimate:
         """Return the coefficients with standard errors; the note states if there is no root (see ``NoRootError``)."""
-        if self._directions is not None:
-            return self._directions.in_units(self._require().estimate())
         return self._in_own_units(self._require().estimate())
 
     def coefficients(self) -> dict[str, float]:
@@ -362,15 +256,13 @@ class PublicMoments(PersonEstimator):
         :meth:`estimate` scales the direction as if all ``x'w`` were near 0, and predictions use the line.
         """
         engine = self._require()
-        if self._directions is None and (missing := engine.fitted().missing) is not None:
+        if (missing := engine.fitted().missing) is not None:
             raise NoRootError(str(missing), self.direction())
         estimate = self.estimate()
         return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
     def direction(self) -> dict[str, float]:
-        """Return the least-squares slopes by feature, of which coefficients are a multiple (1 for directions)."""
-        if self._directions is not None:
-            return {name: value for name, value in self.coefficients().items() if name != "intercept"}
+        """Return the least-squares slopes by feature, of which coefficients are a multiple."""
         slopes = self._require().fitted().direction[: len(self._names)] * self._gain
         return dict(zip(self._layout.names, map(float, slopes), strict=False))
 
@@ -379,17 +271,11 @@ class PublicMoments(PersonEstimator):
         for other in others:
             if not isinstance(other, PublicMoments):
                 raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
-            if (other._directions is None) is not (self._directions is None):
-                raise UserError("learners of directions and of moments cannot be merged: give both the same release=")
-        if self._directions is not None:
-            return self._directions.in_units(merged_scores(self._engines(others)))
         return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
 
     def _responses(self, rows: Floats) -> Floats:
         """Return mean responses of rows; from the least-squares line if there is no root."""
         engine = self._require()
-        if self._directions is not None:
-            return self._directions.responses(engine, rows)
         fitted, X = engine.fitted(), self._coded(rows)
         if fitted.missing is not None:
             return np.asarray(X @ fitted.direction)
@@ -400,10 +286,9 @@ class PublicMoments(PersonEstimator):
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases once, with noise and without seeing a model: the direction of their whitened features times the
-    coded target, from which the learner solves for coefficients over public covariates; or their second moments ``x
-    x'`` and ``x y``, which give least-squares slopes u. Coefficients are then ``c u``, where public covariates give c
-    and the intercept a with ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
+    Each person releases their second moments ``x x'`` and ``x y`` once, with noise and without seeing a model. They
+    give least-squares slopes u; coefficients are ``c u``, where public covariates give c and the intercept a with
+    ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
 
     Parameters
     ----------
@@ -416,8 +301,8 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
     Notes
     -----
-    Directions are consistent for any features if the public ones are like the people's; moments are consistent for
-    normal features and otherwise biased (docs/public-glm.md).
+    The estimate is consistent for normal features and otherwise biased (docs/public-glm.md). `ScoreClassifier` with
+    ``interactive=False`` is consistent for any features if the public ones are like the people's.
 
     References
     ----------
@@ -434,7 +319,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     >>> y = rng.random(60_000) < 1 / (1 + np.exp(-(X[:, 0] - 0.5)))
     >>> model = PublicGLMClassifier(guarantee=GaussianDP(mu=2.0), public=X[:2_000], features=["a", "b"], seed=1)
     >>> model.learn_many(X[2_000:], y[2_000:])
-    >>> {name: round(value, 1) for name, value in model.coefficients().items()}
+    >>> {name: round(value, 1) + 0.0 for name, value in model.coefficients().items()}
     {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
     """
 
@@ -457,7 +342,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,
-        release: Literal["directions", "observed", "joint", "separate"] | None = None,
+        release: Literal["observed", "joint", "separate"] | None = None,
         target_weight: float | None = None,
         covariance: Literal["both", "private", "pooled"] = "both",
         solver: Literal["stein", "score"] = "stein",
@@ -499,9 +384,9 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
-    Each person releases once, with noise and without seeing a model, the direction of their features times the target
-    or their second moments. Coefficients follow as for `PublicGLMClassifier`, with the link's mean function f. The
-    identity, least squares, needs no public covariates; ``"exp"`` is Poisson regression of bounded counts.
+    Each person releases their second moments once, with noise and without seeing a model. Coefficients follow as for
+    `PublicGLMClassifier`, with the link's mean function f. The identity, least squares, needs no public covariates;
+    ``"exp"`` is Poisson regression of bounded counts.
 
     Parameters
     ----------
@@ -513,7 +398,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
     Notes
     -----
-    Directions, ``link="identity"`` and ``solver="score"`` are consistent for any features, all other estimates for
+    ``link="identity"`` and ``solver="score"`` are consistent for any features, all other estimates for
     normal features only; for others they have a bias that more people do not remove.
 
     References
@@ -551,7 +436,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         design: Literal["bounded", "gaussian"] = "bounded",
         people: int = 1_000_000,
         failure: float = 0.05,
-        release: Literal["directions", "observed", "joint", "separate"] | None = None,
+        release: Literal["observed", "joint", "separate"] | None = None,
         target_weight: float | None = None,
         covariance: Literal["both", "private", "pooled"] = "both",
         solver: Literal["stein", "score"] = "stein",

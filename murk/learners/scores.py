@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ from river import base
 from river.utils import dataframe
 
 from murk._internal.arrays import Floats
-from murk._internal.links import class_probabilities, logistic
+from murk._internal.links import class_probabilities
 from murk.errors import UserError
 from murk.inference.drift import Drift
 from murk.inference.prediction_sets import COVERAGES, SHARES, PredictionSets
@@ -23,6 +23,7 @@ from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import PublicSample
 from murk.protocols.linear_algebra import contrasts
+from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, coded_curve, curve_of
 from murk.protocols.options import chosen_noise
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.device import survey_of
@@ -46,6 +47,10 @@ class Scores(PersonEstimator):
     public
         Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
         people's make the estimate more precise; without any, some people release features' second moments instead.
+    interactive
+        Whether people of a round answer at one published model. ``False``: all answer once, at coefficients of zero,
+        their label's sign or target times the direction of their whitened features; the coefficients at which the
+        expected mean over ``public``, which is then required, equals the released one are the estimate.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record. Features should be within about [-1, 1]; anything but a number counts as 0.
@@ -59,18 +64,23 @@ class Scores(PersonEstimator):
     """
 
     public: Any
+    interactive: bool
     mechanism: str | None
     exponent: float | None
     forget: int | None
-    # The defaults are those of learners pickled before there were prediction sets.
-    coverage: float | None = None
-    coverage_share: float = 0.1
+    coverage: float | None
+    coverage_share: float
 
+    _curve: Curve  # mean function of the loss or link
     _binary: ClassVar[bool]
     _labels: tuple[str, ...] = ()  # the classes, if there are more than two
     _range: TargetRange  # of a real target
 
     def _prepare(self) -> None:
+        if self.interactive:
+            self._check_curve()
+        else:
+            self._check_once()
         if self.exponent is not None and not 0.0 <= self.exponent <= 1.0:
             raise UserError(f"exponent={self.exponent!r} is not between 0 and 1")
         if self.exponent is not None and self.exponent < 1.0 and self.public is None:
@@ -90,6 +100,26 @@ class Scores(PersonEstimator):
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
+    def _check_curve(self) -> None:
+        if self._curve.name not in ("logistic", "identity"):
+            key = "loss" if self._binary else "link"
+            raise UserError(
+                f"{key}={self._curve.name!r} is for people who answer once: give interactive=False, or leave it out"
+            )
+
+    def _check_once(self) -> None:
+        if self.public is None and not self._labels:
+            raise UserError(
+                "interactive=False needs public covariates to solve for coefficients: give public=, or leave it out"
+            )
+        if self._curve.name == "cubic":
+            raise UserError("link='cubic' is flat at coefficients of zero: use PublicGLMRegressor")
+        if self._labels and self._curve.name != "logistic":
+            raise UserError(f"loss={self._curve.name!r} is for two classes, not {len(self._labels)}: leave it out")
+        for name in ("exponent", "forget", "coverage"):
+            if getattr(self, name) is not None:
+                raise UserError(f"{name}={getattr(self, name)!r} has no effect with interactive=False: leave one out")
+
     def _begin(self, names: tuple[Any, ...]) -> InProcessScores:
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
@@ -97,18 +127,30 @@ class Scores(PersonEstimator):
         labels = self._labels
         wanted = None if self.coverage is None else CoverageQuery(float(self.coverage), float(self.coverage_share))
         survey = None
-        if covariates is None and names:
+        if self.interactive and covariates is None and names:
             dimension = max(len(labels) - 1, 1) * len(coded)
             target = not self._binary and wanted is None
             numbers = [True] * (len(names) + target)
             survey = survey_of(self.mechanism, self.guarantee, dimension, numbers, target=target)
         more: dict[str, Any] = {"forget": self.forget, "line": covariates is None, "wanted": wanted, "survey": survey}
+        if not self.interactive:
+            more = {"once": True, "curve": None if labels else coded_curve(self._curve, self._response)}
         settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, **more)
+        if labels and not settings.matrices:
+            raise UserError(
+                f"scores of several classes without rounds are for few features, not {len(names)}, whose second "
+                "moments are too noisy: give fewer features, or leave interactive out"
+            )
         self._names, self._default, self._settings = names, "default", settings
         levels, noise = {**(self.levels or {}), "default": self.guarantee}, chosen_noise(self.seed, self.noise)
         engine = InProcessScores(settings, levels, self._mechanism_for, noise)
         self._fix(names, engine)
         return engine
+
+    @property
+    def _response(self) -> ResponseRange:
+        """Response that coded targets of -1 and +1 mean."""
+        return ResponseRange(0.0, 1.0) if self._binary else ResponseRange(self._range.low, self._range.high)
 
     def _mechanism_for(self, guarantee: Guarantee) -> ScoreMechanisms:
         settings = self._settings
@@ -171,6 +213,9 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     exponent
         g from 0 to 1, the share of a label's probability that a score subtracts; chosen by rule if omitted. 1, the
         balanced score, is valid for any features; less needs ``public``.
+    loss
+        With ``interactive=False``, ``"logistic"``, ``"poisson"`` (``P(y = 1) = exp(x'w)``) or ``"boosting"``
+        (``z/2 + sqrt(1 + z^2/4)``).
 
     Notes
     -----
@@ -209,6 +254,8 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         guarantee: Guarantee,
         classes: Sequence[Any] = (False, True),
         public: Any = None,
+        interactive: bool = True,
+        loss: Literal["logistic", "poisson", "boosting"] = "logistic",
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
         features: Sequence[Any] | None = None,
@@ -222,17 +269,18 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         self._keep(locals())
         self._codes = several_labels(classes)
         self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
+        self._curve = curve_of(loss, LOSSES, "loss")
         self._prepare()
 
     def _scale(self) -> Scale:
         if not self._labels:
-            return "log odds"
+            return "log odds" if self.loss == "logistic" else "own"
         return "probability" if self.public is None else "own"
 
     def _chances(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._linear(rows)
         if len(self.classes) == 2:
-            return two_chances(logistic(scores[:, 0]))
+            return two_chances(np.clip(self._curve.mean(scores[:, 0]), 0.0, 1.0))
         return class_probabilities(scores, contrasts(len(self.classes)))
 
     def predict_set_one(self, x: Record) -> set[Any]:
@@ -263,6 +311,9 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     target_bounds
         Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
         unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
+    link
+        With ``interactive=False``, ``"identity"``, ``"sigmoid"``, ``"softplus"`` (``log(1 + e^z)``) or ``"exp"``,
+        Poisson regression of bounded counts.
 
     Notes
     -----
@@ -298,6 +349,8 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         guarantee: Guarantee,
         target_bounds: tuple[float, float] | None = None,
         public: Any = None,
+        interactive: bool = True,
+        link: Literal["identity", "sigmoid", "softplus", "exp"] = "identity",
         levels: Mapping[str, Guarantee] | None = None,
         mechanism: str | None = None,
         features: Sequence[Any] | None = None,
@@ -309,17 +362,24 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     ) -> None:
         self._keep(locals())
         self._set_range()
+        self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
         return 1.0, 1.0
 
+    def _scale(self) -> Scale:
+        return "slope" if self._curve.name == "identity" else "own"
+
     def _in_units(self, estimate: ScoreEstimate) -> ScoreEstimate:
+        if self._curve.name != "identity":
+            return estimate
         return replace(self._range.in_units(estimate), unit=estimate.unit * self._range.unit)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        own = self._range
-        return np.clip(own.middle + own.unit * self._linear(rows)[:, 0], own.low, own.high)
+        own, linear = self._range, self._linear(rows)[:, 0]
+        means = own.middle + own.unit * linear if self._curve.name == "identity" else self._curve.mean(linear)
+        return np.clip(means, own.low, own.high)
 
     def predict_interval_one(self, x: Record) -> tuple[float, float]:
         """Return the ends of the interval of a person's target, not its mean; raise UserError if there is none yet."""

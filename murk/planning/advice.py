@@ -88,12 +88,15 @@ def _changes(
     if not task.of_organisations:
         # Do not advise that devices read models if they do not now.
         able = [name for name in PROTOCOLS if not PROTOCOLS[name].of_organisations and name != task.protocol]
+        interactive = PROTOCOLS[task.protocol].reads_models(task.block)
         for name in able:
-            if PROTOCOLS[task.protocol].reads_models or not PROTOCOLS[name].reads_models:
+            settings = {} if interactive else PROTOCOLS[name].without_models
+            if settings is not None:
                 with suppress(UserError):
-                    other = task.with_protocol(name)
+                    other = task.with_protocol(name, **settings)
                     dropped = dropped_mechanism(task, other)
-                    yield f"protocol: {name}{dropped and f' without {dropped}'}", other, population, people
+                    written = f"protocol: {name}{f', {as_written(name, settings)}' if settings else ''}"
+                    yield f"{written}{dropped and f' without {dropped}'}", other, population, people
     yield from _tighter(task, population, people)
     if sizes:
         yield f"{_MORE_PEOPLE} times the {kind}", task, population, _MORE_PEOPLE * people

@@ -44,13 +44,13 @@ class Recommendation:
     expected: Mapping[str, float]
     refused: Mapping[str, str] = field(default_factory=dict)  # unsuitable protocol to the reason
     measure: Literal["error", "half width"] = "error"  # the expected quantity: an ``error``, or a ``half width``
-    method: str | None = None  # ``summaries.method``, if another than the default is clearly better
+    settings: Mapping[str, object] = field(default_factory=dict)  # keys of the protocol's block without their defaults
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "protocol": self.protocol,
-            **({} if self.method is None else {"method": self.method}),
+            **({"settings": dict(self.settings)} if self.settings else {}),
             "reason": self.reason,
             f"expected_{self.measure.replace(' ', '_')}_points": dict(self.expected),
             "refused": dict(self.refused),
@@ -75,10 +75,11 @@ def recommend(
         raise UserError(f"people={people!r}: give how many will release, at least 1")
     expected: dict[str, float] = {}
     refused: dict[str, str] = {}
-    method_of_sketch: str | None = None
+    changed: dict[str, Mapping[str, object]] = {}
     for name, protocol in PROTOCOLS.items():
         impractical = protocol.why_impractical(task.coding.size - 1, task.public is not None)
-        if protocol.reads_models and not online:
+        settings = {} if online or protocol.without_models is None else dict(protocol.without_models)
+        if protocol.without_models is None and not online:
             refused[name] = "devices would have to read a model before they release"
         elif protocol.of_organisations and not organisation:
             refused[name] = "no organisation is trusted with the records"
@@ -92,12 +93,13 @@ def recommend(
                     refused[name] = "no interval"
                 continue
             try:
-                expected[name] = expected_error(task, name, people)
+                expected[name] = expected_error(task, name, people, **settings)
                 others = protocol.alternatives(task.with_protocol(name).block, task.target.kind)
-                for settings in others if protocol.of_organisations else ():
-                    other = expected_error(task, name, people, **settings)
+                changed[name] = settings
+                for further in others if protocol.of_organisations else ():
+                    other = expected_error(task, name, people, **further)
                     if other * EQUAL < expected[name]:
-                        expected[name], method_of_sketch = other, settings["method"]
+                        expected[name], changed[name] = other, further
             except UserError as error:
                 refused[name] = str(error)
     if not expected:
@@ -109,11 +111,12 @@ def recommend(
     best = min((name for name, error in expected.items() if error <= enough), key=lambda name: PROTOCOLS[name].rank)
     ranked = {best: expected[best]} | dict(sorted(expected.items(), key=lambda pair: pair[1]))
     measure: Literal["error", "half width"] = "error" if half_widths is None else "half width"
-    method = method_of_sketch if PROTOCOLS[best].of_organisations else None
-    return Recommendation(best, _reason(task, best, ranked, people, measure, method), ranked, refused, measure, method)
+    chosen = changed.get(best, {})
+    reason = _reason(task, best, ranked, people, measure, chosen)
+    return Recommendation(best, reason, ranked, refused, measure, chosen)
 
 
-def expected_error(task: Task, protocol: str, people: int, **settings: str) -> float:
+def expected_error(task: Task, protocol: str, people: int, **settings: object) -> float:
     """Return the expected error of an average effect per standard deviation of a feature, in points, by one protocol.
 
     ``settings`` are keys of the protocol's block that differ from their defaults. Raises UserError if the protocol
@@ -127,7 +130,9 @@ def expected_error(task: Task, protocol: str, people: int, **settings: str) -> f
     return 50.0 * error / (1.0 - (task.target.missing_share or 0.0))
 
 
-def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, method: str | None) -> str:
+def _reason(
+    task: Task, best: str, ranked: Mapping[str, float], people: int, measure: str, settings: Mapping[str, object]
+) -> str:
     each = f" (hundredths of the range of {task.target.name})" if isinstance(task.target, RealTarget) else ""
     each += " per standard deviation of a feature" if task.features else ""
     what = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
@@ -137,10 +142,12 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
     others = [f"{name} {value:.2g} points" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))
-    if method is not None:
+    if best == "scores" and settings:
+        words.append("with scores: {interactive: false}, as people answer without reading a model")
+    if "method" in settings:
         words.append(
-            f"with summaries: {{method: {method}}}, which takes a model from the first records and a Newton step from "
-            "all others: second moments alone do not determine a logistic model"
+            f"with summaries: {{method: {settings['method']}}}, which takes a model from the first records and a "
+            "Newton step from all others: second moments alone do not determine a logistic model"
         )
     elif best == "summaries" and task.features and task.target.kind == "binary":
         words.append(
@@ -152,6 +159,6 @@ def _reason(task: Task, best: str, ranked: Mapping[str, float], people: int, mea
             "targets lie close to a line, their error was several times smaller"
             + (", without an interval unless public covariates are given" if task.public is None else "")
         )
-    if best == "moments" and task.features and task.public is None and task.target.kind != "classes":
+    if best == "moments" and task.features and task.public is None:
         words.append("without public covariates people release their second moments, whose noise grows with p^2")
     return "; ".join(words)

@@ -210,7 +210,8 @@ def _steps(
 
 def as_written(protocol: str, settings: Mapping[str, Any]) -> str:
     """Return settings as a task file writes them."""
-    return f"{protocol}: {{{', '.join(f'{key}: {value}' for key, value in settings.items())}}}"
+    words = (f"{key}: {str(value).lower() if isinstance(value, bool) else value}" for key, value in settings.items())
+    return f"{protocol}: {{{', '.join(words)}}}"
 
 
 def budget_words(task: Task, level: str = DEFAULT_LEVEL) -> str:

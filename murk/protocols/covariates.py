@@ -17,7 +17,8 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.bounded_lines import LongRowError, csv_rows
 from murk.errors import UserError
-from murk.protocols.linear_algebra import confine, flattened, matrix_size
+from murk.privacy.mechanisms.outer_product import matrix_size
+from murk.protocols.linear_algebra import confine, flattened
 from murk.protocols.public_covariates import PublicCovariates
 from murk.task.text_files import explain_row, open_text
 from murk.task.values import frame_of, numbers, target

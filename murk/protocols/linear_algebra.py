@@ -48,11 +48,6 @@ def whitening(second_moment: Floats) -> Floats:
     return (root + root.T) / 2.0
 
 
-def matrix_size(features: int) -> int:
-    """Return the number of entries in the upper triangle of a symmetric matrix, with the diagonal."""
-    return features * (features + 1) // 2
-
-
 def symmetric(flat: Floats, features: int) -> Floats:
     """Return the symmetric matrix of a vector: its upper triangle by rows, with off-diagonal entries times sqrt 2."""
     rows, columns = np.triu_indices(features)

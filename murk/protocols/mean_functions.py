@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from murk._internal.arrays import Floats
 from murk._internal.links import logistic
 from murk.errors import UserError
 from murk.privacy.guarantees import nearest
+from murk.task.features import RealTarget
+
+if TYPE_CHECKING:
+    from murk.task.features import Target
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -88,12 +92,41 @@ _SOFTPLUS = Curve(
 )
 _IDENTITY = Curve("identity", np.positive, np.ones_like, np.zeros_like, np.positive, -np.inf, np.inf)
 
+
+@dataclass(frozen=True)
+class ResponseRange:
+    """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
+
+    low: float
+    high: float
+
+    @property
+    def half(self) -> float:
+        """Half the range."""
+        return (self.high - self.low) / 2.0
+
+    @property
+    def middle(self) -> float:
+        """The middle of the range."""
+        return (self.high + self.low) / 2.0
+
+
 LOSSES = {curve.name: curve for curve in (_LOGISTIC, _POISSON, _BOOSTING)}
 """Losses Phi for a binary target: log(1 + e^z), e^z, and the boosting loss z/2 + sqrt(1 + z^2/4)."""
 
 _SIGMOID, _EXP = replace(_LOGISTIC, name="sigmoid"), replace(_POISSON, name="exp")
 LINKS = {curve.name: curve for curve in (_IDENTITY, _SIGMOID, _CUBIC, _SOFTPLUS, _EXP)}
 """Links f for a real target. ``softplus`` is log(1 + e^z); the paper's log(1 + e^-z) reverses all signs."""
+
+
+def coded_curve(curve: Curve, response: ResponseRange) -> CodedCurve | None:
+    """Return the mean of a coded target, or None for the curves for which scores are solved by default."""
+    if curve.name in ("logistic", "identity"):
+        return None
+    return CodedCurve(curve) if curve.name in LOSSES else CodedCurve(curve, response.middle, response.half)
+
+
+_COVERS_HALF = {"sigmoid", "softplus"}  # links with half a line as range
 
 
 def _known(name: str) -> Curve:
@@ -105,3 +138,28 @@ def curve_of(name: str, among: dict[str, Curve], what: str) -> Curve:
     if name not in among:
         raise UserError(f"unknown {what} {name!r}{nearest(name, among)}; use one of {', '.join(among)}")
     return among[name]
+
+
+def curve_for(block: Any, binary: bool) -> Curve:
+    """Return the mean function of a block's loss, for labels, or of its link."""
+    if binary:
+        return curve_of(block.loss or "logistic", LOSSES, "loss")
+    return curve_of(block.link or "identity", LINKS, "link")
+
+
+def response_range_of(target: Target, curve: Curve, intercept: bool = True) -> ResponseRange:
+    """Return the response, as a function of the coded target, to which a curve is fitted.
+
+    Sigmoid and softplus apply to a real target's position in its range, the exponential to the target itself, others to
+    the coded target. Without an intercept, labels are 0 and 1, and all curves but the line apply to the target itself.
+    """
+    if isinstance(target, RealTarget):
+        if not intercept and target.low != -target.high:
+            raise UserError(
+                f"moments.intercept: false needs a target with bounds of -b and b, but {target.name!r} is from "
+                f"{target.low:g} to {target.high:g}: give such bounds, or intercept: true"
+            )
+        if curve.name == "exp" or not (intercept or curve.name == "identity"):
+            return ResponseRange(target.low, target.high)
+        return ResponseRange(0.0, 1.0) if curve.name in _COVERS_HALF else ResponseRange(-1.0, 1.0)
+    return ResponseRange(0.0, 1.0) if intercept else ResponseRange(-1.0, 1.0)

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
+from murk.errors import UserError
+
+if TYPE_CHECKING:
+    from murk.task.task import Task
+
+_ERROR_CODE = "MURK-LEARN-001"
 
 
 @dataclass(frozen=True)
@@ -28,3 +35,16 @@ class PublicCovariates:
         share = self.counts / self.counts.sum()
         moment: Floats = (self.points * share[:, None]).T @ self.points
         return moment
+
+
+def covariates_of(task: Task) -> PublicCovariates | None:
+    """Return the public covariates of a resolved task, if any; raise UserError if their features are not the task's."""
+    if task.covariates is None:
+        return None
+    covariates = PublicCovariates(*task.covariates)
+    if covariates.points.shape[1] != task.coding.size:
+        raise UserError(
+            f"the public covariates have {covariates.points.shape[1]} coded features and the task {task.coding.size}: "
+            "give public data with the task's columns"
+        )
+    return covariates

@@ -60,6 +60,9 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("summaries", "first"): None,
     ("summaries", "person"): None,
     ("summaries", "rows_per_person"): None,
+    ("scores", "interactive"): True,
+    ("scores", "loss"): None,
+    ("scores", "link"): None,
     ("scores", "models"): "per-partition",
     ("scores", "effects"): "logistic",
 }

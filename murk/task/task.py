@@ -324,7 +324,7 @@ class Task(_ProtocolBlocks):
                 words = f"{self.objective!r} {idle}, {learns}; remove it"
                 raise task_error(words, "objective")
             if target.kind not in protocol.targets:
-                able = "use scores, gradients, moments or examples"
+                able = "use scores, gradients or examples"
                 raise task_error(f"{name} learns binary or real targets, not {target.kind!r}; {able}", "protocol")
             protocol.check(self.block, target.kind)
             if self.learner.radius == "unbounded":
@@ -335,10 +335,8 @@ class Task(_ProtocolBlocks):
             if self.max_staleness != MaxStaleness():
                 words = f"{idle}, whose releases are {protocol.why_no_staleness}; remove it"
                 raise task_error(words, "max_staleness")
-        if self.forget is not None and not protocol.forgets:
-            why = f"{self.forget:,} {idle}, whose learner {protocol.why_no_forgetting}"
-            remedy = "remove it and begin a new task for each period, or say protocol: scores"
-            raise task_error(f"{why}; {remedy}", "forget")
+        if self.forget is not None:
+            protocol.check_forget(self.block, self.forget)
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
 

@@ -10,10 +10,17 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners import PublicGLMClassifier, PublicGLMRegressor
+from murk.learners import PublicGLMClassifier, PublicGLMRegressor, ScoreClassifier, ScoreRegressor
 from murk.privacy import ApproxDP
 from murk.protocols.covariates import KEPT, PublicSample
-from reproductions.public_glm.released import Learner, Moments, release_directions, release_moments, release_moments_of
+from reproductions.public_glm.released import (
+    Learner,
+    Moments,
+    OfMoments,
+    release_moments,
+    release_moments_of,
+    release_scores,
+)
 
 Floats = NDArray[np.float64]
 Model = Literal["logistic", "poisson", "cubic"]
@@ -135,21 +142,21 @@ def drawn(
 
 def published(
     population: Population, people: People, epsilon: float, delta: float, rng: np.random.Generator
-) -> Learner:
+) -> OfMoments:
     """Return the paper's learner after its release; counts are not bounded, as in the paper."""
     learner = _published(population, people, epsilon, delta)
     release_moments(learner, people.printed, rng)
     return learner
 
 
-def noiseless(population: Population, people: People, epsilon: float, delta: float) -> Learner:
+def noiseless(population: Population, people: People, epsilon: float, delta: float) -> OfMoments:
     """Return the paper's learner without noise."""
     learner = _published(population, people, epsilon, delta)
     release_moments(learner, people.printed, None)
     return learner
 
 
-def _published(population: Population, people: People, epsilon: float, delta: float) -> Learner:
+def _published(population: Population, people: People, epsilon: float, delta: float) -> OfMoments:
     more: dict[str, Any] = {"public": people.public, "features": list(range(population.p))}
     if population.design == "bernoulli":
         # The paper bounds the l1 norm, which is 1 for every row.
@@ -169,7 +176,7 @@ def _published(population: Population, people: People, epsilon: float, delta: fl
 
 def corrected(
     population: Population, people: People, epsilon: float, delta: float, rng: np.random.Generator
-) -> Learner:
+) -> OfMoments:
     """Return a learner after one joint release of second moments, exactly calibrated and within valid bounds."""
     more: dict[str, Any] = {
         "public": people.public, "features": list(range(population.p)), "release": "joint", "mechanism": "gaussian",
@@ -191,17 +198,21 @@ def default(population: Population, people: People, epsilon: float, delta: float
     scale = np.append(np.full(population.p, gain), 1.0)
     coded = PublicSample(public.names, gain * public.rows, public.total, public.moment * np.outer(scale, scale))
     more: dict[str, Any] = {"public": coded, "features": list(range(population.p))}
-    learner = _learner(population, ApproxDP(epsilon, delta), more)
+    budget = ApproxDP(epsilon, delta)
     if population.model == "cubic":
-        release_moments_of(learner, gain * people.X, people.y / population.largest, rng)
-    elif population.model == "poisson":
-        release_directions(learner, gain * people.X, 2.0 * people.y / COUNTS - 1.0, rng)
-    else:
-        release_directions(learner, gain * people.X, people.y, rng)
-    return learner
+        moments = _learner(population, budget, more)
+        release_moments_of(moments, gain * people.X, people.y / population.largest, rng)
+        return moments
+    if population.model == "poisson":
+        counts = ScoreRegressor(guarantee=budget, interactive=False, link="exp", target_bounds=(0.0, COUNTS), **more)
+        release_scores(counts, gain * people.X, 2.0 * people.y / COUNTS - 1.0, rng)
+        return counts
+    labels = ScoreClassifier(guarantee=budget, interactive=False, **more)
+    release_scores(labels, gain * people.X, people.y, rng)
+    return labels
 
 
-def _learner(population: Population, budget: ApproxDP, more: dict[str, Any]) -> Learner:
+def _learner(population: Population, budget: ApproxDP, more: dict[str, Any]) -> OfMoments:
     if population.model == "logistic":
         return PublicGLMClassifier(guarantee=budget, **more)
     if population.model == "poisson":

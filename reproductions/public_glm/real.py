@@ -29,7 +29,7 @@ _PRINTED: Final = 10.0
 _TRAINING: Final = 0.7
 _CODED: Final = (
     "features centred, coded to [-1, 1] and divided by their number, so that their l1 norm is at most 1. Corrected: "
-    "one joint release, exact calibration. Default: whitened directions, with an intercept. The paper's noise for "
+    "one joint release, exact calibration. Default: scores without rounds, with an intercept. The paper's noise for "
     "epsilon = 20 does not have its stated guarantee and is refused, so there is no number"
 )
 _NOTE: Final = (

@@ -14,19 +14,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk.learners import PublicGLMClassifier, PublicGLMRegressor
+from murk.learners import PublicGLMClassifier, PublicGLMRegressor, ScoreClassifier, ScoreRegressor
 from murk.privacy.mechanisms.base import Randomizer, direction_spread
+from murk.privacy.mechanisms.outer_product import outer
 from murk.protocols.moments.engine import MomentEngine
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.scores.in_process import InProcessScores
-from murk.protocols.scores.mechanisms import outer
 from murk.protocols.scores.model import QUERIES, drawn_queries, vectors, with_constant
 from murk.protocols.scores.sums import step_of
 from murk.stream.wire.state import pack
 
 Floats = NDArray[np.float64]
-Learner = PublicGLMClassifier | PublicGLMRegressor
+OfMoments = PublicGLMClassifier | PublicGLMRegressor
+Learner = OfMoments | ScoreClassifier | ScoreRegressor
 
 _BLOCK = 20_000
 
@@ -61,7 +62,7 @@ class Moments:
 
 
 def release_moments(
-    learner: Learner, people: Moments, rng: np.random.Generator | None, variances: tuple[float, float] | None = None
+    learner: OfMoments, people: Moments, rng: np.random.Generator | None, variances: tuple[float, float] | None = None
 ) -> None:
     """Put the releases of people within the bounds into a new learner of second moments.
 
@@ -91,7 +92,7 @@ def release_moments(
     _put_moments(learner, engine, people.people, total, noise)
 
 
-def release_moments_of(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
+def release_moments_of(learner: OfMoments, X: Floats, y: Floats, rng: np.random.Generator) -> None:
     """Put the releases of rows into a new learner of second moments, by any mechanism; y is coded."""
     engine = learner._require()
     assert isinstance(engine, MomentEngine)
@@ -110,15 +111,15 @@ def _numbers(layout: Statistics, square: Floats, cross: Floats) -> Floats:
     return np.concatenate([whole[np.triu_indices(layout.size)][: layout.cross], layout.weight * cross])
 
 
-def _put_moments(learner: Learner, engine: MomentEngine, n: int, mean: Floats, noise: Floats) -> None:
+def _put_moments(learner: OfMoments, engine: MomentEngine, n: int, mean: Floats, noise: Floats) -> None:
     # Every release has weight 1.
     counts = np.array([n, n, n * noise[0], n * noise[1], n, n], dtype=np.float64)
     fold = {**engine.state_dict(), "n_releases": n, "total": pack(n * mean), "sums": pack(counts)}
     learner.load_state_dict({**learner.state_dict(), "fold": fold})
 
 
-def release_directions(learner: Learner, X: Floats, y: Floats, rng: np.random.Generator) -> None:
-    """Put the releases of people into a new learner of directions; y is 0 or 1, or coded to [-1, 1]."""
+def release_scores(learner: ScoreClassifier | ScoreRegressor, X: Floats, y: Floats, rng: np.random.Generator) -> None:
+    """Put the releases of people into a new learner of scores; y is 0 or 1, or coded to [-1, 1]."""
     engine = learner._require()
     assert isinstance(engine, InProcessScores)
     state = engine.state_dict()
@@ -171,7 +172,7 @@ def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Gener
 def coefficients(learner: Learner) -> Floats:
     """Return slopes in the features' units; without a root, the direction for short scores."""
     engine = learner._require()
-    if isinstance(engine, InProcessScores):
+    if isinstance(learner, ScoreClassifier | ScoreRegressor):
         return np.asarray(learner.estimate().values[: len(learner._names)])
     values = engine.fitted().values
     return np.asarray(values[: len(learner._names)] * learner._gain)

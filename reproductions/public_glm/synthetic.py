@@ -19,7 +19,7 @@ NAMES: Final[dict[Model, str]] = {"logistic": "logistic", "poisson": "Poisson", 
 METHODS: Final = {"published": "as published", "corrected": "joint release", "default": "Murk's default"}
 _NOTE: Final = (
     "Medians over replications, since the estimates have no mean. Corrected: one joint release, exact calibration, "
-    "valid bounds. Default: whitened directions with an intercept; second moments for the cubic link."
+    "valid bounds. Default: scores without rounds, with an intercept; second moments for the cubic link."
 )
 
 

@@ -12,8 +12,8 @@ from murk.audit.release_distributions import distribution_of
 from murk.audit.trials import mechanism_trial
 from murk.errors import UserError
 from murk.privacy import GaussianDP, GaussianMechanism
+from murk.privacy.mechanisms.outer_product import OuterMechanism
 from murk.privacy.noise import SecureNoise, SimulatedNoise
-from murk.protocols.scores.mechanisms import OuterMechanism
 from tests.privacy.gaussmix.test_claim import mixing_delta
 
 # Each searched once, for all tests.

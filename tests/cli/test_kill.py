@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.cli.harness import ROWS, Done, clean, people, query, traces
-from tests.protocols import DIRECTIONS, EXAMPLES, GRADIENTS, NEWTON, SCORES, SKETCH, Protocol
+from tests.protocols import EXAMPLES, GRADIENTS, NEWTON, ONCE, SCORES, SKETCH, Protocol
 from tests.services.faults.nursery import Child, Nursery
 
 # Most of them hit gradients. A thousand: tests/soak.
@@ -200,7 +200,7 @@ CASES = {
     # Both partitions together end their first round.
     "scores": Case(SCORES, FEW // 2, 8_000, PARTITIONS, GRID, ("--level", "lot")),
     "examples": Case(EXAMPLES, FEW, 4_000, PARTITIONS, TWO, WHO, 1_500),
-    "moments, directions": Case(DIRECTIONS, FEW // 2, 3_000, PARTITIONS, LEVELS, ("--level", "lot")),
+    "scores, once": Case(ONCE, FEW // 2, 3_000, PARTITIONS, LEVELS, ("--level", "lot")),
     "summaries": Case(SKETCH, FEW + 1, 3_000, PARTITIONS, "", (), 3),
     "sketch by Newton steps": Case(NEWTON, FEW // 2, 1_000, PARTITIONS, "", (), 3),
 }

@@ -38,8 +38,8 @@ LEARNERS = {
     "moments": ("PublicGLMClassifier", {}),
     "joint moments": ("PublicGLMClassifier", {"release": "joint"}),
     "moments without a constant": ("PublicGLMRegressor", {"intercept": False, "radius": 0.7}),
-    "directed moments": ("PublicGLMClassifier", PUBLIC),
-    "directed moments of targets": ("PublicGLMRegressor", PUBLIC),
+    "scores once": ("ScoreClassifier", {"interactive": False, **PUBLIC}),
+    "scores of targets once": ("ScoreRegressor", {"interactive": False, **PUBLIC}),
     "scores": ("ScoreClassifier", {}),
     "scores of targets": ("ScoreRegressor", {}),
     "scores with public rows": ("ScoreClassifier", PUBLIC),
@@ -169,7 +169,7 @@ def test_what_comes_between_records_changes_nothing(key):
     assert shown(one) == shown(many) == shown(twin) == shown(copied)
 
 
-@pytest.mark.parametrize("key", ["scores", "scores of targets", "scores with public rows", "directed moments"])
+@pytest.mark.parametrize("key", ["scores", "scores of targets", "scores with public rows", "scores once"])
 def test_epochs_end_where_they_do_in_blocks(key):
     """Models, too, and what predictions are by, at every thousandth record."""
     rng, one, many = np.random.default_rng(1), young(key, seed=3), young(key, seed=3)
@@ -255,7 +255,7 @@ def test_nothing_of_rows_is_left(key, broken, monkeypatch):
 def test_a_memory_that_is_full_is_joined():
     """Sums of more answers than fit into 64 bits at their worst are never added up."""
     X = np.random.default_rng(1).uniform(-1, 1, (5000, 2))
-    one, many = learner("directed moments", seed=3), learner("directed moments", seed=3)
+    one, many = learner("scores once", seed=3), learner("scores once", seed=3)
     start = np.zeros((40_000, 2))
     for model in (one, many):
         model.learn_many(start, [True] * len(start))

@@ -34,7 +34,7 @@ REGRESSORS = {
     "separate examples": lambda **more: IWPSGDRegressor(release="separate", **more),
     "unpolished examples": lambda **more: IWPSGDRegressor(newton=False, intervals="random-scaling", **more),
     "moments": lambda **more: PublicGLMRegressor(**more),
-    "directions of records": lambda **more: PublicGLMRegressor(public=X[:500], **more),
+    "scores once": lambda **more: ScoreRegressor(public=X[:500], interactive=False, **more),
     "windows' moments": lambda **more: GaussMixRegressor(window=N // 2, windows=2, **more),
     "windows' mixtures": lambda **more: GaussMixRegressor(window=N // 2, windows=2, rows=256, **more),
 }

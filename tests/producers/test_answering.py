@@ -27,7 +27,7 @@ TARGETS = {
     "binary": '{name: y, kind: binary, positive: "yes"}',
     "real": "{name: y, kind: real, low: 0, high: 1}",
     "classes": "{name: y, kind: classes, classes: [a, b, c]}",
-    "directions": '{name: y, kind: binary, positive: "yes"}',
+    "once": '{name: y, kind: binary, positive: "yes"}',
 }
 NONE = np.empty(0)
 TEXT = """
@@ -47,10 +47,10 @@ def _at_once() -> Iterator[None]:
 
 
 def task_of(kind: str) -> Task:
-    # Scores of classes, and directions of moments, are of public rows.
-    public = ["public: {set_aside: 50}"] if kind in ("classes", "directions") else []
-    protocol = "moments" if kind == "directions" else "scores"
-    task = make_task(f"protocol: {protocol}", *public, text=TEXT.format(target=TARGETS[kind]))
+    # Scores of classes, and those without rounds, are of public rows.
+    public = ["public: {set_aside: 50}"] if kind in ("classes", "once") else []
+    block = ["scores: {interactive: false}"] if kind == "once" else []
+    task = make_task("protocol: scores", *block, *public, text=TEXT.format(target=TARGETS[kind]))
     if public:
         points = np.column_stack([np.random.default_rng(1).uniform(-1, 1, (50, 2)), np.ones(50)])
         task = task.with_public(points, np.ones(50, dtype=np.int64))
@@ -62,7 +62,7 @@ def device_of(kind: str = "binary") -> Any:
 
 
 def model_of(device: Any, **changes: Any) -> Any:
-    """A model of three queries, as devices share it once a survey is over; of directions there is none."""
+    """A model of three queries, as devices share it once a survey is over; of scores without rounds there is none."""
     if not device.interactive:
         return NONE
     first = Model.of(device.initial, device.settings.features)
@@ -81,7 +81,7 @@ def prepared(answering: RecordRandomizer, partition: int, model: Any, level: str
 PROBLEMS = {kind: device_of(kind) for kind in TARGETS}
 unit = st.floats(-1, 1)
 BINARY = st.sampled_from([0.0, 1.0])
-CODED = {"binary": BINARY, "real": unit, "classes": st.sampled_from([0.0, 1.0, 2.0]), "directions": BINARY}
+CODED = {"binary": BINARY, "real": unit, "classes": st.sampled_from([0.0, 1.0, 2.0]), "once": BINARY}
 
 
 @settings(max_examples=120, deadline=None)
@@ -131,7 +131,7 @@ def test_a_producer_releases_the_same_with_the_kernel_and_without(kind: str, tmp
 
 def test_a_kernel_is_compiled_before_an_account_is_held(tmp_path: Path, monkeypatch: Any) -> None:
     held, real = [], AnswerKernel.give
-    with World(tmp_path, task_of("directions")) as world:
+    with World(tmp_path, task_of("once")) as world:
         database = world.ledger._file._connection
 
         def give(*given: Any) -> Any:

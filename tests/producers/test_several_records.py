@@ -9,10 +9,10 @@ from murk.errors import UserError
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import means_of, randomize_means
+from murk.privacy.mechanisms.outer_product import outer, outer_mechanism
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import draw_records, randomize_records, records_of
 from murk.protocols.device import SingleQueryDevice, device_for
-from murk.protocols.scores.mechanisms import outer, outer_mechanism
 from tests.producers.world import TEXT, make_task
 
 NOISE = SimulatedNoise(11)

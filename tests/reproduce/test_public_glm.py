@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from murk.learners import PublicGLMClassifier
+from murk.learners import PublicGLMClassifier, ScoreClassifier
 from murk.privacy import ApproxDP, PrivUnitMechanism, PureDP, SimulatedNoise
 from murk.protocols.moments.sums import Private
 from reproductions.experiment import Measured
 from reproductions.public_glm.designs import Population, drawn, published
-from reproductions.public_glm.released import Moments, coefficients, release_directions, release_moments, summed
+from reproductions.public_glm.released import Moments, coefficients, release_moments, release_scores, summed
 from reproductions.public_glm.synthetic import behind
 
 RNG = np.random.default_rng(4)
@@ -68,11 +68,12 @@ def test_summed_directions_spread_as_a_mechanisms_releases_do():
     assert np.all(np.abs(off) < 5)
 
 
-def test_directions_drawn_at_once_are_learned_as_released_ones():
+def test_scores_drawn_at_once_are_learned_as_released_ones():
     more = {"guarantee": ApproxDP(4.0, 1e-5), "features": [0, 1, 2], "public": X[:1000]}
-    one, other = PublicGLMClassifier(**more, seed=1), PublicGLMClassifier(**more)
+    more |= {"interactive": False}
+    one, other = ScoreClassifier(**more, seed=1), ScoreClassifier(**more)
     one.learn_many(X, Y > 0.5)
-    release_directions(other, X, Y, np.random.default_rng(2))
+    release_scores(other, X, Y, np.random.default_rng(2))
     a, b = one.estimate(), other.estimate()
     assert one.n_releases == other.n_releases == 4000
     assert np.all(np.abs(np.log(a.spread / b.spread)) < np.log(2))

@@ -126,8 +126,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "score": (
         "A score",
-        "`protocol: scores`. A person's answer to one query at a round's model ([scores](#scores)). "
-        "`protocol: moments` with `release: directions` has the same message, always at version 0.",
+        "`protocol: scores`. A person's answer to one query at a round's model ([scores](#scores)), or with "
+        "`interactive: false` always at that of version 0.",
     ),
     "example": (
         "An example",
@@ -152,8 +152,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| `observed` | the upper triangle of x x', row by row, off-diagonal numbers times sqrt(2), then b x y. The "
         "square of the constant is replaced by r. Without a target it is -r, and all other numbers are 0 |\n"
         "| `joint` | as `observed` without the square of the constant; y is 0 without a target |\n"
-        "| `separate` | as `joint` without the factors sqrt(2) and b |\n"
-        "| `directions` | a [score](#a-score) |",
+        "| `separate` | as `joint` without the factors sqrt(2) and b |",
     ),
     "target": (
         "A target",
@@ -321,7 +320,7 @@ more ceil(e times that of numbers) later, none without numbers; with `shuffle` n
 `people` in the task, e is smaller where all rounds would take more than a tenth of them. Rounds that the survey does
 not need have models without one. The other rounds begin at the end of the survey's last one.
 
-**Directions** (`protocol: moments`, `moments: {release: directions}`) are scores of version 0; no model is read. One
+**Without rounds** (`scores: {interactive: false}`) all answers are at version 0, and no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.
 """
 

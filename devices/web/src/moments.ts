@@ -3,7 +3,6 @@ import { composite, divided } from "./composite.js";
 import type { Vector } from "./lattice.js";
 import { calibrate, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
 import { checkRoom, eigen, gaussianOf, kindFor, levelsOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
-import { scores } from "./scores.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -76,7 +75,6 @@ function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & P
 export function moments(task: Task, p: number): Protocol {
   const block = task.moments as { release: string; design: string };
   const { release } = block;
-  if (release === "directions") return scores(task, p, true);
   if (!["observed", "joint", "separate"].includes(release)) throw new Refused("task", `the task's release ${release} is not known`);
   const binary = task.target.kind === "binary";
   if (!binary && task.target.kind !== "real") throw new Refused("task", "moments have a binary or a real target");

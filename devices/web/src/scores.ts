@@ -1,4 +1,4 @@
-/** Scores in rounds: one query at a round's published model (`protocol: scores`), and directions, their version 0. */
+/** Scores: one query at a round's published model, or at that of version 0 alone (`protocol: scores`). */
 import type { Coded } from "./coding.js";
 import type { Vector } from "./lattice.js";
 import { calibrate, type Loss } from "./mechanisms.js";
@@ -190,14 +190,15 @@ function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vecto
   return finite ? out : out.fill(0);
 }
 
-/** The answers of a task of scores; with `once` of directions, at the model of version 0 alone. */
-export function scores(task: Task, p: number, once = false): Protocol {
+/** The answers of a task of scores. */
+export function scores(task: Task, p: number): Protocol {
   const { target } = task;
   const binary = target.kind === "binary";
   const classes = target.classes?.length ?? 0;
   const c = Math.max(classes - 1, 1);
   const basis = contrasts(Math.max(classes, 1));
-  const block = (task[task.protocol] ?? {}) as { exponent?: number | null; models?: string };
+  const block = (task.scores ?? {}) as { exponent?: number | null; interactive?: boolean; models?: string };
+  const once = block.interactive === false;
   const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
   const moment = secondMoment(task, p);
   const asksFirst = !once && !moment && p > 1;

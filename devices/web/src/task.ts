@@ -148,7 +148,7 @@ const OF_BLOCK: Record<string, string> = {
   public: "file set_aside",
 };
 const OF_PROTOCOL: Record<string, string> = {
-  scores: "effects exponent models",
+  scores: "effects exponent interactive link loss models",
   examples: "batch for intercept loss newton regularization release split truncation",
   moments: "covariance design link loss release repair solver",
   gradients: "",

@@ -17,6 +17,7 @@ from murk._internal.locks import locked
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.outer_product import OuterGaussian
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
 from murk.protocols.examples import kernels as f
@@ -30,7 +31,6 @@ from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, 
 from murk.protocols.one_record import NO_WORDS, IterateEngine, KernelMemory, trials_for
 from murk.protocols.options import levels_of
 from murk.protocols.public_covariates import PublicCovariates
-from murk.protocols.scores.mechanisms import OuterGaussian
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ExampleRelease

@@ -23,12 +23,12 @@ from murk.inference.confidence_sequences import LARGEST
 from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, larger
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE
 from murk.inference.poisoning import Influence
+from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.averages import path_variance, weighted_mean
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import public_fit as fit
 from murk.protocols.examples.newton import TRUST, uncertainty
 from murk.protocols.examples.settings import level_rows
-from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.public_covariates import PublicCovariates
 
 SANDWICH = "sandwich"

@@ -32,6 +32,7 @@ from murk._internal.arrays import Floats
 from murk._internal.lazy import map_levels
 from murk._internal.locks import locked
 from murk.privacy import CompositeMechanism, GaussianMechanism, LaplaceMechanism
+from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism, matrix_size
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable
@@ -42,8 +43,6 @@ from murk.protocols.examples.estimate import WEIGHTED
 from murk.protocols.examples.losses import Noise
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, settle
 from murk.protocols.further_models import EntrySelection, FurtherModel, all_numbers
-from murk.protocols.linear_algebra import matrix_size
-from murk.protocols.scores.mechanisms import OuterGaussian, OuterMechanism
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.releases import ExampleRelease
 from murk.task.models import OWN, Columns, Model, task_of

@@ -22,6 +22,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.jit import deferred, inlined, jit, jit_when_worth
 from murk._internal.memory import borrowed, integers_at, numbers_at, rows_at
+from murk.privacy.mechanisms.outer_product import write_outer
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.directions import to_direction
@@ -29,7 +30,6 @@ from murk.protocols.examples.kernels import State, add_loss, set_level, state_vi
 from murk.protocols.examples.layout import Array, sizes
 from murk.protocols.linear_algebra import symmetric
 from murk.protocols.one_record import LEARNED
-from murk.protocols.scores.kernels import outer
 
 _HALF = math.sqrt(0.5)
 
@@ -202,7 +202,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
     v = np.empty(p + 1)
     to_unit(whole[k.FORM], whole[k.BOXED], real[k.TARGET_SCALE], x, y, v)
     # The released vector is at the end of ``real``.
-    outer(v.reshape((1, p + 1)), rows_at(address + 8 * (size + reals - numbers), 1, numbers))
+    write_outer(v.reshape((1, p + 1)), rows_at(address + 8 * (size + reals - numbers), 1, numbers))
     unit = real[k.UNIT]
     for j in range(numbers):
         u[j] = unit * np.float64(np.int64(np.rint(u[j] / unit)) + noise[j])

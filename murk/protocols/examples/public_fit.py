@@ -30,8 +30,9 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.inference.estimate import Estimate
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
+from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.examples import layout as k
-from murk.protocols.linear_algebra import flattened, matrix_size, symmetric
+from murk.protocols.linear_algebra import flattened, symmetric
 from murk.protocols.public_covariates import PublicCovariates
 from murk.task.protocols.examples import LOUD, ROWS_OF_EACH
 

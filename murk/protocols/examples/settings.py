@@ -16,15 +16,14 @@ from murk._internal.lazy import bounding
 from murk.errors import UserError
 from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, LaplaceMechanism, RandomizedResponse
 from murk.privacy.mechanisms import divided
+from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism, matrix_size, noise_of, outer_mechanism
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import losses
 from murk.protocols.examples.cells import CellMechanism, Cells
 from murk.protocols.examples.directions import BESIDE, ExampleDirections
 from murk.protocols.examples.newton import FIRST_REFRESH
-from murk.protocols.linear_algebra import matrix_size
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
-from murk.protocols.scores.mechanisms import OuterGaussian, OuterMechanism, noise_of, outer_mechanism
 from murk.task.learning import ASKED
 from murk.task.protocols.examples import example_release
 

@@ -5,39 +5,32 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from murk._internal.arrays import Floats, Integers
+from murk._internal.arrays import Floats
 from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Randomizer
-from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import Covariates
-from murk.protocols.mean_functions import LINKS, LOSSES, CodedCurve, Curve, curve_of
+from murk.protocols.mean_functions import curve_for, response_range_of
 from murk.protocols.moments.mechanisms import WHOLE, calibrated
-from murk.protocols.moments.model import MomentModel, ResponseRange
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
-from murk.protocols.scores.device import ScoreDevice, covariates_of, level_mechanisms
-from murk.protocols.scores.model import QUERIES, Query
-from murk.protocols.scores.settings import Settings
+from murk.protocols.public_covariates import covariates_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.wire.state import history_bytes
-from murk.task.features import ClassTarget, RealTarget
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
     from murk.protocols.moments.engine import MomentEngine
-    from murk.protocols.scores.fast_records import AnswerKernel
-    from murk.task.features import Target
     from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 
 _ENVELOPE, _NUMBER = 512, 22  # bytes of the longest release: other fields, and a number with sign, comma and space
 _STATE_NUMBER = 11  # bytes of a float64 in base64
-_COVERS_HALF = {"sigmoid", "softplus"}
 
 
 @dataclass(frozen=True)
@@ -95,100 +88,15 @@ def check_size(layout: Statistics) -> None:
     )
 
 
-def _curve_for(block: Any, binary: bool) -> Curve:
-    if binary:
-        return curve_of(block.loss or "logistic", LOSSES, "loss")
-    return curve_of(block.link or "identity", LINKS, "link")
-
-
-def response_range_of(target: Target, curve: Curve, intercept: bool = True) -> ResponseRange:
-    """Return the response, as a function of the coded target, to which a curve is fitted.
-
-    Sigmoid and softplus apply to a real target's position in its range, the exponential to the target itself, others to
-    the coded target. Without an intercept, labels are 0 and 1, and all curves but the line apply to the target itself.
-    """
-    if isinstance(target, RealTarget):
-        if not intercept and target.low != -target.high:
-            raise UserError(
-                f"moments.intercept: false needs a target with bounds of -b and b, but {target.name!r} is from "
-                f"{target.low:g} to {target.high:g}: give such bounds, or intercept: true"
-            )
-        if curve.name == "exp" or not (intercept or curve.name == "identity"):
-            return ResponseRange(target.low, target.high)
-        return ResponseRange(0.0, 1.0) if curve.name in _COVERS_HALF else ResponseRange(-1.0, 1.0)
-    return ResponseRange(0.0, 1.0) if intercept else ResponseRange(-1.0, 1.0)
-
-
-@dataclass(frozen=True)
-class DirectionDevice(ScoreDevice):
-    """The directions of a task: scores at coefficients of zero, in one round, so that nobody reads a model.
-
-    A person releases their label's sign times ``z / |z|``, where z are their whitened features. The learner solves for
-    the coefficients at which the expected mean over public rows equals the released mean. With at most 34 features, one
-    person in ten, drawn without looking at the record, releases ``z z'`` instead, to compare public rows with people.
-    """
-
-    interactive: ClassVar[bool] = False
-
-    @property
-    def queries(self) -> tuple[Query, ...]:
-        """The queries asked."""
-        if self.settings.labels and self.settings.covariates is None:
-            return QUERIES
-        return ("score", "curvature") if self.settings.matrices else ("score",)
-
-    def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
-        """Draw the query that each person answers, at version 0."""
-        return super().draw_query(noise, indices, self.initial)
-
-    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None, query: Query = "score") -> Floats:
-        """Return the vectors that `ScoreDevice` returns at version 0."""
-        return super().vectors(X, y, None, query)
-
-    def record_kernel(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
-        """Return the kernel that `ScoreDevice` returns at version 0."""
-        return super().record_kernel(level, self.initial, seed)
-
-
-def own_curve(curve: Curve, middle: float, half: float) -> CodedCurve | None:
-    """Return the curve to solve for, or None for the curves that scores solve for by default."""
-    return None if curve.name in ("logistic", "identity") else CodedCurve(curve, middle, half)
-
-
-def directions_of(task: Task) -> DirectionDevice:
-    """Return the directions of a task with ``release: directions``, or raise UserError like `device_for`."""
-    block, target = task.block, task.target
-    assert block is not None
-    labels: tuple[str, ...] = ()
-    own: CodedCurve | None = None
-    if isinstance(target, ClassTarget):
-        labels = tuple(target.classes)
-    else:
-        curve = _curve_for(block, target.kind == "binary")
-        response = response_range_of(target, curve)
-        own = own_curve(curve, *((response.middle, response.half) if target.kind == "real" else (0.0, 1.0)))
-    settings = Settings(
-        task.coding.names, target.kind == "binary", covariates_of(task), labels=labels, once=True, curve=own
-    )
-    if labels and not settings.matrices:
-        raise UserError(
-            f"moments of several classes are for few features, and the task {task.name!r} has {task.coding.size} coded "
-            "ones, whose second moments are too noisy: give the task fewer features, or protocol: gradients"
-        )
-    return DirectionDevice(settings, level_mechanisms(task, settings))
-
-
-def device_for(task: Task) -> MomentDevice | DirectionDevice:
+def device_for(task: Task) -> MomentDevice:
     """Return the moments of a resolved task; raise UserError if mechanism or public covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
-    if block.release == "directions":
-        return directions_of(task)
     covariates = covariates_of(task)
     binary, intercept = task.target.kind == "binary", block.intercept
     clipping_norm = math.inf if block.radius is None else block.radius
     public = None if covariates is None else Covariates.of(covariates, clipping_norm, constant=intercept)
-    curve = _curve_for(block, binary)
+    curve = curve_for(block, binary)
     response = response_range_of(task.target, curve, intercept)
     radius = math.sqrt(min(coding.largest_square - 1.0, clipping_norm**2) + intercept)
     if block.design == "gaussian" and public is not None:

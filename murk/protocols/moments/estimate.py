@@ -20,10 +20,11 @@ from murk._internal.links import normal_nodes
 from murk.inference.estimate import Estimate
 from murk.inference.linear_probability import Allowance, LineEstimate, allowance
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
+from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.covariates import Covariates
-from murk.protocols.linear_algebra import flattened, matrix_size
-from murk.protocols.mean_functions import LINKS, Curve
-from murk.protocols.moments.model import MomentModel, ResponseRange
+from murk.protocols.linear_algebra import flattened
+from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import Design, MomentSums, Private, design_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import Records
-from murk.protocols.scores import forecasting as scoring
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
@@ -44,19 +43,12 @@ def estimate(
     return fit(device.model, MomentSums(total, sums, people), layout).estimate
 
 
-def estimates(device: Any, *arguments: Any) -> Iterator[Callable[[], Estimate]]:
-    """Yield functions that return the estimate after each number of people; directions are forecast like scores."""
-    draw = design.one_by_one(estimate) if isinstance(device, MomentDevice) else scoring.estimates
-    return draw(device, *arguments)
+estimates = design.one_by_one(estimate)
 
 
 def effect_variance(device: Any, task: Task, people: int) -> float:
     """Return the variance of an effect per standard deviation of a feature, for a target coded to -1 and +1."""
     mechanism = device.mechanisms[DEFAULT_LEVEL]
-    if not isinstance(device, MomentDevice):
-        # Scores in one round, as in their own forecast.
-        factor = 2.7 if task.public is None else 1.7
-        return factor**2 * design.vectors_variance(task.coding.size, mechanism.score.variance, people)
     squares, cross = Level.of(mechanism, device.layout).variances
     # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if device.layout.observed else cross

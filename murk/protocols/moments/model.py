@@ -6,29 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk.protocols.covariates import Covariates
-from murk.protocols.mean_functions import LOSSES, Curve
+from murk.protocols.mean_functions import LOSSES, Curve, ResponseRange
 from murk.protocols.moments.statistics import Statistics
 
 if TYPE_CHECKING:
     from murk.protocols.moments.sums import MomentSums, Private
-
-
-@dataclass(frozen=True)
-class ResponseRange:
-    """Meaning of coded targets of -1 and +1: ``response = middle + half * coded``."""
-
-    low: float
-    high: float
-
-    @property
-    def half(self) -> float:
-        """Half the range."""
-        return (self.high - self.low) / 2.0
-
-    @property
-    def middle(self) -> float:
-        """The middle of the range."""
-        return (self.high + self.low) / 2.0
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,11 @@ import numpy as np
 
 from murk.protocols.covariates import Covariates
 from murk.protocols.further_models import FurtherModel, all_numbers
-from murk.protocols.mean_functions import LINKS, LOSSES, curve_of
-from murk.protocols.moments.device import MomentDevice, response_range_of
+from murk.protocols.mean_functions import LINKS, LOSSES, curve_of, response_range_of
+from murk.protocols.moments.device import MomentDevice
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, Private
-from murk.task.features import ClassTarget
 from murk.task.models import Columns, Model, task_of
 from murk.task.task import Task
 
@@ -61,14 +60,6 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     """Return the part of released moments that a model uses, or raise UserError if they cannot serve it."""
     model.refuse_beyond(("loss", "link", "solver"), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
-    if not isinstance(whole, MomentDevice):
-        able = "moments: {release: observed} in a task serves any of its features"
-        if isinstance(task.target, ClassTarget):
-            able = "examples: {release: cells} in a task serves any of its columns, also several classes"
-        raise model.refuse(
-            "name",
-            f"the log of {task.name!r} releases directions of its own target, which serve no other model; {able}",
-        )
     if not whole.layout.constant:
         raise model.refuse("name", f"the log of {task.name!r} has no constant (moments.intercept: false)")
     if columns.uses_own_target:

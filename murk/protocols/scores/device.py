@@ -13,9 +13,9 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import Randomizer, direction_spread
+from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.privacy.noise import NoiseSource, Purpose
-from murk.protocols.linear_algebra import matrix_size
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.public_covariates import covariates_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, Settings
@@ -29,6 +29,7 @@ from murk.task.task import Task
 
 if TYPE_CHECKING:
     from murk.inference.drift import Drift
+    from murk.protocols.mean_functions import CodedCurve
     from murk.protocols.scores.engine import ScoreEngine
     from murk.protocols.scores.estimate import ScoreEstimate
     from murk.protocols.scores.fast_records import AnswerKernel
@@ -49,11 +50,15 @@ class ScoreDevice:
     settings: Settings  # the public settings
     mechanisms: LevelMechanisms  # level name to the two mechanisms of that level
     kind: ClassVar[str] = "score"
-    interactive: ClassVar[bool] = True
     averages: ClassVar[bool] = True
     _last: list[tuple[Floats, Model] | None] = field(
         default_factory=lambda: [None], init=False, repr=False, compare=False
     )
+
+    @property
+    def interactive(self) -> bool:
+        """Whether devices need the newest model; otherwise all answer at the model of version 0."""
+        return not self.settings.once
 
     @property
     def dimension(self) -> int:
@@ -86,6 +91,9 @@ class ScoreDevice:
     def queries(self) -> tuple[Query, ...]:
         """The queries asked; of those of a survey, which are all alike, the first."""
         known = QUERIES if self.settings.matrices else ("score",)
+        if self.settings.once and self.settings.matrices and not (self.settings.labels and not self.settings.rows):
+            # Nobody releases what public covariates show.
+            known = "score", "curvature"
         covered = ("covered",) if self.settings.wanted is not None else ()
         return (*known, *covered, *([above(0)] if self.settings.survey is not None else []))
 
@@ -107,7 +115,7 @@ class ScoreDevice:
 
     def check_state(self) -> None:
         """Raise UserError, naming a protocol that fits, if messages or a learner's state are too large for a log."""
-        check_size(self.settings, len(self.mechanisms), self.interactive)
+        check_size(self.settings, len(self.mechanisms))
 
     # What a device does
 
@@ -134,6 +142,8 @@ class ScoreDevice:
 
     def _model(self, flat: Floats) -> Model:
         """Return the model with the numbers ``flat``, kept for the next call if these are read-only."""
+        if self.settings.once:
+            flat = self.initial
         (last,) = self._last
         if last is not None and last[0] is flat:
             return last[1]
@@ -183,12 +193,12 @@ class ScoreDevice:
         return drift_of(self.settings, [(engine.now, engine.mechanisms) for engine in engines])
 
 
-def check_size(settings: Settings, levels: int, interactive: bool) -> None:
+def check_size(settings: Settings, levels: int) -> None:
     """Raise UserError, naming a protocol that fits, for too many features for messages or a learner's state."""
     p, lengths = settings.features, settings.lengths
     size = settings.model_size
     release = longest_release(ScoreDevice.kind, max(lengths))
-    model = 512 + _MODEL_NUMBER * size if interactive else 0
+    model = 0 if settings.once else 512 + _MODEL_NUMBER * size
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
     history = history_bytes(len(settings.reported))
     # A survey's rounds are remembered as the others are: so many fewer hold other sums.
@@ -210,19 +220,6 @@ def check_size(settings: Settings, levels: int, interactive: bool) -> None:
             f"and a log accepts {MAX_STATE / 2**20:g} MB. Give the task fewer features{fewer}, or protocol: "
             f"gradients{instead}"
         )
-
-
-def covariates_of(task: Task) -> PublicCovariates | None:
-    """Return the public covariates of a resolved task, if any; raise UserError if their features are not the task's."""
-    if task.covariates is None:
-        return None
-    covariates = PublicCovariates(*task.covariates)
-    if covariates.points.shape[1] != task.coding.size:
-        raise UserError(
-            f"the public covariates have {covariates.points.shape[1]} coded features and the task {task.coding.size}: "
-            "give public data with the task's columns"
-        )
-    return covariates
 
 
 def survey_of(kind: str | None, guarantee: Guarantee, dimension: int, numbers: Sequence[bool], **more: Any) -> Survey:
@@ -254,12 +251,31 @@ def device_for(task: Task) -> ScoreDevice:
     asked = task.predictions
     wanted = None if asked is None else CoverageQuery(asked.coverage, asked.share)
     facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
-    line = block.effects == "linear"
-    survey = _survey(task, len(labels))
-    settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
+    if block.interactive:
+        line, survey = block.effects == "linear", _survey(task, len(labels))
+        settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
+    else:
+        settings = Settings(*facts, once=True, curve=_curve_of(task))
+        if labels and not settings.matrices:
+            raise UserError(
+                f"scores of several classes without rounds are for few features, and the task {task.name!r} has "
+                f"{coding.size} coded ones, whose second moments are too noisy: give the task fewer features, or "
+                "protocol: gradients"
+            )
     # Before mechanisms are calibrated, which may be impossible at this size.
-    check_size(settings, len(task.privacy.levels), interactive=True)
+    check_size(settings, len(task.privacy.levels))
     return ScoreDevice(settings, level_mechanisms(task, settings))
+
+
+def _curve_of(task: Task) -> CodedCurve | None:
+    """Return the mean function of a task without rounds; None for the logistic one and the line."""
+    if isinstance(task.target, ClassTarget):
+        return None
+    # Imported here, as devices that read models do not need it.
+    from murk.protocols.mean_functions import coded_curve, curve_for, response_range_of
+
+    curve = curve_for(task.block, task.target.kind == "binary")
+    return coded_curve(curve, response_range_of(task.target, curve))
 
 
 def _survey(task: Task, classes: int) -> Survey | None:

@@ -438,7 +438,7 @@ _LINES = "where effects are strong, the average effects of a softmax model diffe
 _CHOSEN = 0.95
 _ONCE = (
     "where the model is wrong, of the fit weighted by 1 over the length of people's whitened features; how often they "
-    "hold the truth is in docs/public-glm.md"
+    "hold the truth is in docs/scores.md"
 )
 
 

@@ -16,6 +16,7 @@ from murk._internal.jit import jit, jit_block_when_worth, jit_helper, jit_when_w
 from murk._internal.memory import integers_at, numbers_at, rows_at, words_at
 from murk.privacy.mechanisms import GaussianMechanism
 from murk.privacy.mechanisms.lattice import quantise_l2
+from murk.privacy.mechanisms.outer_product import OuterGaussian, write_outer
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.privacy.noise.philox import Purpose, block
@@ -34,8 +35,8 @@ from murk.protocols.one_record import (
     words_for,
 )
 from murk.protocols.scores.engine import PartitionState
-from murk.protocols.scores.kernels import SCORE, class_scores, outer, vectors
-from murk.protocols.scores.mechanisms import OuterGaussian, ScoreMechanisms
+from murk.protocols.scores.kernels import SCORE, class_scores, vectors
+from murk.protocols.scores.mechanisms import ScoreMechanisms
 from murk.protocols.scores.model import QUERIES, Model, Query
 from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.sums import Round, Tally
@@ -173,7 +174,7 @@ def answer(start: int, whole: Array, real: Array, noise: Array, payload: Array, 
     if query == SCORE:
         quantise_l2(numbers_at(vector_at, d), real[SPACING], whole[STEPS], payload[:d])
     else:
-        outer(rows_at(vector_at, 1, p), rows_at(start + 8 * (reals - m), 1, m))
+        write_outer(rows_at(vector_at, 1, p), rows_at(start + 8 * (reals - m), 1, m))
         matrix, unit = real[reals - m :], real[UNIT]
         for j in range(m):
             payload[j] = np.int64(np.rint(matrix[j] / unit))

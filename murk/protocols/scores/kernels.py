@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.jit import deferred, deferred_to, jit_helper
-from murk._internal.memory import borrowed
-from murk._internal.wiping import empty, track, wiped
 
 Array = NDArray[Any]
 
@@ -196,77 +193,3 @@ def covered(
             holds = inverse * (1.0 - threshold) <= 1.0
         out[i, 0] = missing if not there else 1.0 if holds else -1.0
     odds[:] = 0.0
-
-
-@cache
-def _triangle(p: int) -> tuple[Array, Array, Array]:
-    """Return row, column and factor of each entry of an upper triangle."""
-    row, column = np.triu_indices(p)
-    return row, column, np.where(row == column, 1.0, math.sqrt(2.0))
-
-
-@wiped
-def _outer_early(rows: Array, out: Array) -> None:
-    # The compiled operations in the same order by columns; a running sum adds sequentially.
-    row, column, factor = _triangle(rows.shape[1])
-    v = track(np.where(np.isfinite(rows), rows, 0.0))
-    squares = np.abs(v, out=empty(v.shape))
-    with np.errstate(all="ignore"):
-        largest = track(squares.max(axis=1, initial=1.0, keepdims=True))
-        v /= largest
-        np.multiply(v, v, out=squares)
-        sums = np.cumsum(squares, axis=1, out=empty(v.shape))
-        lengths = np.sqrt(sums[:, -1:], out=empty((len(v), 1)))
-        np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
-        v /= lengths
-        # Indexing would copy through memory that is not wiped.
-        left, right = (np.take(v, places, axis=1, out=empty(out.shape), mode="clip") for places in (row, column))
-        np.multiply(left, right, out=out)
-        out *= factor
-
-
-@deferred_to(_outer_early)
-def outer(rows: Array, out: Array) -> None:
-    """Write ``v v'`` of rows v (m, p), shortened to 1, into ``out`` like `flattened`; non-finite values count as 0."""
-    p = rows.shape[1]
-    v = np.empty(p)
-    for i in range(rows.shape[0]):
-        # Scaled before squaring, so that a huge row does not overflow.
-        largest, square, at = 1.0, 0.0, 0
-        for j in range(p):
-            v[j] = rows[i, j] if rows[i, j] - rows[i, j] == 0.0 else 0.0
-            largest = max(largest, abs(v[j]))
-        for j in range(p):
-            v[j] /= largest
-            square += v[j] * v[j]
-        length = max(math.sqrt(square), 1.0 / largest)
-        for j in range(p):
-            v[j] /= length
-        for j in range(p):
-            out[i, at] = v[j] * v[j]
-            for k in range(j + 1, p):
-                out[i, at + k - j] = v[j] * v[k] * math.sqrt(2.0)
-            at += p - j
-    v[:] = 0.0
-
-
-@wiped
-def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> None:
-    # The noise could be computed from these steps, so they are wiped.
-    matrices, steps = empty(out.shape), empty(out.shape, np.int64)
-    _outer_early(rows, matrices)
-    matrices /= unit
-    steps[:] = np.rint(matrices, out=matrices)
-    np.add(steps, noise, out=out)
-
-
-@deferred_to(_noisy_outer_early)
-def noisy_outer(rows: Array, unit: float, noise: Array, out: Array) -> None:
-    """Write `outer` in steps of ``unit``, plus noise, as integers into ``out``."""
-    rows = borrowed(rows)
-    matrix = np.empty((1, out.shape[1]))
-    for i in range(rows.shape[0]):
-        outer(rows[i : i + 1], matrix)
-        for j in range(out.shape[1]):
-            out[i, j] = np.int64(np.rint(matrix[0, j] / unit)) + noise[i, j]
-    matrix[:] = 0.0

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.protocols.linear_algebra import matrix_size, whitening
+from murk.privacy.mechanisms.outer_product import matrix_size
+from murk.protocols.linear_algebra import whitening
 from murk.protocols.mean_functions import CodedCurve
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores.mechanisms import LevelMechanisms

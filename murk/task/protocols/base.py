@@ -45,13 +45,13 @@ class TaskProtocol(ABC):
     learner_keys: ClassVar[tuple[str, ...]] = ()  # keys of the task's `learner` block that it reads
     reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
     why_no_staleness: ClassVar[str] = "of no model"
-    forgets: ClassVar[bool] = False  # whether its learner can forget old releases
     predicts_sets: ClassVar[bool] = False  # whether people can be asked about prediction sets
-    why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"
+    why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"  # empty if its learner can forget old releases
     # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.
     rank: ClassVar[int]
-    reads_models: ClassVar[bool] = False  # whether devices read a model before they release
     target_alone: ClassVar[bool] = False  # whether it learns from targets alone, of tasks without features
+    # Settings of its block with which devices read no model before they release; None if they always read one.
+    without_models: ClassVar[Mapping[str, Any] | None] = {}
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
     why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
     classic: ClassVar[tuple[str, ...]] = ()  # kinds of release whose Gaussian noise can have `calibration: classic`
@@ -59,6 +59,11 @@ class TaskProtocol(ABC):
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
     estimates_effects: ClassVar[bool] = False  # whether average effects of classes beside their log odds
+
+    def reads_models(self, block: Any) -> bool:
+        """Return whether devices read a model before they release."""
+        settings = self.without_models
+        return settings is None or any(getattr(block, key) != value for key, value in settings.items())
 
     def release_kind(self, block: Any) -> str:
         """Return the kind of release of a task with this block."""
@@ -117,6 +122,15 @@ class TaskProtocol(ABC):
         if self.why_not_shuffled:
             why = f"whose releases {self.why_not_shuffled}; remove it, or say protocol: scores"
             raise task_error(f"has no effect with protocol: {self.name}, {why}", "shuffle")
+
+    def check_forget(self, block: Any, forget: int) -> None:
+        """Raise `PydanticCustomError`, with the remedy, if the learner cannot forget old releases."""
+        if self.why_no_forgetting:
+            raise task_error(
+                f"{forget:,} has no effect with protocol: {self.name}, whose learner {self.why_no_forgetting}; remove "
+                "it and begin a new task for each period, or say protocol: scores",
+                "forget",
+            )
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""

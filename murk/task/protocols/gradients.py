@@ -13,7 +13,7 @@ class GradientsProtocol(TaskProtocol):
 
     name = "gradients"
     rank = 3
-    reads_models = True
+    without_models = None
     releases = "gradient"
     offer = SupportedMechanisms((*KINDS, BEST), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")

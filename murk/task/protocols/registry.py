@@ -121,8 +121,10 @@ def with_rules_of_scores(data: dict[str, Any]) -> dict[str, Any]:
     log, block = data.get("log"), {} if data.get("scores") is None else data["scores"]
     if data.get("protocol") != "scores" or not isinstance(block, dict):
         return data
-    several = isinstance(log, dict) and log.get("partitions", 1) != 1
-    line = _kind(data, "binary") in ("binary", "classes") and not data.get("public")
+    in_rounds = block.get("interactive") is not False
+    several = in_rounds and isinstance(log, dict) and log.get("partitions", 1) != 1
+    lines = ("binary", "classes") if in_rounds else ("classes",)
+    line = _kind(data, "binary") in lines and not data.get("public")
     rules = {"models": "shared" if several else "per-partition", "effects": "linear" if line else "logistic"}
     return {**data, "scores": rules | block}
 

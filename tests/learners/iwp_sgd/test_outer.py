@@ -12,18 +12,17 @@ from murk.errors import MurkError, UserError
 from murk.inference.misfit import UNLIKE, misfit
 from murk.learners import IWPSGDClassifier, IWPSGDRegressor
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
+from murk.privacy.mechanisms import outer_product
+from murk.privacy.mechanisms.outer_product import OuterGaussian, matrix_size, noise_of, outer_mechanism
+from murk.privacy.mechanisms.outer_product import outer as outer_products
+from murk.privacy.mechanisms.outer_product import write_outer as outer_of
 from murk.protocols.examples import engine as engines
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.outer import matrix_of, to_units
 from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
-from murk.protocols.linear_algebra import flattened, matrix_size
+from murk.protocols.linear_algebra import flattened
 from murk.protocols.public_covariates import PublicCovariates
-from murk.protocols.scores import kernels as score_kernels
-from murk.protocols.scores import mechanisms as score_mechanism
-from murk.protocols.scores.kernels import outer as outer_of
-from murk.protocols.scores.mechanisms import OuterGaussian, noise_of, outer_mechanism
-from murk.protocols.scores.mechanisms import outer as outer_products
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 TRUTH = np.array([0.3, -0.2, 0.2])
@@ -364,10 +363,10 @@ def test_nothing_of_a_record_stays_behind(budget, broken, monkeypatch):
         return found
 
     monkeypatch.setattr(engines, "to_units", units)
-    monkeypatch.setattr(score_mechanism, "outer", products)
+    monkeypatch.setattr(outer_product, "outer", products)
     # Compiled, these keep the matrix of one record at a time, which nobody else sees.
-    monkeypatch.setattr(score_kernels, "noisy_outer", score_kernels._noisy_outer_early)
-    monkeypatch.setattr(score_kernels, "_outer_early", one_by_one)
+    monkeypatch.setattr(outer_product, "write_noisy_outer", outer_product._noisy_outer_early)
+    monkeypatch.setattr(outer_product, "_outer_early", one_by_one)
     rows = np.full((3, 2), 0.25)
     model = IWPSGDClassifier(guarantee=budget, release="outer", features=[0, 1], seed=1)
     if broken:

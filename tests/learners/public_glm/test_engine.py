@@ -10,11 +10,10 @@ import pytest
 from murk import Task
 from murk.errors import MurkError, UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SecureNoise, SimulatedNoise
-from murk.protocols.mean_functions import LINKS
+from murk.protocols.mean_functions import LINKS, ResponseRange
 from murk.protocols.moments.device import check_size, device_for
 from murk.protocols.moments.engine import BLOCK, MomentEngine, MomentModel, merged
 from murk.protocols.moments.mechanisms import calibrated
-from murk.protocols.moments.model import ResponseRange
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums
 from murk.stream.wire.codec import MAX_MESSAGE, RejectedError

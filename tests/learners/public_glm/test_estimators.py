@@ -356,7 +356,7 @@ def test_no_value_is_ever_refused(value):
 
 def test_wrong_settings_name_the_remedy():
     for change, message in [
-        ({"release": "twice"}, "release='twice' is not one of 'directions', 'observed', 'joint', 'separate'"),
+        ({"release": "twice"}, "release='twice' is not one of 'observed', 'joint', 'separate'"),
         ({"outliers": "drop"}, "outliers="),
         ({"loss": "logit"}, "unknown loss"),
         ({"solver": "score", "public": None}, "give public="),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.protocols.linear_algebra import matrix_size
+from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.scores.settings import FIRST, round_end
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease

@@ -10,9 +10,10 @@ from hypothesis.extra.numpy import arrays
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP
+from murk.privacy.mechanisms.outer_product import OuterGaussian, matrix_size, outer
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.linear_algebra import matrix_size, symmetric
-from murk.protocols.scores.mechanisms import OuterGaussian, outer, score_mechanisms
+from murk.protocols.linear_algebra import symmetric
+from murk.protocols.scores.mechanisms import score_mechanisms
 
 P = 3
 anything = st.floats(allow_nan=True, allow_infinity=True)

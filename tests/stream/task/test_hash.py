@@ -143,7 +143,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     StepSchedule: (SCHEDULE, ("learner", "step")),
     MaxStaleness: (content(), ("max_staleness",)),
     PublicBlock: (PUBLIC, ("public",)),
-    ScoresBlock: (protocol("scores", exponent=0.5), ("scores",)),
+    ScoresBlock: (protocol("scores", exponent=0.5) | {"public": {"set_aside": 10}}, ("scores",)),
     ExamplesBlock: (protocol("examples", release="separate", loss="log"), ("examples",)),
     # With a public sample, without which some settings are refused.
     MomentsBlock: (protocol("moments") | {"public": {"set_aside": 10}}, ("moments",)),
@@ -278,7 +278,14 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     StepSchedule: {"eta": 2.0, "alpha": 0.75},
     MaxStaleness: {"releases": 200, "share": 0.03},
     PublicBlock: {"file": {SEVERAL: {"file": "x.csv", "set_aside": None}}, "set_aside": 11},
-    ScoresBlock: {"exponent": 1.0, "models": "shared", "effects": "logistic"},
+    ScoresBlock: {
+        "exponent": 1.0,
+        "interactive": {SEVERAL: {"exponent": None, "interactive": False}},
+        "loss": {SEVERAL: {"exponent": None, "interactive": False, "loss": "poisson"}},
+        "link": FIXED,
+        "models": "shared",
+        "effects": "linear",
+    },
     ExamplesBlock: {
         "release": "joint",
         "grid": {SEVERAL: {"release": "cells", "grid": 4}},

@@ -275,7 +275,7 @@ def test_what_organisations_release_follows_from_what_is_said(block: str, method
             "summaries",
             SOFTMAX,
             [],
-            "learns binary or real targets, not 'classes'; use scores, gradients, moments or examp",
+            "learns binary or real targets, not 'classes'; use scores, gradients or examples",
         ),
         ("examples", SOFTMAX, ["examples: {release: outer}"], "examples.release: outer has one number for the target"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),

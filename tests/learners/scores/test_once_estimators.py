@@ -1,4 +1,4 @@
-"""The River estimators where they release directions: by default, if covariates are public."""
+"""The River estimators where people answer once, without a model."""
 
 import copy
 import json
@@ -10,7 +10,7 @@ import pytest
 from river import compose, datasets, evaluate, metrics
 
 from murk.errors import MurkError, UserError
-from murk.learners import PublicGLMClassifier, PublicGLMRegressor
+from murk.learners import PublicGLMClassifier, ScoreClassifier, ScoreRegressor
 from murk.privacy import ApproxDP, GaussianDP, PureDP, SimulatedNoise
 from murk.protocols.mean_functions import LINKS, LOSSES
 from murk.stream.wire.codec import RejectedError
@@ -25,8 +25,15 @@ PUBLIC = RNG.normal(size=(3000, 3)) * 0.4
 
 
 def glm(**more):
-    return PublicGLMClassifier(
-        **{"guarantee": GaussianDP(4.0), "public": PUBLIC, "features": [0, 1, 2], "seed": 1, **more}
+    return ScoreClassifier(
+        **{
+            "interactive": False,
+            "guarantee": GaussianDP(4.0),
+            "public": PUBLIC,
+            "features": [0, 1, 2],
+            "seed": 1,
+            **more,
+        }
     )
 
 
@@ -38,11 +45,12 @@ def regression(**more):
         "seed": 1,
         "target_bounds": (-30, 82),
     }
-    return PublicGLMRegressor(**{**given, **more})
+    return ScoreRegressor(interactive=False, **{**given, **more})
 
 
 def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_moments():
-    model, moments = glm(guarantee=GaussianDP(1.0)), glm(guarantee=GaussianDP(1.0), release="joint")
+    model = glm(guarantee=GaussianDP(1.0))
+    moments = PublicGLMClassifier(guarantee=GaussianDP(1.0), public=PUBLIC, features=[0, 1, 2], release="joint", seed=1)
     for each in (model, moments):
         each.learn_many(X, LABELS)
     found, truth = model.estimate(), np.append(TRUTH, -0.3)
@@ -51,8 +59,7 @@ def test_a_logistic_model_is_found_within_its_intervals_and_nearer_than_by_momen
     assert np.any(np.abs(found.values + truth) > 5.1 * found.spread)
     assert np.sum(found.spread[:3] ** 2) < 0.75 * np.sum(moments.estimate().spread[:3] ** 2)
     assert found.alike
-    assert "docs/public-glm.md" in model.confidence_intervals().note
-    assert model.direction() == {name: model.coefficients()[name] for name in "012"}
+    assert "docs/scores.md" in model.confidence_intervals().note
     assert np.mean(model.predict_many(X[:1000]) == LABELS[:1000]) > 0.6
 
 
@@ -99,10 +106,9 @@ def test_of_rows_unlike_the_people_no_other_loss_has_an_interval():
     assert found.note.startswith("none: the public covariates are not like the people's")
 
 
-def test_the_cubic_link_is_flat_where_directions_begin():
-    with pytest.raises(UserError, match="not 'cubic'"):
-        regression(link="cubic", release="directions")
-    assert regression(link="cubic").moments
+def test_the_cubic_link_is_flat_where_answers_begin():
+    with pytest.raises(UserError, match="link='cubic' is flat"):
+        regression(link="cubic")
 
 
 def test_a_line_is_in_the_targets_units():
@@ -154,7 +160,7 @@ def test_copies_go_on_alike_only_where_seeded(copied, seeded):
     assert (twin.state_dict() == model.state_dict()) is seeded
 
 
-def test_states_go_on_and_those_of_moments_without_a_release_named_are_of_moments():
+def test_states_go_on():
     model = glm()
     model.learn_many(X[:500], LABELS[:500])
     state = json.loads(json.dumps(model.state_dict()))
@@ -164,7 +170,7 @@ def test_states_go_on_and_those_of_moments_without_a_release_named_are_of_moment
     with pytest.raises(MurkError):
         glm(public=PUBLIC[:10]).load_state_dict(state)
     with pytest.raises(MurkError):
-        glm(release="joint").load_state_dict(state)
+        ScoreClassifier(guarantee=GaussianDP(4.0), public=PUBLIC, features=[0, 1, 2], seed=1).load_state_dict(state)
 
 
 def test_what_was_learned_apart_is_solved_together():
@@ -174,8 +180,6 @@ def test_what_was_learned_apart_is_solved_together():
     merged = left.merged([right])
     assert (merged.partitions, merged.n_releases) == (2, 30_000)
     assert np.all(np.abs(merged.values - np.append(TRUTH, -0.3)) < 5.1 * merged.spread)
-    with pytest.raises(UserError, match="directions and of moments cannot be merged"):
-        left.merged([glm(release="joint")])
 
 
 def test_releases_made_elsewhere():
@@ -194,25 +198,32 @@ def test_releases_made_elsewhere():
     ):
         with pytest.raises(RejectedError, match=reason):
             model.learn_release(ScoreRelease(**{**fields, **change}))
-    with pytest.raises(UserError, match="release='observed'"):
-        _ = model.moments
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"public": None}, "give public="),
-        ({"solver": "score"}, "solver='score' has no effect"),
-        ({"radius": 2.0}, "radius=2.0 has no effect"),
-        ({"inputs": "released"}, "inputs='released' has no effect"),
+        ({"public": None}, "interactive=False needs public covariates"),
+        ({"exponent": 0.5}, "exponent=0.5 has no effect with interactive=False"),
+        ({"forget": 24_000}, "forget=24000 has no effect with interactive=False"),
+        ({"coverage": 0.9}, "coverage=0.9 has no effect with interactive=False"),
+        ({"classes": list("abc"), "loss": "poisson"}, "loss='poisson' is for two classes, not 3"),
+        ({"interactive": True, "loss": "poisson"}, "loss='poisson' is for people who answer once"),
     ],
 )
-def test_what_directions_do_not_tell_is_refused_by_name_and_jointly_released_by_default(more, message):
+def test_what_has_no_effect_is_refused_by_name(more, message):
     with pytest.raises(UserError, match=message):
-        glm(release="directions", **more)
-    assert glm(**more).moments
-    with pytest.raises(UserError, match="directions have no moments"):
-        _ = glm().moments
+        glm(**more)
+
+
+def test_lines_of_classes_need_no_public_covariates_and_few_features():
+    model = glm(public=None, classes=list("abc"))
+    y = np.where(LABELS, "b", np.where(X[:, 1] > 0, "a", "c"))
+    model.learn_many(X, y)
+    assert model.estimate().values.shape == (12,)
+    assert model.coefficients()["b:0"] > 0
+    with pytest.raises(UserError, match="scores of several classes without rounds are for few features"):
+        glm(public=None, classes=list("abc"), features=list(range(40)))
 
 
 @pytest.mark.parametrize("value", [None, float("nan"), float("inf"), "text", 1e300, [1], {}])
@@ -232,8 +243,8 @@ def test_a_feature_that_does_not_vary_in_public_is_refused_as_in_tasks():
 
 
 def test_wrong_settings_name_the_remedy():
-    with pytest.raises(UserError, match="release='twice' is not one of 'directions', 'observed', 'joint', 'separate'"):
-        glm(release="twice")
+    with pytest.raises(UserError, match="unknown loss 'twice'"):
+        glm(loss="twice")
     with pytest.raises(UserError, match="one of them"):
         glm(noise=SimulatedNoise(1))
 
@@ -243,7 +254,8 @@ def test_in_a_pipeline_with_progressive_validation():
         return {name: 2 * value - 1 for name, value in x.items()}
 
     data = list(datasets.Phishing().take(900))
-    learner = PublicGLMClassifier(guarantee=GaussianDP(16.0), public=[half(x) for x, _ in data[:300]], seed=4)
+    public = [half(x) for x, _ in data[:300]]
+    learner = ScoreClassifier(guarantee=GaussianDP(16.0), interactive=False, public=public, seed=4)
     metric = evaluate.progressive_val_score(data[300:], compose.FuncTransformer(half) | learner, metrics.Accuracy())
     # Chance is about 0.56; a learner that learned nothing stays there.
     assert metric.get() > 0.75

@@ -1,11 +1,14 @@
-"""Released directions: what a task becomes, what devices release, what is learned of them and what is noticed."""
+"""Scores without rounds: what a task becomes, what devices release, what is learned of them and what is noticed."""
 
 import json
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
+import murk
 from murk import Task
 from murk.errors import MurkError, UserError
 from murk.privacy.noise import SimulatedNoise
@@ -19,7 +22,8 @@ TASK = """
 name: t
 features: [{name: a, low: 0, high: 10}, {name: b, categories: [x, y, z]}]
 target: {name: y, kind: binary, positive: "1"}
-protocol: moments
+protocol: scores
+scores: {interactive: false}
 public: {set_aside: 500}
 privacy: {guarantee: {gdp: {mu: 2.0}}}
 """
@@ -53,7 +57,7 @@ def far(degrees):
 
 def test_a_task_becomes_a_device():
     task = Task.parse(TASK)
-    assert (task.moments.release, task.release_kind) == ("directions", "score")
+    assert (task.scores.interactive, task.scores.loss, task.release_kind) == (False, "logistic", "score")
     device = device_of()
     assert (device.kind, device.interactive, device.dimension) == ("score", False, 4)
     assert (device.lengths, device.queries) == ((4, 10), ("score", "curvature"))
@@ -194,37 +198,9 @@ def test_partitions_add_and_a_state_goes_on_where_it_stood():
     assert (found.n_releases, found.partitions) == (9_000, 2)
     # Of partitions mean answers are averaged by their noise, not by numbers of people: nearly the same.
     assert found.values == pytest.approx(together.estimate().values, abs=0.02)
-    scores = device_for(Task.parse(TASK.replace("moments", "scores"))).engine()
+    scores = device_for(Task.parse(TASK.replace("scores: {interactive: false}\n", ""))).engine()
     with pytest.raises(MurkError, match="other settings"):
         scores.load_state_dict(whole.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("lines", "release"),
-    [
-        ("", "directions"),
-        ("moments: {release: joint}", "joint"),
-        ("moments: {solver: score}", "observed"),
-        ("moments: {design: gaussian}", "observed"),
-        ("moments: {covariance: private}", "observed"),
-        ("moments: {loss: poisson}", "directions"),
-        ("moments: {loss: boosting}", "directions"),
-    ],
-)
-def test_what_is_released_by_rule(lines, release):
-    task = Task.parse(TASK + lines)
-    assert task.moments.release == release
-    assert Task.from_document(task.document()) == task
-    # Without public covariates second moments are the people's own.
-    if "gaussian" not in lines and "solver" not in lines:
-        found = Task.parse(TASK.replace("public: {set_aside: 500}\n", "") + lines)
-        assert found.moments.release == ("joint" if release == "joint" else "observed")
-
-
-def test_a_link_that_takes_second_moments_gets_them():
-    assert Task.parse(REAL + "moments: {link: cubic}\n").moments.release == "observed"
-    with pytest.raises(UserError, match="cubic cannot be learned from directions"):
-        Task.parse(REAL + "moments: {link: cubic, release: directions}\n")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +209,7 @@ def test_a_link_that_takes_second_moments_gets_them():
 def test_any_mean_function_is_solved_for_from_the_same_releases(model, text):
     """Devices release the same, and a learner of one model goes on with what another learned."""
     one, other = (
-        device_of(text + f"moments: {{{each}}}\n")
+        device_of(text.replace("false}", f"false, {each}}}"))
         for each in (model, "loss: logistic" if text is TASK else "link: identity")
     )
     rng = np.random.default_rng(3)
@@ -248,14 +224,87 @@ def test_any_mean_function_is_solved_for_from_the_same_releases(model, text):
     assert np.max(np.abs(found.values - before.values)) > 0.01
 
 
-def test_directions_without_public_covariates_are_refused_with_the_choices():
-    with pytest.raises(UserError, match=r"moments.release: directions needs public covariates") as found:
-        Task.parse(TASK.replace("public: {set_aside: 500}\n", "moments: {release: directions}\n"))
-    for choice in ("public: {file: F}", "public: {set_aside: N}", "leave release out"):
+def test_without_public_covariates_it_is_refused_with_the_choices():
+    with pytest.raises(UserError, match=r"scores.interactive: false needs public covariates") as found:
+        Task.parse(TASK.replace("public: {set_aside: 500}\n", ""))
+    for choice in ("public: {file: F}", "public: {set_aside: N}", "leave interactive out"):
         assert choice in str(found.value)
 
 
-@pytest.mark.parametrize("key", ["design: gaussian", "covariance: pooled", "solver: score"])
-def test_what_directions_do_not_read_is_refused(key):
-    with pytest.raises(UserError, match=r"has no effect with release: directions.*release: observed"):
-        Task.parse(TASK + f"moments: {{release: directions, {key}}}\n")
+@pytest.mark.parametrize(
+    ("text", "keys", "more", "message"),
+    [
+        (TASK, ", exponent: 0.5", "", "scores.exponent: 0.5 has no effect with interactive: false"),
+        (TASK, ", models: shared", "", "scores.models: 'shared' has no effect with interactive: false"),
+        (TASK, ", effects: linear", "", "scores.effects: 'linear' has no effect with interactive: false"),
+        (TASK, ", link: exp", "", "scores.link: has no effect on a binary target"),
+        (REAL, ", loss: poisson", "", "scores.loss: has no effect on a real target"),
+        (REAL, ", link: cubic", "", "scores.link"),
+        (TASK, "", "forget: 24000\n", "forget: 24,000 has no effect with scores: {interactive: false}"),
+        (TASK, "", "predictions: {}\n", "predictions: has no effect with scores: {interactive: false}"),
+    ],
+)
+def test_what_answers_without_rounds_do_not_use_is_refused(text, keys, more, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        Task.parse(text.replace("false}", f"false{keys}}}") + more)
+
+
+@pytest.mark.parametrize(("text", "key"), [(TASK, "loss: logistic"), (REAL, "link: identity")])
+def test_rounds_have_no_other_loss_or_link(text, key):
+    with pytest.raises(UserError, match="has no effect on scores in rounds; say interactive: false"):
+        Task.parse(text.replace("interactive: false", key))
+
+
+def test_partitions_and_classes_have_their_own_defaults():
+    several = Task.parse(TASK + "log: {partitions: 4}\n").scores
+    assert (several.models, several.effects) == ("per-partition", "logistic")
+    classes = "kind: classes, classes: [u, v, w]"
+    public = Task.parse(TASK.replace('kind: binary, positive: "1"', classes))
+    alone = Task.parse(public_less(TASK.replace('kind: binary, positive: "1"', classes)))
+    assert [each.scores.effects for each in (public, alone)] == ["logistic", "linear"]
+    assert [device_for(each).interactive for each in (public, alone)] == [False, False]
+
+
+def public_less(text):
+    return text.replace("public: {set_aside: 500}\n", "")
+
+
+CLASSES = """
+name: classes
+features: [{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}]
+target: {name: y, kind: classes, classes: [u, v, w]}
+scores: {interactive: false}
+privacy: {guarantee: {gdp: {mu: 40.0}}}
+"""
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_classes_are_learned_from_one_release_each(tmp_path):
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1.0, 1.0, (4_000, 2)).round(3)
+    logits = np.column_stack([1.5 * X[:, 0], 1.5 * X[:, 1], np.zeros(4_000)])
+    labels = np.array(["u", "v", "w"])[np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)]
+    pd.DataFrame(X, columns=["a", "b"]).assign(y=labels).to_csv(tmp_path / "people.csv", index=False)
+    result = murk.run(Task.parse(CLASSES), tmp_path / "people.csv", seed=1)
+    whole = np.column_stack([X, np.ones(4_000)])
+    lines = {label: 2.0 * np.linalg.lstsq(whole, (labels == label).astype(float), rcond=None)[0][:2] for label in "uvw"}
+    found = {label: [result.coefficients[f"{label}:{name}"] for name in "ab"] for label in "uvw"}
+
+    def fits(expected: dict[str, np.ndarray]) -> bool:
+        # Half-widths hold at every look, and are over 2 standard errors: 6 false alarms have probability below 4e-4.
+        return all(
+            abs(each.value - slope) < 2.0 * (each.interval[1] - each.value)
+            for label in "uvw"
+            for each, slope in zip(found[label], expected[label], strict=True)
+        )
+
+    assert fits(lines)
+    assert not fits({"u": lines["v"], "v": lines["u"], "w": lines["w"]})
+    assert result.predict([{"a": 1.0, "b": -1.0}])[0].argmax() == 0
+
+
+def test_classes_of_many_features_are_refused():
+    many = ", ".join(f"{{name: x{place}, low: 0, high: 1}}" for place in range(40))
+    text = CLASSES.replace("{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}", many)
+    with pytest.raises(UserError, match="has 41 coded ones"):
+        device_for(Task.parse(text))
