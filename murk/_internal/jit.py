@@ -11,12 +11,14 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar, copy_context
 from functools import cache, update_wrapper
 from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from murk._internal.locks import ForkSafeLock
 from murk._internal.memory import register
 from murk._internal.wiping import numbers_were_used
+from murk.errors import UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +73,12 @@ def _stamp() -> str | None:
     return stamp if source_states(_PACKAGE) == _LOADED else None
 
 
+@cache
+def _can_compile() -> bool:
+    """Return whether numba is installed; a device that releases works without it."""
+    return find_spec("numba") is not None
+
+
 # Kernels called by an interpreted kernel are interpreted, too. Set in a context of the call's own, so that an
 # interrupt cannot leave it set.
 _INTERPRETING = ContextVar("interpreting", default=False)
@@ -112,6 +120,8 @@ class Kernel:
     def left(self, numbers: int) -> float:
         """Count a call with this many numbers, and return how many more the stand-in may process."""
         self._patience -= _CALL + numbers
+        if self._patience <= 0 and not _can_compile():
+            self._patience = float("inf")
         if not self._looked and "numba" in sys.modules:
             self._looked = True
             if self._is_kept():
@@ -157,6 +167,8 @@ class Kernel:
         return self._function.__qualname__
 
     def _create(self) -> Any:
+        if not _can_compile():
+            raise UserError("this needs numba, which a device can do without: install murk with its dependencies")
         import numba
 
         with _CREATING:

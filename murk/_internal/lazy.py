@@ -10,22 +10,22 @@ W = TypeVar("W")
 
 
 def lazy_exports(
-    package: str, homes: Mapping[str, str], loaded: tuple[str, ...] = ()
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` for the package whose ``__name__`` is ``package``.
+    package: str, modules: Mapping[str, str], loaded: tuple[str, ...] = ()
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` for the package whose ``__name__`` is ``package``.
 
-    ``homes`` maps names to relative modules (``".classifier"``); ``loaded`` are the public names already defined.
+    ``modules`` maps relative modules (``".classifier"``) to the names that they define, with spaces between; ``loaded``
+    are the public names already defined.
     """
+    homes = {name: module for module, names in modules.items() for name in names.split()}
+    exported = sorted({*homes, *loaded})
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(import_module(homes[name], package), name)
 
-    def names() -> list[str]:
-        return sorted({*homes, *loaded})
-
-    return find, names
+    return exported, find, exported.copy
 
 
 class LazyLevels(Mapping[str, V]):

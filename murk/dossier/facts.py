@@ -11,8 +11,8 @@ from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee
-from murk.privacy.central.explain import CENTRAL, any_two_records, strongest_replace_one
-from murk.privacy.explain import number, percent
+from murk.privacy.central.explain import any_two_records, strongest_replace_one
+from murk.privacy.explain import CENTRAL, number, percent
 from murk.privacy.guarantees import guarantee_from_dict
 from murk.task import Task
 from murk.task.task import Disclosure

@@ -5,48 +5,30 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.learners.encoder import Encoder
-    from murk.learners.evaluation import Evaluated, UnbiasedLoss
-    from murk.learners.gaussmix import GaussMixClassifier, GaussMixRegressor
-    from murk.learners.iwp_sgd import IWPSGDClassifier, IWPSGDRegressor
-    from murk.learners.ldp_sgd import LDPSGDClassifier, LDPSGDRegressor
-    from murk.learners.public_glm import PublicGLMClassifier, PublicGLMRegressor
-    from murk.learners.scores import ScoreClassifier, ScoreRegressor
-    from murk.learners.univariate import MeanRegressor, ShareClassifier
+    from murk.learners.encoder import Encoder as Encoder
+    from murk.learners.evaluation import Evaluated as Evaluated
+    from murk.learners.evaluation import UnbiasedLoss as UnbiasedLoss
+    from murk.learners.gaussmix import GaussMixClassifier as GaussMixClassifier
+    from murk.learners.gaussmix import GaussMixRegressor as GaussMixRegressor
+    from murk.learners.iwp_sgd import IWPSGDClassifier as IWPSGDClassifier
+    from murk.learners.iwp_sgd import IWPSGDRegressor as IWPSGDRegressor
+    from murk.learners.ldp_sgd import LDPSGDClassifier as LDPSGDClassifier
+    from murk.learners.ldp_sgd import LDPSGDRegressor as LDPSGDRegressor
+    from murk.learners.public_glm import PublicGLMClassifier as PublicGLMClassifier
+    from murk.learners.public_glm import PublicGLMRegressor as PublicGLMRegressor
+    from murk.learners.scores import ScoreClassifier as ScoreClassifier
+    from murk.learners.scores import ScoreRegressor as ScoreRegressor
+    from murk.learners.univariate import MeanRegressor as MeanRegressor
+    from murk.learners.univariate import ShareClassifier as ShareClassifier
 
-__all__ = [
-    "Encoder",
-    "Evaluated",
-    "GaussMixClassifier",
-    "GaussMixRegressor",
-    "IWPSGDClassifier",
-    "IWPSGDRegressor",
-    "LDPSGDClassifier",
-    "LDPSGDRegressor",
-    "MeanRegressor",
-    "PublicGLMClassifier",
-    "PublicGLMRegressor",
-    "ScoreClassifier",
-    "ScoreRegressor",
-    "ShareClassifier",
-    "UnbiasedLoss",
-]
-
-_HOMES = {
-    "Encoder": ".encoder",
-    "Evaluated": ".evaluation",
-    "GaussMixClassifier": ".gaussmix",
-    "GaussMixRegressor": ".gaussmix",
-    "IWPSGDClassifier": ".iwp_sgd",
-    "IWPSGDRegressor": ".iwp_sgd",
-    "LDPSGDClassifier": ".ldp_sgd",
-    "LDPSGDRegressor": ".ldp_sgd",
-    "MeanRegressor": ".univariate",
-    "PublicGLMClassifier": ".public_glm",
-    "PublicGLMRegressor": ".public_glm",
-    "ScoreClassifier": ".scores",
-    "ScoreRegressor": ".scores",
-    "ShareClassifier": ".univariate",
-    "UnbiasedLoss": ".evaluation",
+_MODULES = {
+    ".encoder": "Encoder",
+    ".evaluation": "Evaluated UnbiasedLoss",
+    ".gaussmix": "GaussMixClassifier GaussMixRegressor",
+    ".iwp_sgd": "IWPSGDClassifier IWPSGDRegressor",
+    ".ldp_sgd": "LDPSGDClassifier LDPSGDRegressor",
+    ".public_glm": "PublicGLMClassifier PublicGLMRegressor",
+    ".scores": "ScoreClassifier ScoreRegressor",
+    ".univariate": "MeanRegressor ShareClassifier",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.monitoring.monitor import Monitor
+    from murk.monitoring.monitor import Monitor as Monitor
 
-__all__ = ["Monitor"]
-
-__getattr__, __dir__ = lazy_exports(__name__, {"Monitor": ".monitor"})
+_MODULES = {
+    ".monitor": "Monitor",
+}
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

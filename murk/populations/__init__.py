@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.populations.file_source import FileSource
-    from murk.populations.records.records import open_records
+    from murk.populations.file_source import FileSource as FileSource
+    from murk.populations.records.records import open_records as open_records
 
-__all__ = ["FileSource", "open_records"]
-
-_HOMES = {"FileSource": ".file_source", "open_records": ".records.records"}
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+_MODULES = {
+    ".file_source": "FileSource",
+    ".records.records": "open_records",
+}
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -3,69 +3,68 @@
 from typing import TYPE_CHECKING
 
 from murk._internal.lazy import lazy_exports
-from murk.privacy.accounting import Accountant, in_parallel
-from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
-from murk.privacy.guarantees import (
-    ApproxDP,
-    GaussianDP,
-    Guarantee,
-    PureDP,
-    TruncatedCDP,
-    ZeroConcentratedDP,
-    guarantee_from_dict,
-    guarantee_from_text,
-)
-from murk.privacy.mechanisms import (
-    Amount,
-    CompositeMechanism,
-    Currency,
-    GaussianMechanism,
-    L2BallMechanism,
-    LaplaceMechanism,
-    Mechanism,
-    PrivacyLoss,
-    PrivUnitMechanism,
-    RandomizedResponse,
-    SimplexGaussian,
-    SubsetSelection,
-    ThresholdMechanism,
-    WindowSelection,
-    calibrate,
-    cap_of,
-    cost_in,
-    truncated_cap,
-)
 
 if TYPE_CHECKING:
-    from murk.privacy.amplification import (
-        across_crowds,
-        largest_local_epsilon,
-        shuffled_curve,
-        shuffled_delta,
-        shuffled_epsilon,
-        shuffled_guarantee,
-        smallest_crowd,
-    )
-    from murk.privacy.central import Gram, GramAccumulator, Newton, NewtonAccumulator, Sketch, SketchAccumulator
-    from murk.privacy.noise import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise
+    from murk.privacy.accounting import Accountant as Accountant
+    from murk.privacy.accounting import in_parallel as in_parallel
+    from murk.privacy.amplification import across_crowds as across_crowds
+    from murk.privacy.amplification import largest_local_epsilon as largest_local_epsilon
+    from murk.privacy.amplification import shuffled_curve as shuffled_curve
+    from murk.privacy.amplification import shuffled_delta as shuffled_delta
+    from murk.privacy.amplification import shuffled_epsilon as shuffled_epsilon
+    from murk.privacy.amplification import shuffled_guarantee as shuffled_guarantee
+    from murk.privacy.amplification import smallest_crowd as smallest_crowd
+    from murk.privacy.central import GaussMixMechanism as GaussMixMechanism
+    from murk.privacy.central import Gram as Gram
+    from murk.privacy.central import GramAccumulator as GramAccumulator
+    from murk.privacy.central import GramMechanism as GramMechanism
+    from murk.privacy.central import Newton as Newton
+    from murk.privacy.central import NewtonAccumulator as NewtonAccumulator
+    from murk.privacy.central import NewtonMechanism as NewtonMechanism
+    from murk.privacy.central import Sketch as Sketch
+    from murk.privacy.central import SketchAccumulator as SketchAccumulator
+    from murk.privacy.guarantees import ApproxDP as ApproxDP
+    from murk.privacy.guarantees import GaussianDP as GaussianDP
+    from murk.privacy.guarantees import Guarantee as Guarantee
+    from murk.privacy.guarantees import PureDP as PureDP
+    from murk.privacy.guarantees import TruncatedCDP as TruncatedCDP
+    from murk.privacy.guarantees import ZeroConcentratedDP as ZeroConcentratedDP
+    from murk.privacy.guarantees import guarantee_from_dict as guarantee_from_dict
+    from murk.privacy.guarantees import guarantee_from_text as guarantee_from_text
+    from murk.privacy.mechanisms import Amount as Amount
+    from murk.privacy.mechanisms import CompositeMechanism as CompositeMechanism
+    from murk.privacy.mechanisms import Currency as Currency
+    from murk.privacy.mechanisms import GaussianMechanism as GaussianMechanism
+    from murk.privacy.mechanisms import L2BallMechanism as L2BallMechanism
+    from murk.privacy.mechanisms import LaplaceMechanism as LaplaceMechanism
+    from murk.privacy.mechanisms import Mechanism as Mechanism
+    from murk.privacy.mechanisms import PrivacyLoss as PrivacyLoss
+    from murk.privacy.mechanisms import PrivUnitMechanism as PrivUnitMechanism
+    from murk.privacy.mechanisms import RandomizedResponse as RandomizedResponse
+    from murk.privacy.mechanisms import SimplexGaussian as SimplexGaussian
+    from murk.privacy.mechanisms import SubsetSelection as SubsetSelection
+    from murk.privacy.mechanisms import ThresholdMechanism as ThresholdMechanism
+    from murk.privacy.mechanisms import WindowSelection as WindowSelection
+    from murk.privacy.mechanisms import calibrate as calibrate
+    from murk.privacy.mechanisms import cap_of as cap_of
+    from murk.privacy.mechanisms import cost_in as cost_in
+    from murk.privacy.mechanisms import truncated_cap as truncated_cap
+    from murk.privacy.noise import NoiseSource as NoiseSource
+    from murk.privacy.noise import OpenDPNoise as OpenDPNoise
+    from murk.privacy.noise import SecureNoise as SecureNoise
+    from murk.privacy.noise import SimulatedNoise as SimulatedNoise
 
-__all__ = ["Accountant", "in_parallel"]
-__all__ += ["ApproxDP", "GaussianDP", "Guarantee", "PureDP", "TruncatedCDP", "ZeroConcentratedDP"]
-__all__ += ["guarantee_from_dict", "guarantee_from_text"]
-__all__ += ["Amount", "CompositeMechanism", "Currency", "GaussianMechanism", "L2BallMechanism", "LaplaceMechanism"]
-__all__ += ["Mechanism", "PrivUnitMechanism", "PrivacyLoss", "RandomizedResponse", "calibrate", "cap_of", "cost_in"]
-__all__ += ["SimplexGaussian", "SubsetSelection", "ThresholdMechanism", "WindowSelection", "truncated_cap"]
-__all__ += ["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"]
-__all__ += ["GaussMixMechanism", "Gram", "GramAccumulator", "GramMechanism", "Newton", "NewtonAccumulator"]
-__all__ += ["NewtonMechanism", "Sketch", "SketchAccumulator"]
-__all__ += ["across_crowds", "largest_local_epsilon", "shuffled_curve", "shuffled_delta", "shuffled_epsilon"]
-__all__ += ["shuffled_guarantee", "smallest_crowd"]
-
-_HOMES = {
-    **dict.fromkeys(["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"], ".noise"),
-    **dict.fromkeys(["Gram", "GramAccumulator", "Newton", "NewtonAccumulator"], ".central"),
-    **dict.fromkeys(["Sketch", "SketchAccumulator"], ".central"),
-    **dict.fromkeys(["across_crowds", "largest_local_epsilon", "smallest_crowd"], ".amplification"),
-    **dict.fromkeys(["shuffled_curve", "shuffled_delta", "shuffled_epsilon", "shuffled_guarantee"], ".amplification"),
+_MODULES = {
+    ".accounting": "Accountant in_parallel",
+    ".amplification": "across_crowds largest_local_epsilon shuffled_curve shuffled_delta shuffled_epsilon "
+    "shuffled_guarantee smallest_crowd",
+    ".central": "GaussMixMechanism Gram GramAccumulator GramMechanism Newton NewtonAccumulator "
+    "NewtonMechanism Sketch SketchAccumulator",
+    ".guarantees": "ApproxDP GaussianDP Guarantee PureDP TruncatedCDP ZeroConcentratedDP guarantee_from_dict "
+    "guarantee_from_text",
+    ".mechanisms": "Amount CompositeMechanism Currency GaussianMechanism L2BallMechanism LaplaceMechanism "
+    "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
+    "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",
+    ".noise": "NoiseSource OpenDPNoise SecureNoise SimulatedNoise",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

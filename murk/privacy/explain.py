@@ -6,6 +6,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from murk.privacy.conversions import gdp_epsilon, zcdp_delta, zcdp_epsilon
 
+CENTRAL = ("gaussmix", "gram", "newton")
+"""Kinds of mechanism that release a summary of a window of records."""
 _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
 _FOUR_DOWN = Context(prec=4, rounding=ROUND_FLOOR)

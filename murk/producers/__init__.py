@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.producers.ledger.ledger import Ledger
-    from murk.producers.organisation import OrganisationProducer
-    from murk.producers.producer import Policy, Producer
+    from murk.producers.ledger.ledger import Ledger as Ledger
+    from murk.producers.organisation import OrganisationProducer as OrganisationProducer
+    from murk.producers.producer import Policy as Policy
+    from murk.producers.producer import Producer as Producer
 
-__all__ = ["Ledger", "OrganisationProducer", "Policy", "Producer"]
-
-_HOMES = {
-    "Ledger": ".ledger.ledger",
-    "Policy": ".producer",
-    "Producer": ".producer",
-    "OrganisationProducer": ".organisation",
+_MODULES = {
+    ".ledger.ledger": "Ledger",
+    ".organisation": "OrganisationProducer",
+    ".producer": "Policy Producer",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -18,23 +18,12 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
 from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
-from murk.privacy import (
-    CompositeMechanism,
-    GaussMixMechanism,
-    GramMechanism,
-    NewtonMechanism,
-    PrivacyLoss,
-    RandomizedResponse,
-    SubsetSelection,
-    WindowSelection,
-    cap_of,
-    cost_in,
-)
+from murk.privacy import PrivacyLoss, cap_of, cost_in
+from murk.privacy.explain import CENTRAL
 from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.mechanisms.base import randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
-from murk.producers.ledger.held import Held
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
 from murk.stream.log.checks import check_carries, check_input_log
@@ -52,6 +41,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
     from murk.producers.blocks import Block, Source
+    from murk.producers.ledger.held import Held
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
@@ -74,15 +64,8 @@ class Admission:
     renewing: tuple[tuple[str, PrivacyLoss], ...] = ()
 
 
-_FURTHER = (
-    CompositeMechanism,
-    RandomizedResponse,
-    SubsetSelection,
-    WindowSelection,
-    GaussMixMechanism,
-    GramMechanism,
-    NewtonMechanism,
-)
+# Kinds of mechanism that are no mechanisms of vectors; a test compares them with the classes.
+_FURTHER = ("composite", "randomized-response", "subset-selection", "window-selection", *CENTRAL)
 
 
 @dataclass(frozen=True)
@@ -110,7 +93,7 @@ class Policy:
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
-    mechanisms: tuple[str, ...] = (*MECHANISMS, *(each.kind for each in _FURTHER))
+    mechanisms: tuple[str, ...] = (*MECHANISMS, *_FURTHER)
     public_sample: bool = False
 
     def __post_init__(self) -> None:
@@ -901,6 +884,8 @@ class Producer(BaseProducer["PersonDevice"]):
                 held = spend.held
                 count = held.count(spend.person, windows[0]) + 1
                 if self._is_drawn(person, windows[0], count):
+                    from murk.producers.ledger.held import Held
+
                     coded = self.task.coding.encode_record(record)
                     self.counts.add(1, coded.clamped, coded.missing)
                     held.put(spend.person, Held(person, windows[0], level, coded.x, coded.y))

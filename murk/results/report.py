@@ -28,7 +28,8 @@ from murk.inference.units import (
     units,
 )
 from murk.privacy import Accountant, Guarantee
-from murk.privacy.central.explain import CENTRAL, against_a_blank_record, described
+from murk.privacy.central.explain import against_a_blank_record, described
+from murk.privacy.explain import CENTRAL
 from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic

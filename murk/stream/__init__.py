@@ -5,35 +5,21 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.stream.log.open import open_log
-    from murk.stream.wire.releases import (
-        ExampleRelease,
-        GradientRelease,
-        GramRelease,
-        MomentRelease,
-        NewtonRelease,
-        ScoreRelease,
-        SketchRelease,
-        TargetRelease,
-    )
-    from murk.stream.worker.worker import Worker
+    from murk.stream.log.open import open_log as open_log
+    from murk.stream.wire.releases import ExampleRelease as ExampleRelease
+    from murk.stream.wire.releases import GradientRelease as GradientRelease
+    from murk.stream.wire.releases import GramRelease as GramRelease
+    from murk.stream.wire.releases import MomentRelease as MomentRelease
+    from murk.stream.wire.releases import NewtonRelease as NewtonRelease
+    from murk.stream.wire.releases import ScoreRelease as ScoreRelease
+    from murk.stream.wire.releases import SketchRelease as SketchRelease
+    from murk.stream.wire.releases import TargetRelease as TargetRelease
+    from murk.stream.worker.worker import Worker as Worker
 
-__all__ = [
-    "ExampleRelease",
-    "GradientRelease",
-    "GramRelease",
-    "MomentRelease",
-    "NewtonRelease",
-    "ScoreRelease",
-    "SketchRelease",
-    "TargetRelease",
-    "Worker",
-    "open_log",
-]
-
-_HOMES = {
-    **dict.fromkeys((name for name in __all__ if name.endswith("Release")), "murk.stream.wire.releases"),
-    "Worker": ".worker.worker",
-    "open_log": ".log.open",
+_MODULES = {
+    ".log.open": "open_log",
+    ".wire.releases": "ExampleRelease GradientRelease GramRelease MomentRelease NewtonRelease ScoreRelease "
+    "SketchRelease TargetRelease",
+    ".worker.worker": "Worker",
 }
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

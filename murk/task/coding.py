@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from murk._internal.wiping import numbers_were_used, track, wiping
 from murk.errors import UserError
-from murk.task.containers import column_array
 from murk.task.features import (
     INDICATOR,
     UNIT_DAYS,
@@ -159,9 +158,16 @@ _BOOLEAN_TYPES: Final = frozenset({bool, type(None)})
 _FINE, _CLAMPED, _MISSING, _UNDECLARED, _NOT_A_NUMBER, _ = map(int, Cell)
 
 
+def _as_array(column: Any, what: str = "") -> Any:
+    # Imported here, as devices code records and not columns.
+    from murk.task.containers import column_array
+
+    return column_array(column, what) if what else column_array(column)
+
+
 def raw_values(column: Any) -> Sequence[Any]:
     """Return the values of a column as Python objects; a list or tuple unchanged."""
-    return column if isinstance(column, list | tuple) else column_array(column).tolist()
+    return column if isinstance(column, list | tuple) else _as_array(column).tolist()
 
 
 def as_number(value: Any) -> tuple[float, int]:
@@ -340,7 +346,7 @@ class CategoryColumn:
 def _as_floats(column: Any) -> NDArray[np.float64] | None:
     """Return a column as floats if all its values can be read without `read_number`, else None."""
     if not isinstance(column, list | tuple):
-        column = column_array(column)
+        column = _as_array(column)
         if column.dtype.kind != "O":
             numbers: NDArray[np.float64] = column.astype(np.float64)
             return numbers
@@ -688,7 +694,7 @@ class Coding:
         return stated
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
-        """Code records given as columns (see `column_array`); without ``target``, every y is NaN.
+        """Code records given as columns (see `murk.task.containers.column_array`); without ``target``, every y is NaN.
 
         Raises `UserError` if a column is missing or the columns differ in length, never because of a value.
 
@@ -710,7 +716,7 @@ class Coding:
         values: dict[str, Any] = {name: columns[name] for name in wanted}
         for name, column in values.items():
             if not isinstance(column, list | tuple):
-                values[name] = column_array(column, f"column {name!r}")
+                values[name] = _as_array(column, f"column {name!r}")
         m = lengths.pop()
         x = np.empty((m, self.size))
         x[:, -1] = 1.0

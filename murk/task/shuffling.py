@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field
 
 from murk.errors import UserError
-from murk.privacy.amplification import largest_local_epsilon, shuffled_epsilon
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, guarantee_from_dict
 from murk.task.errors import task_error
 from murk.task.fields import Block, Duration, Integer, Number
@@ -91,6 +90,9 @@ class ShuffleBlock(Block):
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
         ApproxDP(epsilon=0.282, delta=1e-06)
         """
+        # Imported here, as devices need it for shuffled tasks only.
+        from murk.privacy.amplification import shuffled_epsilon
+
         assert isinstance(local, PureDP)
         epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta)
         # A large crowd may reach an epsilon of 0, of which a task states a thousandth, its least.
@@ -147,6 +149,8 @@ def _honest(share: float, crowd: int) -> int:
 
 def _local(crowd: int, honest: float, epsilon: float, delta: float) -> float:
     """Return the largest local epsilon for a central guarantee; both epsilons are rounded down to thousandths."""
+    from murk.privacy.amplification import largest_local_epsilon
+
     # Exactly, as the central epsilon that follows from the result is rounded up to thousandths.
     thousandths = math.floor(Fraction(repr(epsilon)) * _DIGITS) / _DIGITS
     most = largest_local_epsilon(_honest(honest, crowd), thousandths, delta)

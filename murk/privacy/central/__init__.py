@@ -3,60 +3,38 @@
 from typing import TYPE_CHECKING
 
 from murk._internal.lazy import lazy_exports
-from murk.privacy.central.gaussian_sketch import LARGEST_WINDOW, LEAST_SPREAD, GaussMixMechanism
-from murk.privacy.central.gram_matrix import GramMechanism
-from murk.privacy.central.newton_step import NewtonMechanism
-from murk.privacy.central.sketch_renyi import (
-    Analysis,
-    Method,
-    Neighbours,
-    eigenvalue_epsilon,
-    joint_epsilon,
-    joint_settings,
-    mixing_epsilon,
-    modified_epsilon,
-    phi,
-    sheffet_threshold,
-    smallest_threshold,
-    two_steps,
-)
 
 if TYPE_CHECKING:
-    from murk.privacy.central.accumulators import (
-        Gram,
-        GramAccumulator,
-        Newton,
-        NewtonAccumulator,
-        Sketch,
-        SketchAccumulator,
-    )
+    from murk.privacy.central.accumulators import Gram as Gram
+    from murk.privacy.central.accumulators import GramAccumulator as GramAccumulator
+    from murk.privacy.central.accumulators import Newton as Newton
+    from murk.privacy.central.accumulators import NewtonAccumulator as NewtonAccumulator
+    from murk.privacy.central.accumulators import Sketch as Sketch
+    from murk.privacy.central.accumulators import SketchAccumulator as SketchAccumulator
+    from murk.privacy.central.gaussian_sketch import LARGEST_WINDOW as LARGEST_WINDOW
+    from murk.privacy.central.gaussian_sketch import LEAST_SPREAD as LEAST_SPREAD
+    from murk.privacy.central.gaussian_sketch import GaussMixMechanism as GaussMixMechanism
+    from murk.privacy.central.gram_matrix import GramMechanism as GramMechanism
+    from murk.privacy.central.newton_step import NewtonMechanism as NewtonMechanism
+    from murk.privacy.central.sketch_renyi import Analysis as Analysis
+    from murk.privacy.central.sketch_renyi import Method as Method
+    from murk.privacy.central.sketch_renyi import Neighbours as Neighbours
+    from murk.privacy.central.sketch_renyi import eigenvalue_epsilon as eigenvalue_epsilon
+    from murk.privacy.central.sketch_renyi import joint_epsilon as joint_epsilon
+    from murk.privacy.central.sketch_renyi import joint_settings as joint_settings
+    from murk.privacy.central.sketch_renyi import mixing_epsilon as mixing_epsilon
+    from murk.privacy.central.sketch_renyi import modified_epsilon as modified_epsilon
+    from murk.privacy.central.sketch_renyi import phi as phi
+    from murk.privacy.central.sketch_renyi import sheffet_threshold as sheffet_threshold
+    from murk.privacy.central.sketch_renyi import smallest_threshold as smallest_threshold
+    from murk.privacy.central.sketch_renyi import two_steps as two_steps
 
-__all__ = [
-    "LARGEST_WINDOW",
-    "LEAST_SPREAD",
-    "Analysis",
-    "GaussMixMechanism",
-    "Gram",
-    "GramAccumulator",
-    "GramMechanism",
-    "Method",
-    "Neighbours",
-    "Newton",
-    "NewtonAccumulator",
-    "NewtonMechanism",
-    "Sketch",
-    "SketchAccumulator",
-    "eigenvalue_epsilon",
-    "joint_epsilon",
-    "joint_settings",
-    "mixing_epsilon",
-    "modified_epsilon",
-    "phi",
-    "sheffet_threshold",
-    "smallest_threshold",
-    "two_steps",
-]
-
-_ACCUMULATORS = ("Gram", "GramAccumulator", "Newton", "NewtonAccumulator", "Sketch", "SketchAccumulator")
-_HOMES = dict.fromkeys(_ACCUMULATORS, "murk.privacy.central.accumulators")
-__getattr__, __dir__ = lazy_exports(__name__, _HOMES, tuple(__all__))
+_MODULES = {
+    ".accumulators": "Gram GramAccumulator Newton NewtonAccumulator Sketch SketchAccumulator",
+    ".gaussian_sketch": "GaussMixMechanism LARGEST_WINDOW LEAST_SPREAD",
+    ".gram_matrix": "GramMechanism",
+    ".newton_step": "NewtonMechanism",
+    ".sketch_renyi": "Analysis Method Neighbours eigenvalue_epsilon joint_epsilon joint_settings "
+    "mixing_epsilon modified_epsilon phi sheffet_threshold smallest_threshold two_steps",
+}
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,16 +1,17 @@
 """Guarantees of an organisation's release in words: neighbours are a record and a blank one."""
 
-import math
+from __future__ import annotations
 
-from murk.privacy.central.gaussian_sketch import GaussMixMechanism
-from murk.privacy.central.gram_matrix import GramMechanism
-from murk.privacy.central.newton_step import NewtonMechanism
+import math
+from typing import TYPE_CHECKING
+
 from murk.privacy.conversions import zcdp_delta
-from murk.privacy.explain import number
+from murk.privacy.explain import CENTRAL, number
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, TruncatedCDP, ZeroConcentratedDP
 
-CENTRAL = (GaussMixMechanism.kind, GramMechanism.kind, NewtonMechanism.kind)
-"""Kinds of mechanism that release a summary of a window of records."""
+if TYPE_CHECKING:
+    from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
+
 _ALL = 1.0 - 2.0**-53  # the largest delta below 1, which guarantees nothing
 
 
@@ -32,6 +33,7 @@ def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonM
 
     If Gaussian noise was calibrated to (epsilon, delta), its own mu bounds attacks more tightly.
 
+    >>> from murk.privacy import GramMechanism
     >>> mechanism = GramMechanism.calibrate(ApproxDP(1.0, 1e-6), columns=3, feature_bound=1.0, target_bound=1.0)
     >>> round(mechanism.replace_one().max_attack_accuracy, 3)
     0.811

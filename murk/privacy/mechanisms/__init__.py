@@ -1,44 +1,49 @@
 """Mechanisms: frozen public descriptions of how a release is randomized."""
 
-from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
-from murk.privacy.mechanisms.caps import cost_in, truncated_cap
-from murk.privacy.mechanisms.composite import CompositeMechanism, divided
-from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.l2ball import L2BallMechanism
-from murk.privacy.mechanisms.laplace import LaplaceMechanism
-from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, cap_of
-from murk.privacy.mechanisms.privunit import PrivUnitMechanism
-from murk.privacy.mechanisms.randomized_response import RandomizedResponse
-from murk.privacy.mechanisms.registry import BEST, KINDS, VECTOR_MECHANISMS, calibrate, plain_kind
-from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
-from murk.privacy.mechanisms.simplex import SimplexGaussian
-from murk.privacy.mechanisms.thresholds import ThresholdMechanism
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BEST",
-    "KINDS",
-    "VECTOR_MECHANISMS",
-    "WIDTH",
-    "Amount",
-    "CompositeMechanism",
-    "Costed",
-    "Currency",
-    "GaussianMechanism",
-    "L2BallMechanism",
-    "LaplaceMechanism",
-    "Mechanism",
-    "PrivUnitMechanism",
-    "PrivacyLoss",
-    "RandomizedResponse",
-    "Randomizer",
-    "SimplexGaussian",
-    "SubsetSelection",
-    "ThresholdMechanism",
-    "WindowSelection",
-    "calibrate",
-    "cap_of",
-    "cost_in",
-    "divided",
-    "plain_kind",
-    "truncated_cap",
-]
+from murk._internal.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.base import WIDTH as WIDTH
+    from murk.privacy.mechanisms.base import Costed as Costed
+    from murk.privacy.mechanisms.base import Mechanism as Mechanism
+    from murk.privacy.mechanisms.base import Randomizer as Randomizer
+    from murk.privacy.mechanisms.caps import cost_in as cost_in
+    from murk.privacy.mechanisms.caps import truncated_cap as truncated_cap
+    from murk.privacy.mechanisms.composite import CompositeMechanism as CompositeMechanism
+    from murk.privacy.mechanisms.composite import divided as divided
+    from murk.privacy.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
+    from murk.privacy.mechanisms.l2ball import L2BallMechanism as L2BallMechanism
+    from murk.privacy.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
+    from murk.privacy.mechanisms.privacy_loss import Amount as Amount
+    from murk.privacy.mechanisms.privacy_loss import Currency as Currency
+    from murk.privacy.mechanisms.privacy_loss import PrivacyLoss as PrivacyLoss
+    from murk.privacy.mechanisms.privacy_loss import cap_of as cap_of
+    from murk.privacy.mechanisms.privunit import PrivUnitMechanism as PrivUnitMechanism
+    from murk.privacy.mechanisms.randomized_response import RandomizedResponse as RandomizedResponse
+    from murk.privacy.mechanisms.registry import BEST as BEST
+    from murk.privacy.mechanisms.registry import KINDS as KINDS
+    from murk.privacy.mechanisms.registry import calibrate as calibrate
+    from murk.privacy.mechanisms.registry import plain_kind as plain_kind
+    from murk.privacy.mechanisms.selection import SubsetSelection as SubsetSelection
+    from murk.privacy.mechanisms.selection import WindowSelection as WindowSelection
+    from murk.privacy.mechanisms.simplex import SimplexGaussian as SimplexGaussian
+    from murk.privacy.mechanisms.thresholds import ThresholdMechanism as ThresholdMechanism
+
+_MODULES = {
+    ".base": "Costed Mechanism Randomizer WIDTH",
+    ".caps": "cost_in truncated_cap",
+    ".composite": "CompositeMechanism divided",
+    ".gaussian": "GaussianMechanism",
+    ".l2ball": "L2BallMechanism",
+    ".laplace": "LaplaceMechanism",
+    ".privacy_loss": "Amount Currency PrivacyLoss cap_of",
+    ".privunit": "PrivUnitMechanism",
+    ".randomized_response": "RandomizedResponse",
+    ".registry": "BEST KINDS calibrate plain_kind",
+    ".selection": "SubsetSelection WindowSelection",
+    ".simplex": "SimplexGaussian",
+    ".thresholds": "ThresholdMechanism",
+}
+__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

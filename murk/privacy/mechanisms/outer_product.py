@@ -17,7 +17,7 @@ from murk._internal.memory import borrowed
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms import BEST, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, calibrate, plain_kind
+from murk.privacy.mechanisms import BEST, GaussianMechanism, calibrate, plain_kind
 from murk.privacy.mechanisms.base import Mechanism, RoundedGaussian, Wrapped, check_room, means_of
 from murk.privacy.noise import NoiseSource
 
@@ -225,19 +225,25 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     return OuterMechanism(features, calibrate(kind, guarantee, dimension=matrix_size(features), radius=1.0))
 
 
+def _second_moment(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float] | None:
+    """Return the mean squares of a released direction across the vector and along it; None for additive noise."""
+    moments: tuple[float, float] | None = getattr(mechanism.noise, "second_moment", None)
+    return moments
+
+
 def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
     """Return the largest noise variance of a released ``v v'`` over directions, for unit vectors v."""
-    if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
-        across, along = mechanism.noise.second_moment
+    if (moments := _second_moment(mechanism)) is not None:
+        across, along = moments
         return max(across, along - 1.0)
     return mechanism.variance
 
 
 def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
     """Return the least and largest noise variance of a released ``v v'`` over directions, for any v."""
-    if isinstance(mechanism.noise, PrivUnitMechanism | L2BallMechanism):
+    if (moments := _second_moment(mechanism)) is not None:
         # A shorter vector's release has the same mean square along it, of which more is noise.
-        across, along = mechanism.noise.second_moment
+        across, along = moments
         return min(across, along - 1.0), max(across, along)
     return mechanism.variance, mechanism.variance
 

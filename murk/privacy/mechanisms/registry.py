@@ -1,25 +1,26 @@
 """Mechanisms of vectors by name, and calibration of the best one for a guarantee."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Final
 
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP, nearest
 from murk.privacy.mechanisms.base import Mechanism
-from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.l2ball import L2BallMechanism
-from murk.privacy.mechanisms.laplace import LaplaceMechanism
-from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 
-# A new mechanism is added here. Of several equally good ones, the first is preferred.
-_CLASSES: Final = (GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism)
-
-VECTOR_MECHANISMS: Final[Mapping[str, Any]] = MappingProxyType({cls.kind: cls for cls in _CLASSES})
-"""Classes of mechanism by kind; tasks, policies, learners and audits know all of them."""
-KINDS: Final = tuple(VECTOR_MECHANISMS)
+# A new mechanism is added here. Of several equally good ones, the first is preferred. A device imports what it uses.
+_CLASSES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "gaussian": "GaussianMechanism",
+        "laplace": "LaplaceMechanism",
+        "l2-ball": "L2BallMechanism",
+        "privunit": "PrivUnitMechanism",
+    }
+)
+KINDS: Final = tuple(_CLASSES)
 """Kinds of mechanism, in order."""
 BEST: Final = "best"
 """Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
@@ -57,27 +58,30 @@ def calibrate(
         kind = plain_kind(guarantee)
     if kind not in KINDS:
         raise UserError(f"unknown mechanism {kind!r}{nearest(kind, KINDS)}; use one of {', '.join(KINDS)}")
-    chosen = VECTOR_MECHANISMS[kind]
-    mechanism: Mechanism = chosen.calibrate(guarantee, dimension=dimension, radius=radius, method=method)
+    mechanism: Mechanism = _class(kind).calibrate(guarantee, dimension=dimension, radius=radius, method=method)
     return mechanism
+
+
+def _class(kind: str) -> Any:
+    return getattr(import_module(f"murk.privacy.mechanisms.{kind.replace('-', '')}"), _CLASSES[kind])
 
 
 def plain_kind(guarantee: Guarantee) -> str:
     """Return the kind of the papers: l2-ball for pure guarantees, else gaussian."""
     pure = isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0
-    return L2BallMechanism.kind if pure else GaussianMechanism.kind
+    return "l2-ball" if pure else "gaussian"
 
 
 def _best(guarantee: Guarantee, dimension: int, radius: float) -> Mechanism:
     best: Mechanism | None = None
-    for cls in VECTOR_MECHANISMS.values():
+    for kind in KINDS:
         try:
-            mechanism: Mechanism = cls.calibrate(guarantee, dimension=dimension, radius=radius)
+            mechanism: Mechanism = _class(kind).calibrate(guarantee, dimension=dimension, radius=radius)
         except UserError:
             continue
         if best is None or mechanism.variance < _BETTER * best.variance:
             best = mechanism
     if best is None:
         # All fail for the same reason, which the papers' kind explains.
-        best = VECTOR_MECHANISMS[plain_kind(guarantee)].calibrate(guarantee, dimension=dimension, radius=radius)
+        best = _class(plain_kind(guarantee)).calibrate(guarantee, dimension=dimension, radius=radius)
     return best

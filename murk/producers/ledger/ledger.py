@@ -8,13 +8,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import Connection
-from typing import NoReturn, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger import statements
 from murk.producers.ledger.costs import BookedTask, Cap, Charge, Costs, tighten
-from murk.producers.ledger.held import Held, read_held
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
@@ -28,7 +26,6 @@ from murk.producers.ledger.names import (
     read_key,
 )
 from murk.producers.ledger.schema import LOST, LedgerFile
-from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals, describe_together
 from murk.producers.ledger.transaction import (
     DAY,
     Common,
@@ -42,6 +39,11 @@ from murk.producers.ledger.transaction import (
 from murk.stream.log.interface import truncate_time
 from murk.task.windows import NONE
 
+if TYPE_CHECKING:
+    from murk.producers.ledger.held import Held
+    from murk.producers.ledger.statements import Account, CapStatus, GroupSums, Totals
+
+# `held` and `statements` are imported by the methods that need them: a device that releases needs neither.
 _ERROR_CODE = "MURK-LEDGER-001"
 
 TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
@@ -336,6 +338,8 @@ class Ledger:
         """Return the held records of windows before one, the earliest first."""
         query = "SELECT window, level, name, record FROM held WHERE task = ? AND window < ? ORDER BY window"
         rows = self._file.query(query, (self._booked(task_hash).number, before))
+        from murk.producers.ledger.held import read_held
+
         return list(read_held(iter(rows), self.names.reading())) if rows else []
 
     def is_queued(self, task_hash: str, number: int) -> bool:
@@ -414,6 +418,8 @@ class Ledger:
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return what was promised to a person (a name, or a row of a file), spent, sent and refused, by task."""
+        from murk.producers.ledger import statements
+
         person = known_by(person, source)
         self.delete_confirmed()
         if source is None:
@@ -448,19 +454,27 @@ class Ledger:
 
     def together(self) -> tuple[CapStatus, ...]:
         """Return the largest amount that anyone has spent over all tasks, with each cap over all tasks."""
+        from murk.producers.ledger import statements
+
         return statements.together(self._file)
 
     def describe_together(self) -> list[str]:
         """Describe `together` in sentences, with a caution if one person may have several accounts."""
+        from murk.producers.ledger.statements import describe_together
+
         return [*describe_together(self.together(), self.totals().who), *several_ways(self._file.query)]
 
     def totals(self) -> Totals:
         """Return sums over everyone in the ledger; they identify nobody."""
+        from murk.producers.ledger import statements
+
         self.delete_confirmed()
         return statements.totals(self._file)
 
     def group_sums(self, task_hash: str) -> GroupSums:
         """Return the sums over the people of a task that may be reported to others."""
+        from murk.producers.ledger.statements import GroupSums
+
         return GroupSums(self._file, self._task_number(task_hash), self.names.opening)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:

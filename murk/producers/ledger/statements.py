@@ -12,8 +12,8 @@ from typing import Any
 
 from murk._internal.sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
-from murk.privacy.central.explain import CENTRAL, against_a_blank_record, any_two_records, promised
-from murk.privacy.explain import percent
+from murk.privacy.central.explain import against_a_blank_record, any_two_records, promised
+from murk.privacy.explain import CENTRAL, percent
 from murk.privacy.guarantees import figures, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.producers.ledger.costs import CURRENCIES, Cap, Cost, parse_history, read_prices

@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from sqlite3 import Connection
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from murk._internal.sqlite import Database
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
 from murk.producers.ledger.costs import BookedTask, Cap, Costs, history_text, parse_history
-from murk.producers.ledger.held import HeldRecords
 from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
+
+if TYPE_CHECKING:
+    from murk.producers.ledger.held import HeldRecords
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
@@ -420,6 +422,9 @@ class Spending:
     @property
     def held(self) -> HeldRecords:
         """Records held until their window ends, written in the same transaction."""
+        # Imported here, as devices that hold nothing do not need it.
+        from murk.producers.ledger.held import HeldRecords
+
         return HeldRecords(self._connection, self._task, self._sealing)
 
     @property

@@ -15,7 +15,6 @@ from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import Randomizer, direction_spread
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.privacy.noise import NoiseSource, Purpose
-from murk.protocols.public_covariates import covariates_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, Settings
@@ -250,7 +249,12 @@ def device_for(task: Task) -> ScoreDevice:
     first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
     asked = task.predictions
     wanted = None if asked is None else CoverageQuery(asked.coverage, asked.share)
-    facts = coding.names, task.target.kind == "binary", covariates_of(task), block.exponent, labels
+    covariates = None
+    if task.covariates is not None:
+        from murk.protocols.public_covariates import covariates_of
+
+        covariates = covariates_of(task)
+    facts = coding.names, task.target.kind == "binary", covariates, block.exponent, labels
     if block.interactive:
         line, survey = block.effects == "linear", _survey(task, len(labels))
         settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,13 @@ from murk._internal.links import logistic
 from murk._internal.wiping import copied, empty, track
 from murk.protocols.device import HostileModelError
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.mean_functions import CodedCurve
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
+
+if TYPE_CHECKING:
+    from murk.protocols.mean_functions import CodedCurve
 
 Query = str  # a name in ALL_QUESTIONS, or "above-i" for the i-th query of a survey
 # Shares of people asked for a scatter and for a curvature, of several classes, until the moments are known.

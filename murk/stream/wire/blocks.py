@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import numpy as np
@@ -20,8 +20,10 @@ from murk._internal.arrays import Integers
 from murk._internal.lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.wire.codec import WireRules, decode, encode
-from murk.stream.wire.duplicates import Unexpired
 from murk.stream.wire.releases import KINDS, SCHEMA_VERSION, PackedRelease, Release
+
+if TYPE_CHECKING:
+    from murk.stream.wire.duplicates import Unexpired
 
 _ERROR_CODE = "MURK-LOG-001"
 
