@@ -1,6 +1,7 @@
 """A task whose budget renews: devices, files and statements."""
 
 import datetime
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from murk.populations.order import key_of_seed
 from murk.privacy import GaussianDP
 from murk.producers import Ledger, Policy
 from murk.results.report import describe_cap
+from murk.task.windows import end_of, spread_of, window_of
 from tests.producers.world import NOW, RECORD, TEXT, Untouchable, World, make_task
 
 DAY = datetime.datetime.fromtimestamp(NOW, datetime.UTC)  # 2023-11-15, a Wednesday
@@ -321,9 +323,7 @@ class TestHeldRecords:
             for person in range(400):
                 for age in (21, 25, 29, 33):
                     world.producer.hold({**RECORD, "age": age}, person=f"p{person}")
-            window = world.producer._budget_windows(DAY)
-            assert window is not None
-            held = world.ledger.held(world.task.hash, window[0] + 1)
+            held = world.ledger.held(world.task.hash, NOW + 14 * 86_400)
             counts = Counter(round(float(each.x[0]), 3) for each in held)
         assert (len(held), len(counts)) == (400, 4)
         error = 5 * (400 * 3 / 16) ** 0.5
@@ -332,6 +332,48 @@ class TestHeldRecords:
         assert abs(200 - 100) > error
         coded = world.task.coding.encode_record({**RECORD, "age": 25})
         assert any(np.array_equal(each.x, coded.x) and each.y == coded.y for each in held)
+
+    def test_answers_are_spread_over_a_quarter_of_a_window(self, tmp_path: Path) -> None:
+        """Of 400 devices each quarter of the time has 100, within 5 standard errors but once in 4e5."""
+        with World(tmp_path, weekly(simulated=False)) as world:
+            world.now = time.time()
+            assert world.producer.next_held() is None
+            for person in range(400):
+                world.producer.hold(RECORD, person=f"p{person}")
+            first = world.producer.next_held()
+            assert first is not None
+            # The time is that of the window, whatever further records are held.
+            world.producer.hold(RECORD, person="p0")
+            assert world.producer.next_held() == first
+            due = [due for (due,) in world.ledger._file.query("SELECT due FROM held")]
+            [window] = world.producer._budget_windows(None) or []
+            end, spread = end_of("week", window), spread_of("week")
+            assert end <= min(due) <= max(due) < end + spread == end + 42 * 3600
+            counts = Counter(4 * (moment - end) // spread for moment in due)
+            error = 5 * (400 * 3 / 16) ** 0.5
+            assert max(abs(counts[quarter] - 100) for quarter in range(4)) < error
+            # All in the first hour, say, would be seen.
+            assert abs(400 - 100) > error
+            assert first.timestamp() == min(due)
+            world.now = min(due) - 1
+            assert world.ledger.held(world.task.hash, world.now) == []
+
+    def test_a_device_that_slept_answers_the_window_that_it_was_awake_in(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly(simulated=True)) as world:
+            assert world.producer.hold(RECORD, person="ann").outcome == "held"
+            assert world.producer.hold(RECORD, person="ben").outcome == "held"
+            world.now += 28 * 86_400
+            # Ben's newer answer comes first: none of an earlier window follows.
+            assert world.producer.release(RECORD, person="ben").outcome == "released"
+            receipts = world.producer.release_held()
+            assert sorted(receipt.outcome for receipt in receipts) == ["refused", "released"]
+            [refused] = [receipt for receipt in receipts if receipt.outcome == "refused"]
+            assert "in a later window" in refused.reason
+            assert world.ledger._file.query("SELECT newest, windows FROM renewals ORDER BY newest") == [
+                (window_of("week", int(NOW) // 86_400), 1),
+                (window_of("week", int(NOW) // 86_400 + 28), 1),
+            ]
+            assert world.producer.hold(RECORD, person="ann").outcome == "held"
 
     def test_it_is_encrypted_and_deleted_with_its_person(self, tmp_path: Path) -> None:
         with World(tmp_path, weekly(simulated=False)) as world:

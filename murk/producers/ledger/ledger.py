@@ -332,11 +332,16 @@ class Ledger:
         query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
-    def held(self, task_hash: str, before: int) -> list[Held]:
-        """Return the held records of windows before one, the earliest first."""
-        query = "SELECT window, level, name, record FROM held WHERE task = ? AND window < ? ORDER BY window"
-        rows = self._file.query(query, (self._booked(task_hash).number, before))
+    def held(self, task_hash: str, now: float) -> list[Held]:
+        """Return the held records that are due at a time, those of the earliest windows first."""
+        query = "SELECT window, level, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window"
+        rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         return list(read_held(iter(rows), self.names.reading())) if rows else []
+
+    def next_due(self, task_hash: str) -> int | None:
+        """Return when the next held record is due, in seconds since 1970; None if none is held."""
+        due = self._file.query("SELECT min(due) FROM held WHERE task = ?", (self._booked(task_hash).number,))[0][0]
+        return None if due is None else int(due)
 
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Return whether a release still waits for the log's confirmation."""
