@@ -162,9 +162,9 @@ class Ledger:
     transaction (``synchronous=FULL``) before anything is sent: a crash may lose a report, never a debit. One object
     serves one thread; any number of processes may open the file.
 
-    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, or of another version or
-    identity with a UserError. Two cases cannot be detected: an older copy put in its place, and a file without the
-    ``-wal`` that a crash left. Raises MurkError if the file cannot be opened or made.
+    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, older than `LEDGER.last`
+    beside it, or of another version or identity with a UserError. An older copy of the whole folder cannot be detected.
+    Raises MurkError if the file cannot be opened or made.
 
     >>> import tempfile
     >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
@@ -319,6 +319,8 @@ class Ledger:
             yield spend
             spend.write()
         common.keep(spend.numbers.stop)
+        if spend.granted:
+            self._file.note_last(spend.numbers.stop)
 
     def pending(self, task_hash: str | None = None) -> int:
         """Count the releases in the outbox, of one task or of all."""
@@ -415,7 +417,11 @@ class Ledger:
                 of_task = "SELECT name FROM tasks WHERE number = ?"
                 connection.execute(f"DELETE FROM held WHERE {where % of_task}", (known, task, task))
             key, owner = self.names.writing(connection), Owner(home, known)
-            return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
+            dropped = drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
+            # A number of its own shows whether a copy knows of it.
+            ((following,),) = connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'next' RETURNING value")
+        self._file.note_last(int(following))
+        return dropped
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return what was promised to a person (a name, or a row of a file), spent, sent and refused, by task."""
