@@ -26,8 +26,8 @@ export const ENGLISH = {
     "computing power tells your record from any other in at most {percent} of cases; guessing gives 50%. ({figures})",
   atCap: "From all answers that your budget allows together, in at most {percent}.",
   once: "You can answer once {each}.",
-  renews: "Your budget renews: it is as large again {each}.",
-  atWindow: "From all answers {each} together, in at most {percent}.",
+  renews: "Your budget renews once {each}.",
+  atWindow: "From all answers of one such budget together, in at most {percent}.",
   endless: "Answers add up, and no cap holds over all of them.",
   each: { day: "a day", week: "a week", month: "a month", days: "every {days} days" },
   leaves: "What leaves this device is one message of random-looking numbers, without your name or any identifier of you.",
@@ -334,7 +334,7 @@ export function defineCard(name = "murk-consent"): void {
         const words = texts.each[renewal as keyof Texts["each"]] ?? fill(texts.each.days, { days: renewal.slice(0, -1) });
         const within = maxAttackAccuracy(privacy.per_person ?? guarantee);
         const said = [fill(privacy.per_person ? texts.renews : texts.once, { each: words })];
-        if (within > single) said.push(fill(texts.atWindow, { each: words, percent: percent(within) }));
+        if (within > single) said.push(fill(texts.atWindow, { percent: percent(within) }));
         return [...said, privacy.lifetime ? atCap : texts.endless].join(" ");
       }
 
@@ -404,7 +404,7 @@ export function defineCard(name = "murk-consent"): void {
         }
         const shown = root.querySelector("section > div")!;
         if (shown.innerHTML !== body.innerHTML) shown.replaceChildren(...body.childNodes);
-        const shared = account !== undefined && (account.released > 0 || account.waiting > 0);
+        const shared = account !== undefined && (account.released > 0 || account.waiting > 0 || account.held > 0);
         const withdrawing = (device: Device): Promise<string> => device.withdraw().then(() => "");
         const over = account?.withdrawn ?? this.declined;
         Object.assign(root.getElementById("share")!, { textContent: texts.share, disabled: busy || still !== "", onclick: () => void this.share() });

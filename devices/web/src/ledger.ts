@@ -314,7 +314,7 @@ export class Ledger {
     const used = usedKey(origin, prepared);
     // A gateway that changes its task asks nobody again.
     const records = key === undefined ? [] : [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:${key}`);
-    const more = held ? [held.key] : [];
+    const more = [held?.key ?? `held:${task.hash}:`];
     return this.store.update(["identity", own, "all", used, ...records, ...more], (rows): [Outcome, Changes] => {
       const { row: before, window, reason, counts } = this.decide(rows, prepared, level, origin, moment, held?.window);
       const refused = (why: string): [Outcome, Changes] => [
@@ -345,6 +345,9 @@ export class Ledger {
         ...(renewed && { renewed }),
       };
       const waiting = { task: task.hash, name: task.name, gateway: origin.gateway, bytes, expires };
+      // What is held of this window has no answer any more where nothing is left for it.
+      const spentUp = window !== undefined && lacking(prepared, level, this.policy, after, window, all) !== undefined;
+      const over = held?.key ?? (spentUp ? heldKey(task.hash, window) : undefined);
       return [
         { outcome: "released", bytes },
         {
@@ -353,7 +356,7 @@ export class Ledger {
           [used]: JSON.stringify({ hash: task.hash }),
           [`out:${id}`]: JSON.stringify(waiting),
           ...Object.fromEntries(records.map((record) => [record, day])),
-          ...(held && { [held.key]: null }),
+          ...(over !== undefined && rows.has(over) && { [over]: null }),
         },
       ];
     });

@@ -710,6 +710,17 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.close();
     });
 
+    test("an answer at once leaves nothing to hold", async () => {
+      const { gateway, pass, device } = await weekly();
+      await device.hold(record);
+      assert.equal((await device.release(record)).outcome, "released");
+      assert.equal((await device.status()).held, 0);
+      pass(WEEK);
+      assert.deepEqual(await device.releaseHeld(), []);
+      assert.equal(gateway.accepted.length, 1);
+      device.close();
+    });
+
     test("withdrawal and an opt-out delete what is held", async () => {
       for (const way of ["withdraw", "wake", "hold", "task"]) {
         const { gateway, place, pass, device } = await weekly();
