@@ -66,7 +66,7 @@ def begin_of(window: str, number: int) -> datetime.date:
 def end_of(window: str, number: int) -> int:
     """Return when a window ends, in seconds since 1970.
 
-    >>> end_of("week", 0) == 11 * 86_400
+    >>> end_of("week", 0) == 4 * 86_400
     True
     """
     return (begin_of(window, number + 1).toordinal() - _EPOCH) * _DAY
