@@ -2,7 +2,8 @@
 
 A line with a ``document`` is a task: the device must find the same hash, coding, model of version 0 and costs. Any
 other line is a record of that task: from the same random words the device must find the same coded numbers, query,
-quantised integers, noise and message. A line with ``refused`` must be refused with that reason.
+quantised integers, noise and message, and of a record that is held its window, whether it is drawn, and when it is
+due. A line with ``refused`` must be refused with that reason.
 
 Words are those of `murk.privacy.noise.SimulatedNoise` (Philox4x32-10), one stream for each purpose, so that a vector
 carries a seed instead of thousands of words. Before the noise, integers may differ by ``slack`` steps, where ``exp`` or
@@ -33,6 +34,7 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import KINDS, ModelMessage, query_fields
 from murk.task.task import Task
+from murk.task.windows import NONE, end_of, spread_of, window_of
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")
@@ -172,6 +174,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
                 "guarantee": _guarantee(draw),
                 "levels": {"strict": _guarantee(draw)} if draw.random() < 0.4 else {},
                 "mechanism": draw.choice([None, None, None, "best", "gaussian", "laplace", "l2-ball", "privunit"]),
+                "window": random.Random(number).choice(["none", "day", "week", "month", "90d", "7d"]),
             },
             "granularity": draw.choice(["1d", "12h", "90s"]),
             "log": {"partitions": draw.choice([1, 1, 2, 3, 7])},
@@ -439,13 +442,21 @@ class _Vectors:
         if query is not None:
             fields |= query_fields(query)
         smooth = task.target.kind == "real" and task.covariates is None
+        count, window = 1 + number % 40, task.privacy.window
+        number_of = None if window == NONE else window_of(window, now // 86_400)
+        held: dict[str, Any] = {"window": None}
+        if number_of is not None:
+            delay = below(noise.words(index, 64, Purpose.SELECTION), spread_of(window))
+            drawn = count == 1 or int(below(noise.words(index, 64, Purpose.RECORD), count)[0]) == 0
+            held = {"window": number_of, "due": end_of(window, number_of) + int(delay[0])}
+            held |= {"count": count, "drawn": drawn}
         return {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},
             "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
             "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
             "index": number, "partition": partition, "model": message, "query": query, "quantised": quantised,
             "slack": 0 if smooth or query == "scatter" else 1, "payload": payload, "now": now,
-            "bytes": self.write(**fields).decode(),
+            "bytes": self.write(**fields).decode(), "held": held,
         }  # fmt: skip
 
     def refusals(self) -> Iterator[dict[str, Any]]:
@@ -487,6 +498,17 @@ class _Vectors:
                 {**content, "privacy": {**privacy, "guarantee": guarantee}}, sort_keys=True, separators=(",", ":")
             )
             yield {"name": name, "why": why, "document": text, "refused": "guarantee"}
+        for why, changes in {
+            "window": {"window": "weekly"}, "window of nothing": {"window": "0d"}, "long window": {"window": "3661d"},
+            "lifetime alone": {"window": NONE, "lifetime": privacy["guarantee"]},
+        }.items():  # fmt: skip
+            text = json.dumps(
+                {**content, "privacy": {**privacy, **changes}},
+                sort_keys=True,
+                separators=(",", ":"),
+                ensure_ascii=False,
+            )
+            yield {"name": name, "why": why, "document": text, "refused": "task"}
         if not self.interactive:
             return
         numbers, version = _iterate(self.draw, self.device, self.task)

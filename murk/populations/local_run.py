@@ -285,20 +285,21 @@ def counted_rows(population: FilePopulation) -> str:
     if population.refused:
         late = population.figures().get("late")
         why = f"{late:,} of a window before their newest one" if late else "no budget left, or withdrawn"
-        refused = many(population.refused, "person was", "people were")
+        nouns = ("person was", "people were") if tally.windows is None else ("answer was", "answers were")
+        refused = many(population.refused, *nouns)
         words += f" {refused} refused ({why}), and nothing was sent."
     return words
 
 
 def describe_tally(tally: Tally, window: str, *, most: bool = True) -> str:
-    """Return numbers of people and rows in words, as in "20 people with 60 rows (most: 5)"."""
-    people, rows = many(tally.people, "person", "people"), f"with {many(tally.rows, 'row')}"
+    """Return numbers of people, or of answers in windows, in words, as in "20 people with 60 rows (most: 5)"."""
+    rows = f"with {many(tally.rows, 'row')}"
     rows += f" (most: {tally.most:,})" if most else ""
     if tally.windows is None:
-        return f"{people} {rows}"
+        return f"{many(tally.people, 'person', 'people')} {rows}"
     first, last, count = tally.windows
     begins = " to ".join(dict.fromkeys(begin_of(window, each).isoformat() for each in (first, last)))
-    return f"{people} in {many_of(window, count)} ({begins}; each counts once in each) {rows}"
+    return f"{many(tally.people, 'answer')} in {many_of(window, count)} ({begins}) {rows}"
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:

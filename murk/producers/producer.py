@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
@@ -32,11 +33,9 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import RejectedError, decode_model
 from murk.stream.wire.releases import KINDS, query_fields
 from murk.task.coding import Counts
-from murk.task.windows import NONE, utc_day, window_of
+from murk.task.windows import NONE, end_of, spread_of, utc_day, window_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from murk.privacy import Guarantee
     from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
@@ -865,7 +864,9 @@ class Producer(BaseProducer["PersonDevice"]):
         """Hold a record until the window of ``at`` ends; `release_held` then releases one of the window's records.
 
         That is one drawn uniformly of all that the person had in the window, at the level given last. It is kept coded
-        and encrypted in the ledger, and deleted when it is released or refused, or the person withdraws. The outcome is
+        and encrypted in the ledger, and deleted when it is released or refused, or the person withdraws. It is due at a
+        time after the window's end that is drawn uniformly over a quarter of a window, whatever records say, so that
+        devices do not answer all at once. The outcome is
         "held", or "refused" if no release of the window would be granted: then the record is not read. Raises UserError
         as `release` does, and if the task's budget does not renew.
         """
@@ -883,12 +884,13 @@ class Producer(BaseProducer["PersonDevice"]):
             if granted:
                 held = spend.held
                 count = held.count(spend.person, windows[0]) + 1
-                if self._is_drawn(person, windows[0], count):
+                if self._draw_held(person, windows[0], count, count) == 0:
                     from murk.producers.ledger.held import Held
 
                     coded = self.task.coding.encode_record(record)
                     self.counts.add(1, coded.clamped, coded.missing)
-                    held.put(spend.person, Held(person, windows[0], level, coded.x, coded.y))
+                    drawn = Held(person, windows[0], level, coded.x, coded.y)
+                    held.put(spend.person, drawn, count, self._due(person, windows[0]))
                 held.counted(spend.person, windows[0], count, level)
         if refusals:
             return Receipt("refused", "none", self._explain(refusals[0]))
@@ -896,13 +898,17 @@ class Producer(BaseProducer["PersonDevice"]):
 
     @wiped
     def release_held(self) -> list[Receipt]:
-        """Release the held records of windows that have ended, the earliest first; call it at times of your choice.
+        """Release the held records that are due, those of the earliest windows first; call it from time to time.
 
         Each is deleted in the transaction that books its release, or refuses it, so it is released at most once.
+        However late it is called, each window that has ended has its one answer, unless a later one was answered.
         """
-        now = self._budget_windows(None)
-        ended = [] if now is None else self._ledger.held(self.task.hash, now[0])
-        return [self._release_held(each) for each in ended]
+        return [self._release_held(each) for each in self._ledger.held(self.task.hash, self._now())]
+
+    def next_held(self) -> datetime | None:
+        """Return the time (UTC) from which `release_held` has a record to release; None if none is held."""
+        due = self._ledger.next_due(self.task.hash)
+        return None if due is None else datetime.fromtimestamp(due, UTC)
 
     def _release_held(self, held: Held) -> Receipt:
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
@@ -924,13 +930,18 @@ class Producer(BaseProducer["PersonDevice"]):
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
 
-    def _is_drawn(self, person: str, window: int, count: int) -> bool:
-        """Draw whether the newest of a number of records is the one that is held, with probability 1 / ``count``."""
+    def _draw_held(self, person: str, window: int, count: int, bound: int) -> int:
+        """Draw an integer below a bound for a person's record of a window, or for the window (``count`` 0)."""
         index = _ALONE
         if self._noise.simulated:
             text = f"{person} {window} {count}".encode()
             index = np.array([int.from_bytes(blake2b(text, digest_size=7).digest(), "big")])
-        return count == 1 or bool(self._draw(index, count, Purpose.RECORD)[0] == 0)
+        return int(self._draw(index, bound, Purpose.RECORD)[0])
+
+    def _due(self, person: str, window: int) -> int:
+        """Draw when the answer of a person's window is due, in seconds since 1970."""
+        name = self.task.privacy.window
+        return end_of(name, window) + self._draw_held(person, window, 0, spread_of(name))
 
     def begin(self, source: Source, *, excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file except for ``excluded`` rows, or return the progress made so far."""

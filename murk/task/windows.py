@@ -13,6 +13,8 @@ MOST_DAYS: Final = 3660
 _NAMED: Final = ("day", "week", "month")
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _MONDAY: Final = 3  # 1970-01-01 was a Thursday, three days after a Monday
+_DAY: Final = 86_400
+_QUARTER: Final = _DAY // 4
 
 
 def check_window(window: object) -> str:
@@ -59,6 +61,24 @@ def begin_of(window: str, number: int) -> datetime.date:
     if window == "week":
         return datetime.date.fromordinal(_EPOCH + 7 * number - _MONDAY)
     return datetime.date.fromordinal(_EPOCH + number * (1 if window == "day" else int(window[:-1])))
+
+
+def end_of(window: str, number: int) -> int:
+    """Return when a window ends, in seconds since 1970.
+
+    >>> end_of("week", 0) == 4 * 86_400
+    True
+    """
+    return (begin_of(window, number + 1).toordinal() - _EPOCH) * _DAY
+
+
+def spread_of(window: str) -> int:
+    """Return the seconds after a window's end over which devices spread their answers: a quarter of a window.
+
+    >>> spread_of("week") / 3600
+    42.0
+    """
+    return _QUARTER * {"day": 1, "week": 7, "month": 28}.get(window, 0) or _QUARTER * int(window[:-1])
 
 
 def utc_day(value: Any) -> int | None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from murk.protocols.device import person_device_for
@@ -37,11 +38,16 @@ FORM = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Form
 
 
 def task_of(cap):
+    return with_privacy(f"per_person: {{gdp: {{mu: {cap}}}}}")
+
+
+def with_privacy(more):
+    """A task whose privacy block has a key more."""
     return Task.parse(f"""
     name: third-child
     features: [{{name: age, low: 21, high: 35}}, {{name: same_sex, categories: ["no", "yes"]}}]
     target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
-    privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}, per_person: {{gdp: {{mu: {cap}}}}}}}
+    privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}, {more}}}
     """)
 
 
@@ -53,6 +59,7 @@ class Gateway(ThreadingHTTPServer):
     def __init__(self, task):
         super().__init__(("127.0.0.1", 0), Handler)
         self.task, self.received, self.away, self.page = task, [], False, PAGE
+        self.ahead = 0  # seconds by which its clock is ahead
         problem = person_device_for(task)
         magnitudes = {level: each.magnitude for level, each in problem.mechanisms.items()}
         self.rules = WireRules(
@@ -73,6 +80,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(time.time() + self.server.ahead if timestamp is None else timestamp)
 
     def answer(self, status, body=b"", kind="application/json"):
         self.send_response(status)
@@ -110,8 +120,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def served(cap=1.0):
-    server = Gateway(task_of(cap))
+def served(cap=1.0, task=None):
+    server = Gateway(task or task_of(cap))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

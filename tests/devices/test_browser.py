@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from murk.gateway.app import Settings
 from murk.gateway.oblivious import ObliviousKeys
 from tests.devices import web
-from tests.devices.pages import FORM, served
+from tests.devices.pages import FORM, served, with_privacy
 from tests.gateway.devices import announced, serving, stored, task
 from tests.gateway.relayed import relaying
 from tests.services import services
@@ -202,6 +202,67 @@ def test_global_privacy_control_and_wiped_storage(chromium, gateway):
     assert run(driver, "return (await window.device.release({age: 30})).reason") == "new-ledger"
     services.eventually(lambda: "silent for 7 more days" in card_text(driver))
     assert gateway.received == []
+
+
+AHEAD = "(() => { const now = Date.now; Date.now = () => now() + %d * 1000; })();"
+ROWS = """
+return new Promise((resolve) => {
+  const opening = indexedDB.open("murk");
+  opening.onsuccess = () => {
+    const reading = opening.result.transaction("rows").objectStore("rows").getAllKeys();
+    reading.onsuccess = () => {
+      opening.result.close();
+      resolve(reading.result.filter((key) => key.startsWith("held:")));
+    };
+  };
+});
+"""
+
+
+def test_a_person_answers_once_a_week(chromium):
+    """Records are held in the browser's storage and released after their week, by a page that slept for three."""
+    week = 7 * 86_400
+    task = with_privacy("window: week, lifetime: {gdp: {mu: 2.0}}")
+    with served(task=task) as gateway:
+
+        def visit(weeks, more=""):
+            gateway.ahead = weeks * week
+            source = {"source": AHEAD % gateway.ahead + more}
+            script = chromium.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+            try:
+                return opened(chromium, gateway)
+            finally:
+                chromium.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+        driver = visit(0)
+        text = card_text(driver)
+        assert "You can answer once a week." in text
+        assert "From all answers that your budget allows together, in at most 84.2%." in text
+        hold = "return (await window.device.hold({ age: 30, same_sex: 'yes', third_child: 'no' })).outcome"
+        assert [run(driver, hold) for _ in range(3)] == ["held"] * 3
+        assert (len(run(driver, ROWS)), driver.execute_script("return localStorage.length")) == (1, 1)
+        services.eventually(lambda: "What you entered stays on this device" in card_text(driver))
+        assert gateway.received == []
+        driver = visit(4)
+        services.eventually(lambda: len(gateway.ids) == 1)
+        assert (run(driver, ROWS), driver.execute_script("return localStorage.length")) == ([], 0)
+        # This week's answer is given at once.
+        share = "document.querySelector('murk-consent').shadowRoot.querySelector('#share')"
+        driver.execute_script(f"{share}.click()")
+        services.eventually(lambda: len(gateway.ids) == 2)
+        following = run(driver, "return (await window.device.status()).next")
+        assert 0 < following - time.time() - 4 * week <= week
+        day = time.strftime("%Y-%m-%d", time.gmtime(following))
+        services.eventually(lambda: f"You can answer again from {day}." in card_text(driver))
+        assert driver.execute_script(f"return {share}.disabled")
+        assert run(driver, hold) == "refused"
+        driver = visit(5)
+        assert run(driver, hold) == "held"
+        opt_out = "Object.defineProperty(navigator, 'globalPrivacyControl', { value: true });"
+        driver = visit(6, opt_out)
+        services.eventually(lambda: run(driver, ROWS) == [])
+        assert driver.execute_script("return localStorage.length") == 0
+        assert len(gateway.ids) == 2
 
 
 def test_profiles_that_are_killed(tmp_path):

@@ -1,6 +1,8 @@
 """A task whose budget renews: devices, files and statements."""
 
 import datetime
+import shutil
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from murk.errors import UserError
 from murk.populations import FileSource, file_source
 from murk.populations.order import key_of_seed
 from murk.privacy import GaussianDP
-from murk.producers import Ledger, Policy
+from murk.privacy.noise import SimulatedNoise
+from murk.producers import Ledger, Policy, Producer
 from murk.results.report import describe_cap
+from murk.task.windows import end_of, spread_of, window_of
 from tests.producers.world import NOW, RECORD, TEXT, Untouchable, World, make_task
 
 DAY = datetime.datetime.fromtimestamp(NOW, datetime.UTC)  # 2023-11-15, a Wednesday
@@ -170,7 +174,7 @@ def test_a_file_answers_once_a_window(tmp_path: Path, monkeypatch: pytest.Monkey
     result = murk.run(weekly(LIFE), rows(), log=f"sqlite:///{tmp_path}/log.db", **places)  # type: ignore[arg-type]
     # Everybody has two weeks of budget.
     assert (result.n_releases, result.report["refusals"]) == (2 * 28 + 2, 2 * 28)
-    assert "114 people in 4 weeks (2023-10-16 to 2023-11-06; each counts once in each)" in result.report["counted_rows"]
+    assert "114 answers in 4 weeks (2023-10-16 to 2023-11-06) with 228 rows" in result.report["counted_rows"]
     with Ledger(tmp_path / "ledger.db") as ledger:
         [task] = ledger.account("p3").tasks
         assert task.renewed is not None
@@ -269,6 +273,98 @@ def test_without_a_column_of_times_all_rows_are_of_now() -> None:
     assert (result.n_releases, result.report["budget_windows"]) == (30, 1)
 
 
+def dated(person: Any, *days_ago: int) -> list[dict[str, Any]]:
+    """Rows of a person on days before the present one."""
+    days = [DAY.date() - datetime.timedelta(days=days) for days in days_ago]
+    answers = ("yes", "no")
+    return [
+        {**RECORD, "third_child": answers[place % 2], "who": person, "on": day.isoformat()}
+        for place, day in enumerate(days)
+    ]
+
+
+class TestOddInput:
+    """Odd names, dates, clocks and copies have a clear outcome, and nobody spends twice."""
+
+    @pytest.mark.parametrize("name", ["", "  ", None, float("nan"), 7.5, "a\u200bb"])
+    def test_a_person_without_a_name_stops_the_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object
+    ) -> None:
+        monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+        places = {"log": f"sqlite:///{tmp_path}/log.db", "ledger": tmp_path / "ledger.db"}
+        with pytest.raises(
+            UserError, match=r"row 3, column 'who': (this names nobody|a person's name has an invisible)"
+        ):
+            murk.run(weekly(), dated("ann", 1, 9) + dated(name, 1), person="who", time="on", seed=1, **places)  # type: ignore[arg-type]
+        with murk.stream.open_log(f"sqlite:///{tmp_path}/log.db") as log:
+            assert log.document() is None
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_spellings_of_a_name_are_one_person(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+        given = dated("7", 1, 9) + dated(" 7.0", 1, 9) + dated("007", 2) + dated("ann", 1)
+        assert murk.run(weekly(), given, person="who", time="on", seed=1).n_releases == 3
+        with World(tmp_path, weekly()) as world:
+            assert [world.producer.hold(RECORD, person=name).outcome for name in ("7", " 7.0")] == ["held"] * 2
+            assert world.ledger._file.query("SELECT count FROM held") == [(2,)]
+            assert world.producer.release(RECORD, person="007").outcome == "released"
+            assert world.producer.release(RECORD, person="7e0").outcome == "refused"
+
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_a_window_without_people_has_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+        given = [row for person in range(20) for row in dated(f"p{person}", 1, 29)]
+        result = murk.run(weekly(), given, person="who", time="on", seed=1)
+        assert (result.n_releases, result.report["budget_windows"]) == (40, 2)
+        assert result.report["counted_rows"].startswith("40 answers in 2 weeks (2023-10-16 to 2023-11-13) with 40 rows")
+
+    def test_a_record_that_was_held_by_a_clock_ahead_waits_for_its_window(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly(LIFE)) as world:
+            world.now += 400 * 86_400
+            assert world.producer.hold(RECORD).outcome == "held"
+            world.now -= 400 * 86_400
+            assert world.producer.hold(RECORD).outcome == "held"
+            world.now += 14 * 86_400
+            assert [receipt.outcome for receipt in world.producer.release_held()] == ["released"]
+            assert world.producer.release(RECORD).outcome == "released"
+            world.now += 400 * 86_400
+            # Nothing is left of `lifetime`.
+            assert [receipt.outcome for receipt in world.producer.release_held()] == ["refused"]
+            assert world.producer.next_held() is None
+
+    def test_another_window_is_another_task(self, tmp_path: Path) -> None:
+        """It has its own log and budget; withdrawals hold, and what was held goes to the task that asked."""
+        daily = weekly(LIFE, window="day")
+        with World(tmp_path, weekly(LIFE)) as world:
+            assert world.producer.hold(RECORD, person="ben").outcome == "held"
+            with pytest.raises(UserError, match=r"differs in: privacy.window. The task of a log cannot be changed"):
+                world.log.register_task(daily.document())
+            (tmp_path / "other").mkdir()
+            with murk.stream.open_log(f"sqlite:///{tmp_path}/other/log.db") as log:
+                log.register_task(daily.document())
+                other = Producer(daily, log, world.ledger, noise=SimulatedNoise(3), clock=lambda: world.now)
+                outcomes = [other.release(RECORD, person="ann").outcome for _ in range(2)]
+                assert outcomes == ["released", "refused"]
+                world.now += 14 * 86_400
+                assert other.release_held() == []
+                assert [receipt.outcome for receipt in world.producer.release_held()] == ["released"]
+                world.ledger.withdraw("ann", task_hash=daily.hash)
+                assert world.producer.release(RECORD, person="ann").outcome == "refused"
+
+    def test_a_copy_renews_nothing(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly()) as world:
+            assert world.producer.release(RECORD).outcome == "released"
+        shutil.copy(tmp_path / "ledger.db", tmp_path / "copy.db")
+        with World(tmp_path, weekly()) as world:
+            world.now += 7 * 86_400
+            assert world.producer.release(RECORD).outcome == "released"
+        shutil.copy(tmp_path / "copy.db", tmp_path / "ledger.db")
+        with pytest.raises(
+            UserError, match=r"is an older copy, or has lost its -wal: ledger\.db\.last beside it knows 1"
+        ):
+            Ledger(tmp_path / "ledger.db")
+
+
 class TestHeldRecords:
     """A device holds one record of its owner's window, and releases it afterwards."""
 
@@ -321,9 +417,7 @@ class TestHeldRecords:
             for person in range(400):
                 for age in (21, 25, 29, 33):
                     world.producer.hold({**RECORD, "age": age}, person=f"p{person}")
-            window = world.producer._budget_windows(DAY)
-            assert window is not None
-            held = world.ledger.held(world.task.hash, window[0] + 1)
+            held = world.ledger.held(world.task.hash, NOW + 14 * 86_400)
             counts = Counter(round(float(each.x[0]), 3) for each in held)
         assert (len(held), len(counts)) == (400, 4)
         error = 5 * (400 * 3 / 16) ** 0.5
@@ -332,6 +426,48 @@ class TestHeldRecords:
         assert abs(200 - 100) > error
         coded = world.task.coding.encode_record({**RECORD, "age": 25})
         assert any(np.array_equal(each.x, coded.x) and each.y == coded.y for each in held)
+
+    def test_answers_are_spread_over_a_quarter_of_a_window(self, tmp_path: Path) -> None:
+        """Of 400 devices each quarter of the time has 100, within 5 standard errors but once in 4e5."""
+        with World(tmp_path, weekly(simulated=False)) as world:
+            world.now = time.time()
+            assert world.producer.next_held() is None
+            for person in range(400):
+                world.producer.hold(RECORD, person=f"p{person}")
+            first = world.producer.next_held()
+            assert first is not None
+            # The time is that of the window, whatever further records are held.
+            world.producer.hold(RECORD, person="p0")
+            assert world.producer.next_held() == first
+            due = [due for (due,) in world.ledger._file.query("SELECT due FROM held")]
+            [window] = world.producer._budget_windows(None) or []
+            end, spread = end_of("week", window), spread_of("week")
+            assert end <= min(due) <= max(due) < end + spread == end + 42 * 3600
+            counts = Counter(4 * (moment - end) // spread for moment in due)
+            error = 5 * (400 * 3 / 16) ** 0.5
+            assert max(abs(counts[quarter] - 100) for quarter in range(4)) < error
+            # All in the first hour, say, would be seen.
+            assert abs(400 - 100) > error
+            assert first.timestamp() == min(due)
+            world.now = min(due) - 1
+            assert world.ledger.held(world.task.hash, world.now) == []
+
+    def test_a_device_that_slept_answers_the_window_that_it_was_awake_in(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly(simulated=True)) as world:
+            assert world.producer.hold(RECORD, person="ann").outcome == "held"
+            assert world.producer.hold(RECORD, person="ben").outcome == "held"
+            world.now += 28 * 86_400
+            # Ben's newer answer comes first: none of an earlier window follows.
+            assert world.producer.release(RECORD, person="ben").outcome == "released"
+            receipts = world.producer.release_held()
+            assert sorted(receipt.outcome for receipt in receipts) == ["refused", "released"]
+            [refused] = [receipt for receipt in receipts if receipt.outcome == "refused"]
+            assert "in a later window" in refused.reason
+            assert world.ledger._file.query("SELECT newest, windows FROM renewals ORDER BY newest") == [
+                (window_of("week", int(NOW) // 86_400), 1),
+                (window_of("week", int(NOW) // 86_400 + 28), 1),
+            ]
+            assert world.producer.hold(RECORD, person="ann").outcome == "held"
 
     def test_it_is_encrypted_and_deleted_with_its_person(self, tmp_path: Path) -> None:
         with World(tmp_path, weekly(simulated=False)) as world:

@@ -14,6 +14,7 @@ import type { Guarantee, Loss } from "./mechanisms.js";
 import { maxAttackAccuracy, percent } from "./promise.js";
 import type { Store } from "./store.js";
 import type { Feature, Target, TaskDocument } from "./task.js";
+import { renewalOf, wholeOf } from "./windows.js";
 import { Refused } from "./words.js";
 
 /** All texts of the card; translate them with `card.texts = {...}`. */
@@ -24,12 +25,18 @@ export const ENGLISH = {
     "Before anything leaves this device, it is blurred with noise. From the answer, an attacker with any knowledge and " +
     "computing power tells your record from any other in at most {percent} of cases; guessing gives 50%. ({figures})",
   atCap: "From all answers that your budget allows together, in at most {percent}.",
+  once: "You can answer once {each}.",
+  renews: "Your budget renews once {each}.",
+  atWindow: "From all answers of one such budget together, in at most {percent}.",
+  endless: "Answers add up, and no cap holds over all of them.",
+  each: { day: "a day", week: "a week", month: "a month", days: "every {days} days" },
   leaves: "What leaves this device is one message of random-looking numbers, without your name or any identifier of you.",
   leavesNamed: "What leaves this device is one message of random-looking numbers. Your login goes with it, and shows whose message it is.",
   remains: "It is not hidden that this device took part, or its network address.",
   bytes: "The very message",
   noBytes: "There is none yet.",
   spent: "Privacy spent so far: {spent} of at most {cap}.",
+  spentEach: "Privacy spent of the budget that renews: {spent} of at most {cap}.",
   unknown: "an unknown amount",
   share: "Share a blurred answer",
   questions: "The questions",
@@ -44,6 +51,8 @@ export const ENGLISH = {
   done: "Your privacy budget for this task is spent: nothing more leaves this device.",
   last: "With it, your privacy budget for this task is spent.",
   held: "Your blurred answer stays on this device.",
+  next: "You can answer again from {date}.",
+  holding: "What you entered stays on this device, encrypted, until its time is over. Then one blurred answer is sent, and it is deleted.",
   changed: "The service has changed its question or its promise since you answered. Nothing more leaves this device.",
   optOut: "Your browser asks sites not to share your data. Nothing is shared.",
   silent: "This device has no record of earlier answers. It stays silent for {days} more days, so that cleared storage cannot spend twice.",
@@ -103,7 +112,7 @@ const fill = (text: string, values: Record<string, string>): string =>
 
 /** What the card shows: a task, and the account once the device is there. */
 interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
-  readonly task: Pick<TaskDocument, "features" | "target">;
+  readonly task: Pick<TaskDocument, "features" | "target" | "privacy">;
   readonly guarantee: Guarantee;
   readonly account?: Status;
 }
@@ -245,10 +254,10 @@ export function defineCard(name = "murk-consent"): void {
             this.last = account;
             this.show({ ...account, guarantee: account.task.guarantees.get(level)!, account });
           } else if (task) {
-            const { guarantee: usual, levels, per_person } = task.privacy;
+            const { guarantee: usual, levels } = task.privacy;
             const guarantee = level === "default" ? usual : (levels as Record<string, Guarantee>)[level];
             if (!guarantee) return;
-            const [attackAccuracy, attackAccuracyAtCap] = [guarantee, per_person ?? guarantee].map(maxAttackAccuracy) as [number, number];
+            const [attackAccuracy, attackAccuracyAtCap] = [guarantee, wholeOf(task) ?? guarantee].map(maxAttackAccuracy) as [number, number];
             this.show({ task, guarantee, attackAccuracy, attackAccuracyAtCap, identified: this.chosen?.token !== undefined });
           }
         } catch (error) {
@@ -313,7 +322,20 @@ export function defineCard(name = "murk-consent"): void {
         if (account.changed) return texts.changed;
         if (account.silentFor > 0 && account.begun) return fill(texts.silent, { days: days(account.silentFor) });
         if (account.room) return "";
+        if (account.next != null) return fill(texts.next, { date: new Date(account.next * 1000).toISOString().slice(0, 10) });
         return account.waiting > 0 ? texts.last : texts.done;
+      }
+
+      /** What a budget that renews promises; undefined if it does not. */
+      private renewing({ privacy }: View["task"], single: number, guarantee: Guarantee, atCap: string): string | undefined {
+        const { texts } = this;
+        const renewal = renewalOf({ privacy });
+        if (!renewal) return undefined;
+        const words = texts.each[renewal as keyof Texts["each"]] ?? fill(texts.each.days, { days: renewal.slice(0, -1) });
+        const within = maxAttackAccuracy(privacy.per_person ?? guarantee);
+        const said = [fill(privacy.per_person ? texts.renews : texts.once, { each: words })];
+        if (within > single) said.push(fill(texts.atWindow, { percent: percent(within) }));
+        return [...said, privacy.lifetime ? atCap : texts.endless].join(" ");
       }
 
       private show({ task, guarantee, account, attackAccuracy, attackAccuracyAtCap, identified }: View): void {
@@ -334,7 +356,8 @@ export function defineCard(name = "murk-consent"): void {
         const asked = element("p", "", {}, "asked");
         asked.append(before, ...columns, after);
         let promise = fill(texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
-        if (attackAccuracyAtCap > attackAccuracy) promise += ` ${fill(texts.atCap, { percent: percent(attackAccuracyAtCap) })}`;
+        const atCap = attackAccuracyAtCap > attackAccuracy ? fill(texts.atCap, { percent: percent(attackAccuracyAtCap) }) : "";
+        promise = `${promise} ${this.renewing(task, attackAccuracy, guarantee, atCap) ?? atCap}`.trim();
         const folded = (id: string, summary: string, ...content: Node[]): HTMLElement => {
           const details = element("details", "", {}, "details");
           details.open = root.getElementById(id)?.parentElement?.hasAttribute("open") ?? false;
@@ -346,8 +369,11 @@ export function defineCard(name = "murk-consent"): void {
           const words = description(column);
           if (words) list.append(element("dt", column.label ?? column.name), element("dd", words));
         }
-        const own = account?.caps[0];
-        const spent = own && (own.spent === null ? texts.unknown : amount({ ...own.cap, units: own.spent, delta: own.spentDelta }));
+        const spent = (account?.caps ?? []).slice(0, task.privacy.lifetime ? 2 : 1).map((each) => {
+          const so = each.spent === null ? texts.unknown : amount({ ...each.cap, units: each.spent, delta: each.spentDelta });
+          const words = fill(each.renews ? texts.spentEach : texts.spent, { spent: so, cap: amount(each.cap) });
+          return element("p", words, {}, "spent");
+        });
         body.append(
           element("h2", this.getAttribute("heading") ?? texts.title, { id: "title" }, "heading"),
           element("slot"),
@@ -355,7 +381,7 @@ export function defineCard(name = "murk-consent"): void {
           ...(list.childElementCount ? [folded("questions", texts.questions, list)] : []),
           element("p", promise, { className: "promise" }, "promise"),
           element("p", `${identified ? texts.leavesNamed : texts.leaves} ${texts.remains}`),
-          ...(own && spent ? [element("p", fill(texts.spent, { spent, cap: amount(own.cap) }), {}, "spent")] : []),
+          ...spent,
           folded("bytes", texts.bytes, element("pre", this.bytes || texts.noBytes)),
         );
         if (!root.querySelector("section")) {
@@ -378,7 +404,7 @@ export function defineCard(name = "murk-consent"): void {
         }
         const shown = root.querySelector("section > div")!;
         if (shown.innerHTML !== body.innerHTML) shown.replaceChildren(...body.childNodes);
-        const shared = account !== undefined && (account.released > 0 || account.waiting > 0);
+        const shared = account !== undefined && (account.released > 0 || account.waiting > 0 || account.held > 0);
         const withdrawing = (device: Device): Promise<string> => device.withdraw().then(() => "");
         const over = account?.withdrawn ?? this.declined;
         Object.assign(root.getElementById("share")!, { textContent: texts.share, disabled: busy || still !== "", onclick: () => void this.share() });
@@ -387,7 +413,7 @@ export function defineCard(name = "murk-consent"): void {
           disabled: busy || over,
           onclick: () => void (shared ? this.act(withdrawing) : this.decline()),
         });
-        const waits = account && account.waiting > 0 ? (account.optOut ? texts.held : texts.queued) : "";
+        const waits = account && account.waiting > 0 ? (account.optOut ? texts.held : texts.queued) : account && account.held > 0 ? texts.holding : "";
         const first = account && !account.begun && account.silentFor > 0 && still === "" ? fill(texts.first, { days: days(account.silentFor) }) : "";
         root.querySelector("p[role=status]")!.textContent = [this.said, waits, still, first].filter((each) => each !== "").join(" ");
         if (focused && root.activeElement?.id !== focused) root.getElementById(focused)?.focus();

@@ -34,6 +34,6 @@ export { Device } from "./device.js";
 export type { First, Policy } from "./ledger.js";
 export type { Currency, Guarantee, Loss } from "./mechanisms.js";
 export { percent } from "./promise.js";
-export type { Changes, Rows, Store } from "./store.js";
+export type { Changes, KeyPlace, Rows, Store } from "./store.js";
 export { levelOf } from "./task.js";
 export { Refused } from "./words.js";

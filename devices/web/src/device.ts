@@ -1,12 +1,14 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
 import type { Record_, Value } from "./coding.js";
-import { type Account, type First, Ledger, type Origin, type Policy, type Waiting } from "./ledger.js";
+import { type Account, type First, type HeldRow, Ledger, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
 import { maxAttackAccuracy } from "./promise.js";
-import { choose, type Prepared, prepare, type Protocols, randomize, wordsFor } from "./release.js";
+import { drawDue, isDrawn, seal, unseal } from "./held.js";
+import { choose, type Prepared, prepare, type Protocols, randomize, randomizeCoded, wordsFor } from "./release.js";
 import type { Store } from "./store.js";
 import { MOST_BYTES, readTask, type Task } from "./task.js";
 import { plausible, steady, Time, within } from "./time.js";
-import { Refused } from "./words.js";
+import { renewalOf, windowOf, wholeOf } from "./windows.js";
+import { Refused, SecureWords } from "./words.js";
 
 export interface Options {
   /** The gateway's address, such as `https://murk.example.org`. */
@@ -40,7 +42,7 @@ export type Receipt =
       /** The very bytes that leave the device. */
       readonly bytes: string;
     }
-  | { readonly outcome: "known" | "refused" | "unavailable"; readonly reason: string };
+  | { readonly outcome: "known" | "refused" | "unavailable" | "held"; readonly reason: string };
 
 /** What a page shows before it asks. */
 export interface Status extends Account {
@@ -51,7 +53,7 @@ export interface Status extends Account {
   readonly begun: boolean;
   /** How often, at most, an attacker tells this record from any other by one release; guessing gives 0.5. */
   readonly attackAccuracy: number;
-  /** The same, from all releases that the task's cap allows together. */
+  /** The same, from all releases that the task's cap allows together; without `lifetime`, from those of one window. */
   readonly attackAccuracyAtCap: number;
   /** Whether a token goes with each release, which links it to a login. */
   readonly identified: boolean;
@@ -77,7 +79,11 @@ const LONGEST_WAIT = 3600;
 const DAY = 86_400;
 const MOST_ANSWER = 64 * 1024; // of an answer to one release
 const CHANGES = "murk-changes"; // the channel over which tabs hear of each other
+const RETRY = 300; // seconds until what was due and could not be released is tried again
 const MODEL_AGE = 3600; // seconds for which a model is good without a connection
+const HOLDING = "murk-held"; // the lock under which records are held and released later
+// After these refusals of a held record another attempt may succeed.
+const PASSING = new Set(["new-ledger", "wiped", "clock"]);
 
 const turns = new Map<string, Promise<unknown>>();
 
@@ -127,6 +133,7 @@ export interface Device {
 export class Device extends EventTarget {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private watch: ReturnType<typeof setTimeout> | undefined;
+  private alarm: ReturnType<typeof setTimeout> | undefined;
   private failures = 0;
   private busy = 0;
   private notBefore = 0; // on the steady clock, as a gateway asked
@@ -140,6 +147,7 @@ export class Device extends EventTarget {
   private constructor(
     private readonly prepared: Prepared,
     private readonly ledger: Ledger,
+    private readonly store: Store,
     private readonly options: Reaching,
     private readonly time: Time,
     private readonly text: string,
@@ -165,7 +173,7 @@ export class Device extends EventTarget {
     const prepared = prepare(await readTask(text, options.hash), protocols);
     if (prepared.task.name !== options.task) throw new Refused("task", "the gateway sent a task of another name");
     const ledger = await Ledger.open(opened, options.policy, options.first);
-    const device = new Device(prepared, ledger, options, time, text);
+    const device = new Device(prepared, ledger, opened, options, time, text);
     device.later(0);
     return device;
   }
@@ -186,7 +194,7 @@ export class Device extends EventTarget {
     const moment = this.time.moment();
     await this.ledger.settle(moment);
     const account = await this.ledger.account(this.prepared, level, this.origin, moment.now);
-    const silentFor = this.ledger.silence(this.task.expirySeconds, moment);
+    const silentFor = this.ledger.silence(this.task.silenceSeconds, moment);
     this.announce(silentFor);
     return {
       ...account,
@@ -196,7 +204,7 @@ export class Device extends EventTarget {
       silentFor,
       begun: this.ledger.begun,
       attackAccuracy: maxAttackAccuracy(guarantee),
-      attackAccuracyAtCap: maxAttackAccuracy(this.task.privacy.per_person ?? guarantee),
+      attackAccuracyAtCap: maxAttackAccuracy(wholeOf(this.task) ?? this.task.privacy.per_person ?? guarantee),
       identified: this.options.token !== undefined,
     };
   }
@@ -234,7 +242,7 @@ export class Device extends EventTarget {
       await this.ledger.settle(moment);
       if (this.optOut) return { outcome: "refused", reason: "opt-out" };
       const make = (): string => randomize(this.prepared, choice, moment.now, record as Record_, words);
-      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, key);
+      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key });
       this.changed();
       if (outcome.outcome === "refused") return outcome;
       const tried = await locked("murk", () => this.sendAll());
@@ -253,6 +261,114 @@ export class Device extends EventTarget {
     }
   }
 
+  /**
+   * Hold a record until this window of the task's ends; then one of the window's records is released.
+   *
+   * That is one drawn uniformly of all that were held in the window, at the level given last. It is kept coded and
+   * encrypted, and deleted when it is released or refused, the person withdraws, or the browser sends Global Privacy
+   * Control. It is released by a page that is open at its time or later: `status` tells how many windows wait.
+   */
+  async hold<T extends object>(
+    record: { readonly [K in keyof T]: Value },
+    { level = "default" }: { level?: string | undefined } = {},
+  ): Promise<Receipt> {
+    const renewal = renewalOf(this.task);
+    if (!renewal) throw new Refused("task", "the budget of this task has no windows: use release");
+    if (!this.task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
+    if (this.optOut) await locked(HOLDING, () => this.forget());
+    if (this.optOut || this.declined) return { outcome: "refused", reason: this.optOut ? "opt-out" : "withdrawn" };
+    const words = new SecureWords(64);
+    try {
+      await this.begin();
+      await this.check();
+      const receipt = await locked(HOLDING, async (): Promise<Receipt> => {
+        const moment = this.time.moment();
+        if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
+        await this.ledger.settle(moment);
+        const due = drawDue(renewal, windowOf(renewal, moment.now), words);
+        const hold = (sealed?: string) => this.ledger.hold(this.prepared, level, this.origin, moment, due, sealed);
+        let held = await hold();
+        if ("count" in held) {
+          const drawn = isDrawn(held.count, words);
+          held = await hold(drawn ? await seal(this.prepared.coding.code(record as Record_), this.store.key) : "");
+        }
+        return "reason" in held ? { outcome: "refused", reason: held.reason } : { outcome: "held", reason: "" };
+      });
+      this.changed();
+      this.awake();
+      return receipt ?? { outcome: "unavailable", reason: "another page is at work: nothing was held" };
+    } catch (error) {
+      if (!(error instanceof Unreachable)) throw error;
+      return { outcome: "unavailable", reason: "the time is not known, and the gateway cannot be reached: nothing was held" };
+    } finally {
+      words.wipe();
+    }
+  }
+
+  /** Release the held records that are due; the device does so by itself while a page is open. */
+  async releaseHeld(): Promise<Receipt[]> {
+    try {
+      const receipts = await locked(HOLDING, () => this.answerHeld());
+      if (receipts?.length) {
+        this.changed();
+        await this.flush();
+      }
+      return receipts ?? [];
+    } finally {
+      this.awake();
+    }
+  }
+
+  private async answerHeld(): Promise<Receipt[]> {
+    const receipts: Receipt[] = [];
+    if (this.optOut || this.declined) {
+      await this.forget();
+      return receipts;
+    }
+    // A task that has changed cannot be answered as it was.
+    let left = !(await this.ledger.drop(this.prepared, this.origin, { except: this.task.hash }));
+    const due = async (): Promise<HeldRow[]> => (await this.ledger.held(this.prepared)).filter((each) => each.due <= this.time.moment().now);
+    if (left && (await due()).length) await this.check();
+    for (const held of left && plausible(this.time.moment().now) ? await due() : []) {
+      const words = wordsFor(this.prepared, held.level);
+      try {
+        const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
+        const coded = await unseal(held.record, this.prepared.coding.size, this.store.key);
+        const moment = this.time.moment();
+        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words);
+        const outcome: Outcome = coded
+          ? await this.ledger.spend(this.prepared, held.level, this.origin, moment, make, { held })
+          : { outcome: "refused", reason: "lost-key" };
+        coded?.x.fill(0);
+        if (outcome.outcome === "refused" && PASSING.has(outcome.reason)) continue;
+        left = !(await this.ledger.drop(this.prepared, this.origin, { only: held.key }));
+        receipts.push(outcome.outcome === "released" ? { ...outcome, delivery: "queued", reason: "" } : { reason: "", ...outcome });
+      } finally {
+        words.wipe();
+      }
+    }
+    if (!left) await this.store.key?.write(null);
+    return receipts;
+  }
+
+  /** Delete what is held for this task, and the key with the last of it. */
+  private async forget(): Promise<void> {
+    if (await this.ledger.drop(this.prepared, this.origin)) await this.store.key?.write(null);
+  }
+
+  /** Wake when the next held record is due. */
+  private awake(): void {
+    if (!renewalOf(this.task)) return;
+    clearTimeout(this.alarm);
+    void this.ledger.held(this.prepared).then((rows) => {
+      if (this.closed || !rows.length) return;
+      const wait = Math.min(...rows.map(({ due }) => due)) - this.time.moment().now;
+      clearTimeout(this.alarm);
+      this.alarm = setTimeout(() => void this.releaseHeld().catch(() => undefined), Math.min(Math.max(wait, RETRY), DAY) * 1000);
+      (this.alarm as { unref?: () => void }).unref?.();
+    }, () => undefined);
+  }
+
   /** Send what waits, one release a request; return what was not accepted. */
   async flush(): Promise<Undelivered[]> {
     const result = await locked("murk", () => this.sendAll());
@@ -263,7 +379,7 @@ export class Device extends EventTarget {
   /** Begin the ledger, and keep the task for a visit without a connection: not before the person shares. */
   private async begin(): Promise<void> {
     await this.ledger.begin(
-      this.task.expirySeconds,
+      this.task.silenceSeconds,
       this.time.moment(),
       this.remembered ? {} : { [documentKey(this.options)]: this.text },
     );
@@ -323,6 +439,7 @@ export class Device extends EventTarget {
   async withdraw(): Promise<void> {
     this.declined = true;
     await this.ledger.withdraw(this.prepared, this.origin);
+    await locked(HOLDING, () => this.forget());
     this.changed();
   }
 
@@ -330,6 +447,7 @@ export class Device extends EventTarget {
     this.closed = true;
     clearTimeout(this.timer);
     clearTimeout(this.watch);
+    clearTimeout(this.alarm);
     this.channel?.close();
     this.ledger.close();
   }
@@ -397,13 +515,24 @@ export class Device extends EventTarget {
     return Number.isNaN(seconds) ? Math.ceil(Date.parse(text) / 1000 - this.time.moment().now) : seconds;
   }
 
+  /** Release what is due, and send what waits. */
+  private async wake(): Promise<void> {
+    try {
+      await this.releaseHeld();
+    } catch (error) {
+      if (!(error instanceof Unreachable)) throw error;
+    } finally {
+      await this.flush();
+    }
+  }
+
   private later(seconds: number): void {
     if (this.closed) return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
       // A release under way may end before it sends what waits.
       if (this.busy > 0) this.later(1);
-      else void this.flush().catch(() => this.later(2 ** Math.min(++this.failures, 12)));
+      else void this.wake().catch(() => this.later(2 ** Math.min(++this.failures, 12)));
     }, Math.min(Math.max(seconds, 0), DAY) * 1000);
     // In Node a waiting release does not keep the process alive: the next one sends it.
     (this.timer as { unref?: () => void }).unref?.();

@@ -8,10 +8,12 @@ import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
+import { beginOf, renewalOf, windowOf } from "./windows.js";
 import { Refused } from "./words.js";
 
 const LEAST_SILENCE = 86_400;
 const PATIENCE = 30_000; // milliseconds for an account to answer
+const AGREE = 3600; // seconds by which clocks may differ when a budget renews
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
 /** What this device allows, whatever a server asks for. */
@@ -42,6 +44,36 @@ interface TaskRow {
   refused?: number;
   sent?: number;
   days: string[];
+  renewed?: Renewed;
+  begun?: Begun;
+}
+
+/** Of a budget that renews: the newest window answered, and what was spent and released in it. It never goes back. */
+interface Renewed {
+  newest: number;
+  windows: number;
+  spent: Spent;
+  released: number;
+}
+
+/** The newest window that has begun, by the best estimate of the time and the device's own clock at that moment. */
+interface Begun {
+  window: number;
+  now: number;
+  own: number;
+  /** The clocks disagreed about its beginning, so that it has no answer. */
+  skipped: boolean;
+}
+
+/** A record that is held until its window ends: one of `count`. */
+export interface HeldRow {
+  readonly key: string;
+  readonly window: number;
+  readonly level: string;
+  readonly count: number;
+  /** From when on it is released, in seconds since 1970. */
+  readonly due: number;
+  readonly record: string;
 }
 
 interface IdentityRow {
@@ -88,12 +120,22 @@ export interface Account {
   /** Releases that the gateway has accepted. */
   readonly sent: number;
   /** Spent and the cap in the cap's currency, in units of 1e-12 (delta: 1e-15); spent is null if it is not known there. */
-  readonly caps: readonly { readonly cap: Loss; readonly spent: bigint | null; readonly spentDelta: bigint }[];
+  readonly caps: readonly {
+    readonly cap: Loss;
+    /** Whether it holds in each window, and `spent` is of this one. */
+    readonly renews: boolean;
+    readonly spent: bigint | null;
+    readonly spentDelta: bigint;
+  }[];
   readonly withdrawn: boolean;
   /** Whether the gateway now has another task under the name of one that was answered, and the page pins none. */
   readonly changed: boolean;
   /** Whether the caps have room for one more release. */
   readonly room: boolean;
+  /** When the budget renews and another answer may be given, in seconds since 1970; null if now, or never. */
+  readonly next: number | null;
+  /** Windows of which a record is held. */
+  readonly held: number;
 }
 
 const read = <T>(rows: Rows, key: string): T | undefined => {
@@ -125,14 +167,54 @@ function fits(spent: Spent, cap: Loss): boolean {
   return total != null && BigInt(total[0]) <= cap.units && BigInt(total[1]) <= cap.delta;
 }
 
-/** The caps of a release: the task's promise, and the policy's. */
-function capsOf({ task }: Prepared, level: string, policy: Policy): { scope: "task" | "policy"; cap: Loss }[] {
-  const asked = task.privacy.per_person;
-  const caps = [{ scope: "task" as "task" | "policy", cap: capOf(asked ?? task.guarantees.get(level)!) }];
+interface Cap {
+  scope: "window" | "task" | "policy";
+  cap: Loss;
+}
+
+/** The caps of a release: the task's promise, within its window and over all, and the policy's. */
+function capsOf({ task }: Prepared, level: string, policy: Policy): Cap[] {
+  const { per_person, lifetime } = task.privacy;
+  const caps: Cap[] = [{ scope: renewalOf(task) ? "window" : "task", cap: capOf(per_person ?? task.guarantees.get(level)!) }];
+  if (lifetime) caps.push({ scope: "task", cap: capOf(lifetime) });
   if (policy.perTask) caps.push({ scope: "policy", cap: capOf(policy.perTask) });
   return caps;
 }
 
+/** What was spent and released in a window; nothing before its first release. */
+const inWindow = ({ renewed }: TaskRow, window: number | undefined): Pick<Renewed, "spent" | "released"> =>
+  renewed && renewed.newest === window ? renewed : { spent: {}, released: 0 };
+
+/** Why an account has no room for a release; undefined if it has. */
+function lacking(
+  prepared: Prepared,
+  level: string,
+  policy: Policy,
+  row: TaskRow,
+  window: number | undefined,
+  all: Spent,
+): string | undefined {
+  const cost = (currency: Currency): Loss | null => prepared.protocol.cost(level, currency);
+  if (row.renewed && window! < row.renewed.newest) return "late";
+  const current = inWindow(row, window);
+  for (const { scope, cap } of capsOf(prepared, level, policy))
+    if (!fits(plus(scope === "window" ? current.spent : row.spent, cost), cap)) return `${scope}-cap`;
+  // One release is a number, too: one at a tiny level may leave room for another.
+  const count = window === undefined ? row.released : current.released;
+  if (!prepared.task.privacy.per_person && count > 0) return window === undefined ? "task-cap" : "window-cap";
+  return policy.lifetime && !fits(plus(all, cost), capOf(policy.lifetime)) ? "lifetime-cap" : undefined;
+}
+
+/**
+ * The newest window that has begun. A clock that jumps renews nothing: where a window begins sooner by the best estimate
+ * of the time than by the device's own clock, it has no answer, and the one after it begins by both.
+ */
+function beginning(begun: Begun | undefined, window: number, { now, own }: Moment): Begun {
+  if (begun && window <= begun.window) return begun;
+  return { window, now: Math.floor(now), own: Math.floor(own), skipped: begun !== undefined && now - begun.now > own - begun.own + AGREE };
+}
+
+const heldKey = (hash: string, window: number): string => `held:${hash}:${window}`;
 const taskKey = (hash: string): string => `task:${hash}`;
 const placeOf = ({ gateway }: Origin, { task }: Prepared): string => `${gateway} ${task.name}`;
 const usedKey = (origin: Origin, prepared: Prepared): string => `used:${placeOf(origin, prepared)}`;
@@ -215,7 +297,8 @@ export class Ledger {
    * Release a record once: debit its cost and store its bytes, in one transaction.
    *
    * `make` randomizes the record; it is called only if every cap has room, and its record is not read before. `key`
-   * identifies a record that may come again, and must not depend on its values.
+   * identifies a record that may come again, and must not depend on its values. A record that was `held` is of the
+   * window in which it was, and is deleted with its release.
    */
   async spend(
     prepared: Prepared,
@@ -223,7 +306,7 @@ export class Ledger {
     origin: Origin,
     moment: Moment,
     make: () => string,
-    key?: string,
+    { key, held }: { key?: string | undefined; held?: HeldRow | undefined } = {},
   ): Promise<Outcome> {
     const { task, protocol } = prepared;
     const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
@@ -231,28 +314,25 @@ export class Ledger {
     const used = usedKey(origin, prepared);
     // A gateway that changes its task asks nobody again.
     const records = key === undefined ? [] : [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:${key}`);
-    const caps = capsOf(prepared, level, this.policy);
-    const { kind } = protocol.mechanism(level, "score");
-    if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { outcome: "refused", reason: "mechanism" };
-    const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
-    return this.store.update(["identity", own, "all", used, ...records], (rows): [Outcome, Changes] => {
-      const identity = read<IdentityRow>(rows, "identity");
-      // Storage that was wiped while this page was open has another ledger now, or none.
-      if (!identity || identity.id !== this.identity?.id) return [{ outcome: "refused", reason: "wiped" }, {}];
-      if (this.silence(task.expirySeconds, moment) > 0) return [{ outcome: "refused", reason: "new-ledger" }, {}];
-      const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
-      const refused = (reason: string): [Outcome, Changes] => [
-        { outcome: "refused", reason },
-        { [own]: JSON.stringify({ ...before, refused: (before.refused ?? 0) + 1 }) },
+    const more = [held?.key ?? `held:${task.hash}:`];
+    return this.store.update(["identity", own, "all", used, ...records, ...more], (rows): [Outcome, Changes] => {
+      const { row: before, window, reason, counts } = this.decide(rows, prepared, level, origin, moment, held?.window);
+      const refused = (why: string): [Outcome, Changes] => [
+        { outcome: "refused", reason: why },
+        counts ? { [own]: JSON.stringify({ ...before, refused: (before.refused ?? 0) + 1 }) } : {},
       ];
-      const last = read<UsedRow>(rows, used);
-      if (before.withdrawn || last?.withdrawn) return refused("withdrawn");
-      if (isChanged(last, prepared, origin)) return refused("changed-task");
-      if (records.some((record) => rows.has(record))) return [{ outcome: "known" }, {}];
+      const known = records.some((record) => rows.has(record)) || (held && !rows.has(held.key));
+      if (known && (reason === undefined || reason.endsWith("-cap") || reason === "late")) return [{ outcome: "known" }, {}];
+      if (reason !== undefined) return refused(reason);
       const spent = plus(before.spent, cost);
-      for (const { scope, cap } of caps) if (!fits(spent, cap)) return refused(`${scope}-cap`);
       const all = plus(read<Spent>(rows, "all") ?? {}, cost);
-      if (lifetime && !fits(all, lifetime)) return refused("lifetime-cap");
+      const current = inWindow(before, window);
+      const renewed = window !== undefined && {
+        newest: window,
+        windows: (before.renewed?.windows ?? 0) + Number(before.renewed?.newest !== window),
+        spent: plus(current.spent, cost),
+        released: current.released + 1,
+      };
       const bytes = make();
       const id = /"id":"([0-9a-f]{32})"/.exec(bytes)![1]!;
       const expires = Number(/"expires":(\d+)/.exec(bytes)![1]!);
@@ -262,8 +342,12 @@ export class Ledger {
         released: before.released + 1,
         spent,
         days: before.days.includes(day) ? before.days : [...before.days, day],
+        ...(renewed && { renewed }),
       };
       const waiting = { task: task.hash, name: task.name, gateway: origin.gateway, bytes, expires };
+      // What is held of this window has no answer any more where nothing is left for it.
+      const spentUp = window !== undefined && lacking(prepared, level, this.policy, after, window, all) !== undefined;
+      const over = held?.key ?? (spentUp ? heldKey(task.hash, window) : undefined);
       return [
         { outcome: "released", bytes },
         {
@@ -272,8 +356,88 @@ export class Ledger {
           [used]: JSON.stringify({ hash: task.hash }),
           [`out:${id}`]: JSON.stringify(waiting),
           ...Object.fromEntries(records.map((record) => [record, day])),
+          ...(over !== undefined && rows.has(over) && { [over]: null }),
         },
       ];
+    });
+  }
+
+  /**
+   * Decide about a release, of this moment's window or an earlier one, in which a record was held. `counts` tells
+   * whether a refusal is counted in the account.
+   */
+  private decide(
+    rows: Rows,
+    prepared: Prepared,
+    level: string,
+    origin: Origin,
+    moment: Moment,
+    earlier?: number,
+  ): { row: TaskRow; window?: number | undefined; reason?: string; counts: boolean } {
+    const { task, protocol } = prepared;
+    let row = read<TaskRow>(rows, taskKey(task.hash)) ?? { name: task.name, released: 0, spent: {}, days: [] };
+    const { kind } = protocol.mechanism(level, "score");
+    if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { row, reason: "mechanism", counts: false };
+    const identity = read<IdentityRow>(rows, "identity");
+    // Storage that was wiped while this page was open has another ledger now, or none.
+    if (!identity || identity.id !== this.identity?.id) return { row, reason: "wiped", counts: false };
+    if (this.silence(task.silenceSeconds, moment) > 0) return { row, reason: "new-ledger", counts: false };
+    const last = read<UsedRow>(rows, usedKey(origin, prepared));
+    if (row.withdrawn || last?.withdrawn) return { row, reason: "withdrawn", counts: true };
+    if (isChanged(last, prepared, origin)) return { row, reason: "changed-task", counts: true };
+    const renewal = renewalOf(task);
+    const window = renewal === undefined ? undefined : (earlier ?? windowOf(renewal, moment.now));
+    if (window !== undefined && earlier === undefined) {
+      row = { ...row, begun: beginning(row.begun, window, moment) };
+      if (row.begun!.window === window && row.begun!.skipped) return { row, reason: "clock", counts: true };
+    }
+    const reason = lacking(prepared, level, this.policy, row, window, read<Spent>(rows, "all") ?? {});
+    return { row, window, counts: true, ...(reason !== undefined && { reason }) };
+  }
+
+  /**
+   * Hold a record in this moment's window, or learn with `record` undefined whether one may be held, and as which of
+   * the window's. An empty `record` is counted, and the one that is held stays. `due` counts for the first one.
+   */
+  hold(
+    prepared: Prepared,
+    level: string,
+    origin: Origin,
+    moment: Moment,
+    due: number,
+    record?: string,
+  ): Promise<{ readonly count: number } | { readonly reason: string }> {
+    const { hash } = prepared.task;
+    const window = windowOf(renewalOf(prepared.task)!, moment.now);
+    const [own, used, key] = [taskKey(hash), usedKey(origin, prepared), heldKey(hash, window)];
+    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number } | { reason: string }, Changes] => {
+      const { row, reason } = this.decide(rows, prepared, level, origin, moment);
+      if (reason !== undefined) return [{ reason }, rows.has(own) ? { [own]: JSON.stringify(row) } : {}];
+      const before = read<Omit<HeldRow, "key">>(rows, key);
+      const count = (before?.count ?? 0) + 1;
+      if (record === undefined) return [{ count }, {}];
+      const place = placeOf(origin, prepared);
+      const held = { window, level, count, due: before?.due ?? due, record: record || before!.record, place };
+      return [{ count }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
+    });
+  }
+
+  /** The held records of a task, those of the earliest windows first. */
+  held({ task: { hash } }: Prepared): Promise<HeldRow[]> {
+    return this.store.update([`held:${hash}:`], (rows) => {
+      const all = [...rows.keys()].map((key) => ({ key, ...read<Omit<HeldRow, "key">>(rows, key)! }));
+      return [all.sort((one, other) => one.window - other.window), {}] as const;
+    });
+  }
+
+  /** Delete a held record, or all of a task's name but those of a hash. Tells whether none is left, of any task. */
+  drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<boolean> {
+    const place = placeOf(origin, prepared);
+    return this.store.update(["held:"], (rows) => {
+      const chosen = (key: string): boolean =>
+        only === undefined ? read<{ place: string }>(rows, key)!.place === place && !(except && key.startsWith(`held:${except}:`)) : key === only;
+      const gone = [...rows.keys()].filter(chosen);
+      return [gone.length === rows.size, Object.fromEntries(gone.map((key) => [key, null]))] as const;
     });
   }
 
@@ -302,13 +466,14 @@ export class Ledger {
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
     const records = [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:`);
-    return this.store.update([own, used, "out:", ...records], (rows): [undefined, Changes] => {
+    return this.store.update([own, used, "out:", "held:", ...records], (rows): [undefined, Changes] => {
       if (!rows.has(own) && !rows.has(used)) return [undefined, {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
       const changes: Changes = { [own]: JSON.stringify({ ...before, withdrawn: true }), [used]: JSON.stringify(last) };
       for (const key of rows.keys()) {
         if (key.startsWith("record:")) changes[key] = null;
+        if (key.startsWith("held:") && read<{ place: string }>(rows, key)!.place === placeOf(origin, prepared)) changes[key] = null;
         if (!key.startsWith("out:")) continue;
         const one = read<Waiting>(rows, key)!;
         if (one.task === task.hash || (one.gateway === origin.gateway && one.name === task.name)) changes[key] = null;
@@ -319,30 +484,36 @@ export class Ledger {
 
   /** A task's account. */
   account(prepared: Prepared, level: string, origin: Origin, now: number): Promise<Account> {
-    const { task, protocol } = prepared;
+    const { task } = prepared;
     const own = taskKey(task.hash);
-    const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
-    const lifetime = this.policy.lifetime && capOf(this.policy.lifetime);
     const used = usedKey(origin, prepared);
-    return this.store.update([own, "out:", "all", used], (rows): [Account, Changes] => {
-      const row = read<TaskRow>(rows, own);
+    const renewal = renewalOf(task);
+    return this.store.update([own, "out:", "all", used, `held:${task.hash}:`], (rows): [Account, Changes] => {
+      const row = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last = read<UsedRow>(rows, used);
-      const waiting = [...rows.keys()].filter((key) => {
+      const all = read<Spent>(rows, "all") ?? {};
+      const keys = [...rows.keys()];
+      const waiting = keys.filter((key) => {
         if (!key.startsWith("out:")) return false;
         const { task: hash, expires } = read<Waiting>(rows, key)!;
         return hash === task.hash && expires > now;
       });
-      const after = plus(row?.spent ?? {}, cost);
-      const all = !lifetime || fits(plus(read<Spent>(rows, "all") ?? {}, cost), lifetime);
-      const room = all && capsOf(prepared, level, this.policy).every(({ cap }) => fits(after, cap));
-      const caps = capsOf(prepared, level, this.policy).map(({ cap }) => {
-        const total = (row?.spent ?? {})[cap.currency];
-        return { cap, spent: total === undefined ? 0n : total && BigInt(total[0]), spentDelta: total ? BigInt(total[1]) : 0n };
+      const window = renewal ? windowOf(renewal, now) : undefined;
+      const lacks = (at: number | undefined): boolean => lacking(prepared, level, this.policy, row, at, all) !== undefined;
+      const skipped = row.begun?.skipped === true && row.begun.window === window;
+      const room = !skipped && !lacks(window);
+      const following = window === undefined ? 0 : Math.max(window, row.renewed?.newest ?? window) + 1;
+      const next = renewal && !room && !lacks(following) ? beginOf(renewal, following) : null;
+      const caps = capsOf(prepared, level, this.policy).map(({ scope, cap }) => {
+        const total = (scope === "window" ? inWindow(row, window).spent : row.spent)[cap.currency];
+        const spent = total === undefined ? 0n : total && BigInt(total[0]);
+        return { cap, renews: scope === "window", spent, spentDelta: total ? BigInt(total[1]) : 0n };
       });
-      const withdrawn = row?.withdrawn ?? last?.withdrawn ?? false;
+      const withdrawn = row.withdrawn ?? last?.withdrawn ?? false;
       const changed = isChanged(last, prepared, origin);
-      const { released = 0, sent = 0 } = row ?? {};
-      return [{ name: task.name, released, waiting: waiting.length, sent, caps, withdrawn, changed, room }, {}];
+      const held = keys.filter((key) => key.startsWith("held:")).length;
+      const { name, released, sent = 0 } = row;
+      return [{ name, released, waiting: waiting.length, sent, caps, withdrawn, changed, room, next, held }, {}];
     });
   }
 

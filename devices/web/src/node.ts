@@ -1,5 +1,5 @@
 /** A ledger in SQLite, for Node. */
-import { type Changes, type Rows, type Store, storageFailed } from "./store.js";
+import { type Changes, type KeyPlace, type Rows, type Store, storageFailed } from "./store.js";
 
 /** What the ledger uses of a database: Node's own `DatabaseSync` (22.5 or later), or better-sqlite3's. */
 export interface Database {
@@ -27,7 +27,8 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
     open = () => new DatabaseSync(file);
   } else open = () => file;
   try {
-    return storeOf(open());
+    const store = storeOf(open());
+    return typeof file === "string" && file !== ":memory:" && !file.startsWith("file:") ? { ...store, key: keyFile(`${file}.key`) } : store;
   } catch (error) {
     throw storageFailed(error);
   }
@@ -43,10 +44,34 @@ async function ownersAlone(file: string): Promise<void> {
   await (await open(file, "a", 0o600)).close();
 }
 
+/** The key of held records in a file of its own: a copy of the ledger alone says nothing of them. */
+function keyFile(path: string): KeyPlace {
+  const name = "node:fs/promises";
+  const files = import(name) as Promise<{
+    readFile(path: string, encoding: string): Promise<string>;
+    writeFile(path: string, text: string, options: { mode: number; flush: boolean }): Promise<void>;
+    rm(path: string, options: { force: boolean }): Promise<void>;
+  }>;
+  return {
+    async read() {
+      return (await files).readFile(path, "utf8").catch((error: { code?: string }) => {
+        if (error.code === "ENOENT") return null;
+        throw storageFailed(error);
+      });
+    },
+    async write(text) {
+      if (text === null) await (await files).rm(path, { force: true });
+      else await (await files).writeFile(path, text, { mode: 0o600, flush: true });
+    },
+  };
+}
+
 function storeOf(database: Database): Store {
   database.exec("PRAGMA busy_timeout = 10000");
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = FULL");
+  // Held records are overwritten when they are deleted.
+  database.exec("PRAGMA secure_delete = ON");
   database.exec("CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID");
   const find = database.prepare("SELECT key, value FROM rows WHERE key >= ? AND key < ?");
   const put = database.prepare("INSERT INTO rows VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value");

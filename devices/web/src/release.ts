@@ -1,5 +1,5 @@
 /** From a record to the bytes that leave the device. */
-import { type Coding, codingOf, type Record_ } from "./coding.js";
+import { type Coded, type Coding, codingOf, type Record_ } from "./coding.js";
 import type { Protocol } from "./protocol.js";
 import type { Task } from "./task.js";
 import { drawPartition, drawIdentifier, type Model, readModel, write } from "./wire.js";
@@ -56,10 +56,21 @@ export async function choose(
 /**
  * Randomize one record, once; `now` is in seconds since 1970. Scratch memory that depends on the record is wiped.
  */
-export function randomize({ task, coding, protocol }: Prepared, choice: Choice, now: number, record: Record_, words: Words): string {
+export function randomize(prepared: Prepared, choice: Choice, now: number, record: Record_, words: Words): string {
+  return randomizeCoded(prepared, choice, now, () => prepared.coding.code(record), words);
+}
+
+/** Randomize a record that is coded only once the query is drawn. */
+export function randomizeCoded(
+  { task, protocol }: Prepared,
+  choice: Choice,
+  now: number,
+  code: () => Pick<Coded, "x" | "y">,
+  words: Words,
+): string {
   const { level, partition, model } = choice;
   const query = protocol.drawQuery(model.numbers, words);
-  const coded = coding.code(record);
+  const coded = code();
   const vector = protocol.vector(coded, model.numbers, query);
   const payload = protocol.mechanism(level, query).randomize(vector, words);
   coded.x.fill(0);

@@ -14,6 +14,14 @@ export interface Store {
    */
   update<T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T>;
   close(): void;
+  /** Keeps the key of held records apart from the rows; without it nothing can be held. */
+  readonly key?: KeyPlace;
+}
+
+/** A place for one text: `write(null)` deletes it. */
+export interface KeyPlace {
+  read(): string | null | Promise<string | null>;
+  write(text: string | null): void | Promise<void>;
 }
 
 export function storageFailed(error: unknown): Refused {
@@ -122,6 +130,14 @@ function transact<T>(database: IDBDatabase, prefixes: readonly string[], change:
   });
 }
 
+/** This origin's local storage, where there is one: workers have none. */
+function keyPlace(name: string): { key?: KeyPlace } {
+  const { localStorage } = globalThis as { localStorage?: Storage };
+  if (!localStorage) return {};
+  const write = (text: string | null): void => (text === null ? localStorage.removeItem(name) : localStorage.setItem(name, text));
+  return { key: { read: () => localStorage.getItem(name), write } };
+}
+
 /**
  * Use the ledger's database of this origin. It is made, empty, when it is first read; with `traceless`, when something
  * is first written. `update` raises `Refused` with the reason `storage`.
@@ -171,5 +187,6 @@ export async function indexedDbStore(name = "murk", traceless = false): Promise<
       }
     },
     close: forget,
+    ...keyPlace(`${name}-key`),
   };
 }

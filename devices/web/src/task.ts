@@ -1,6 +1,7 @@
 /** The task: its document, whose hash is taken over the document's own bytes, and the settings that a device reads. */
 import { dayOf, type Value } from "./coding.js";
 import { capOf, type Guarantee } from "./mechanisms.js";
+import { isWindow, longestOf, renewalOf } from "./windows.js";
 import { Refused } from "./words.js";
 
 /** What people are shown of a column. */
@@ -55,6 +56,9 @@ export interface TaskDocument {
     guarantee: Guarantee;
     levels: Record<string, Guarantee> | Grid;
     per_person: Guarantee | null;
+    /** In which `per_person` holds anew, and a cap over all of them. */
+    window?: string;
+    lifetime?: Guarantee | null;
     mechanism: string | null;
   };
   learner: Record<string, unknown>;
@@ -73,6 +77,8 @@ export interface Task extends TaskDocument {
   /** Seconds. */
   readonly granularitySeconds: number;
   readonly expirySeconds: number;
+  /** Seconds for which a new ledger keeps silent: a cleared one must not answer a window again. */
+  readonly silenceSeconds: number;
   readonly guarantees: ReadonlyMap<string, Guarantee>;
 }
 
@@ -144,7 +150,7 @@ const OF_BLOCK: Record<string, string> = {
     "weighting weights",
   log: "partitions retention",
   max_staleness: "releases share",
-  privacy: "guarantee levels mechanism per_person",
+  privacy: "guarantee levels lifetime mechanism per_person window",
   public: "file set_aside",
 };
 const OF_PROTOCOL: Record<string, string> = {
@@ -353,6 +359,9 @@ function check(task: TaskDocument): void {
   for (const level of levels) if (level === "default" || !LEVEL.test(level)) refuse("a level's name is damaged");
   if (levels.length > MOST_LEVELS) refuse("it has too many levels");
   if (privacy.per_person != null) capOf(privacy.per_person);
+  if (privacy.window !== undefined && privacy.window !== "none" && !isWindow(privacy.window)) refuse("its window is damaged");
+  if (privacy.lifetime != null && !renewalOf(task)) refuse("it caps all windows, and has none");
+  if (privacy.lifetime != null) capOf(privacy.lifetime);
   if (!(within(task.log.partitions, 1, 4096) && Number.isInteger(task.log.partitions))) refuse("it has no number of partitions");
   if (seconds(task.expiry) < seconds(task.granularity)) refuse("its expiry is below its granularity");
 }
@@ -379,11 +388,13 @@ export async function readTask(text: string, hash?: string): Promise<Task> {
     if (error instanceof Refused) throw error;
     refuse("its document is damaged");
   }
+  const [expirySeconds, window] = [seconds(content.expiry), renewalOf(content)];
   return {
     ...content,
     hash: found,
     granularitySeconds: seconds(content.granularity),
-    expirySeconds: seconds(content.expiry),
+    expirySeconds,
+    silenceSeconds: Math.max(expirySeconds, window ? longestOf(window) : 0),
     guarantees: guarantees(content.privacy),
   };
 }

@@ -16,5 +16,7 @@ export * from "./protocols.js";
 export * from "./release.js";
 export * from "./store.js";
 export * from "./task.js";
+export * from "./held.js";
+export * from "./windows.js";
 export * from "./wire.js";
 export * from "./words.js";

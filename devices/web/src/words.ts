@@ -7,7 +7,9 @@ export const enum Purpose {
   COIN = 2,
   IDENTIFIER = 3,
   PARTITION = 4,
+  SELECTION = 6,
   QUERY = 7,
+  RECORD = 8,
 }
 
 /** A source of uniform 64-bit words: `next` puts the next word of a purpose into `hi` and `lo`. */

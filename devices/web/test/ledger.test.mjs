@@ -11,6 +11,12 @@ import { DAY, document, Gateway, record } from "./gateway.mjs";
 globalThis.IDBKeyRange = IDBKeyRange;
 const NOW = 1_800_000_000;
 const claimed = async () => true;
+const WEEKLY = { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null, per_person: null, window: "week", lifetime: { gdp: { mu: 1.5 } } };
+const WEDNESDAY = 1_800_403_200; // 2027-01-20, 00:00 UTC
+const WEEK = 7 * DAY;
+// A browser's local storage.
+const texts = new Map();
+globalThis.localStorage = { getItem: (name) => texts.get(name) ?? null, setItem: (name, text) => texts.set(name, text), removeItem: (name) => texts.delete(name) };
 
 const kinds = {
   indexeddb: () => {
@@ -543,6 +549,259 @@ for (const [kind, begin] of Object.entries(kinds)) {
       offline.close();
       place.wipe();
       await assert.rejects(connect(gateway, place, { fetch }), { reason: "unavailable" });
+    });
+
+    /** A device whose clock and gateway a test moves together. */
+    const weekly = async (privacy = {}, place = begin(), options = {}) => {
+      const gateway = new Gateway(document({ privacy: { ...WEEKLY, ...privacy } }));
+      const time = { own: WEDNESDAY };
+      gateway.now = WEDNESDAY;
+      const pass = (seconds) => (gateway.now = time.own += seconds);
+      const device = await settled(await connect(gateway, place, { clock: () => time.own, ...options }));
+      return { gateway, place, time, pass, device };
+    };
+
+    /** A device that has done what it does as it is opened. */
+    const settled = async (device) => {
+      await new Promise((resolve) => setTimeout(resolve, 0));
+      await device.releaseHeld().catch(() => undefined);
+      return device;
+    };
+
+    const rowsOf = async (place, prefix) => {
+      const store = await place.open();
+      const rows = await store.update([prefix], (found) => [[...found], {}]);
+      const key = await store.key?.read();
+      store.close();
+      return { rows, key };
+    };
+
+    test("a budget renews with its window, up to its lifetime, and windows never go back", async () => {
+      const { gateway, pass, device } = await weekly();
+      const outcome = async () => ((given) => given.reason || given.outcome)(await device.release(record));
+      assert.equal(await outcome(), "released");
+      assert.equal(await outcome(), "window-cap");
+      let status = await device.status();
+      assert.deepEqual([status.room, status.next, status.held], [false, WEDNESDAY + 5 * DAY, 0]);
+      assert.deepEqual(status.caps.map(({ renews, spent }) => [renews, spent]), [[true, 999996185315n], [false, 999996185315n]]);
+      pass(5 * DAY - 1);
+      assert.equal(await outcome(), "window-cap");
+      pass(1);
+      status = await device.status();
+      assert.deepEqual([status.room, status.next, status.caps[0].spent], [true, null, 0n]);
+      assert.equal(await outcome(), "released");
+      pass(-3 * DAY);
+      assert.equal(await outcome(), "late");
+      pass(10 * DAY);
+      // mu^2 = 1 + 1 of 2.25 are spent.
+      assert.equal(await outcome(), "task-cap");
+      status = await device.status();
+      assert.deepEqual([status.room, status.next, status.released], [false, null, 2]);
+      assert.equal(gateway.accepted.length, 2);
+      device.close();
+    });
+
+    test("a tiny level leaves no room for another release in its window", async () => {
+      const { pass, device } = await weekly({ levels: { tiny: { gdp: { mu: 0.001 } } } });
+      assert.equal((await device.release(record, { level: "tiny" })).outcome, "released");
+      assert.equal((await device.release(record)).reason, "window-cap");
+      pass(WEEK);
+      assert.equal((await device.release(record)).outcome, "released");
+      device.close();
+    });
+
+    test("a policy caps all windows", async () => {
+      const { pass, device } = await weekly({ lifetime: null }, undefined, { policy: { perTask: { gdp: { mu: 1.2 } } } });
+      assert.equal((await device.release(record)).outcome, "released");
+      pass(WEEK);
+      assert.equal((await device.release(record)).reason, "policy-cap");
+      device.close();
+    });
+
+    test("a jump of one clock renews nothing", async () => {
+      const { gateway, time, pass, device } = await weekly({ lifetime: null });
+      assert.equal((await device.release(record)).outcome, "released");
+      // A gateway that says, again and again, that a week has passed.
+      for (let week = 1; week <= 5; week++) {
+        gateway.now = WEDNESDAY + week * WEEK;
+        time.own += 10;
+        await device.prepare();
+        assert.equal((await device.release(record)).reason, "clock");
+        assert.equal((await device.hold(record)).reason, "clock");
+      }
+      assert.equal((await device.status()).next, WEDNESDAY + 5 * DAY + 5 * WEEK);
+      // From then on both clocks agree.
+      pass(0);
+      gateway.now = WEDNESDAY + 6 * WEEK;
+      time.own += WEEK;
+      await device.prepare();
+      assert.equal((await device.release(record)).outcome, "released");
+      assert.equal(gateway.accepted.length, 2);
+      device.close();
+      // A device's own clock that jumps, where the gateway tells the time.
+      const other = await weekly({ lifetime: null });
+      assert.equal((await other.device.release(record)).outcome, "released");
+      other.time.own += 4 * WEEK;
+      assert.equal((await other.device.release(record)).reason, "window-cap");
+      other.device.close();
+    });
+
+    test("a wiped ledger keeps silent until no window of it can be answered again", async () => {
+      const { device } = await weekly({ window: "90d" }, undefined, { first: "wait" });
+      assert.equal((await device.release(record)).reason, "new-ledger");
+      assert.equal((await device.hold(record)).reason, "new-ledger");
+      assert.equal((await device.status()).silentFor, 90 * DAY);
+      device.close();
+    });
+
+    test("one record of a window is held, and released after it", async () => {
+      const { gateway, place, pass, device } = await weekly();
+      for (const age of [22, 24, 26, 28, 30]) assert.deepEqual(await device.hold({ ...record, age }), { outcome: "held", reason: "" });
+      let status = await device.status();
+      assert.deepEqual([status.held, status.released, gateway.posts.length], [1, 0, 0]);
+      const { rows: [[, text]], key } = await rowsOf(place, "held:");
+      const held = JSON.parse(text);
+      assert.equal(held.count, 5);
+      // 12 bytes of nonce, 8 of each number, and 16 of tag.
+      assert.equal(atob(held.record).length, 12 + 8 * 4 + 16);
+      assert.equal(atob(key).length, 32);
+      const end = WEDNESDAY + 5 * DAY;
+      assert.ok(held.due >= end && held.due < end + 42 * 3600);
+      pass(held.due - WEDNESDAY - 1);
+      assert.deepEqual(await device.releaseHeld(), []);
+      device.close();
+      pass(1);
+      // It wakes as it is opened.
+      const woken = await connect(gateway, place, { clock: () => gateway.now });
+      const deadline = Date.now() + 60_000;
+      while (gateway.accepted.length === 0 && Date.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 5));
+      assert.equal(gateway.accepted.length, 1);
+      assert.deepEqual(await woken.releaseHeld(), []);
+      status = await woken.status();
+      assert.deepEqual([status.held, status.released], [0, 1]);
+      assert.deepEqual(await rowsOf(place, "held:"), { rows: [], key: null });
+      // That window has had its answer, and this one has not.
+      assert.equal((await woken.release(record)).outcome, "released");
+      woken.close();
+    });
+
+    test("a device asleep for three windows answers the one in which it was awake", async () => {
+      const { gateway, pass, device } = await weekly();
+      await device.hold(record);
+      pass(4 * WEEK);
+      assert.deepEqual((await device.releaseHeld()).map(({ outcome }) => outcome), ["released"]);
+      await device.hold(record);
+      pass(WEEK);
+      await device.hold(record);
+      pass(WEEK);
+      // mu^2 = 2.25 allows two answers in all; what is refused is deleted.
+      assert.deepEqual((await device.releaseHeld()).map(({ outcome, reason }) => reason || outcome), ["released", "task-cap"]);
+      assert.equal((await device.status()).held, 0);
+      assert.equal(gateway.accepted.length, 2);
+      device.close();
+    });
+
+    test("an answer of a later window comes first, and none of an earlier one follows", async () => {
+      const { pass, device } = await weekly();
+      await device.hold(record);
+      pass(WEEK);
+      assert.equal((await device.release(record)).outcome, "released");
+      assert.deepEqual(await device.releaseHeld(), [{ outcome: "refused", reason: "late" }]);
+      device.close();
+    });
+
+    test("an answer at once leaves nothing to hold", async () => {
+      const { gateway, pass, device } = await weekly();
+      await device.hold(record);
+      assert.equal((await device.release(record)).outcome, "released");
+      assert.equal((await device.status()).held, 0);
+      pass(WEEK);
+      assert.deepEqual(await device.releaseHeld(), []);
+      assert.equal(gateway.accepted.length, 1);
+      device.close();
+    });
+
+    test("withdrawal and an opt-out delete what is held", async () => {
+      for (const way of ["withdraw", "wake", "hold", "task"]) {
+        const { gateway, place, pass, device } = await weekly();
+        await device.hold(record);
+        if (way === "withdraw") await device.withdraw();
+        device.close();
+        const text = way === "task" ? document({ privacy: { ...WEEKLY, window: "day" } }) : gateway.text;
+        const other = await connect(way === "task" ? new Gateway(text) : gateway, place, { clock: () => WEDNESDAY, optOut: way === "wake" || way === "hold" });
+        if (way === "hold") assert.equal((await other.hold(record)).reason, "opt-out");
+        pass(2 * WEEK);
+        assert.deepEqual(await other.releaseHeld(), []);
+        assert.deepEqual(await rowsOf(place, "held:"), { rows: [], key: null }, way);
+        assert.equal(gateway.accepted.length, 0);
+        other.close();
+      }
+    });
+
+    test("two pages hold and release one record", async () => {
+      const { gateway, place, pass, device } = await weekly();
+      const other = await settled(await connect(gateway, place, { clock: () => gateway.now }));
+      await Promise.all([device, other, device, other].map((each) => each.hold(record)));
+      assert.equal(JSON.parse((await rowsOf(place, "held:")).rows[0][1]).count, 4);
+      pass(WEEK);
+      const receipts = (await Promise.all([device, other].map((each) => each.releaseHeld()))).flat();
+      assert.deepEqual(receipts.map(({ outcome }) => outcome), ["released"]);
+      assert.equal(new Set(gateway.accepted).size, 1);
+      for (const each of [device, other]) each.close();
+    });
+
+    test("a record whose key is lost is deleted, and one that is refused is not read", async () => {
+      const { gateway, place, pass, device } = await weekly();
+      await device.hold(record);
+      const store = await place.open();
+      await store.key.write(btoa("x".repeat(32)));
+      pass(WEEK);
+      assert.deepEqual(await device.releaseHeld(), [{ outcome: "refused", reason: "lost-key" }]);
+      assert.equal((await device.release(record)).outcome, "released");
+      const untouchable = new Proxy({}, { get: () => assert.fail("the record was read"), ownKeys: () => assert.fail("the record was read") });
+      assert.equal((await device.hold(untouchable)).reason, "window-cap");
+      assert.equal(gateway.accepted.length, 1);
+      device.close();
+      store.close();
+    });
+
+    test("without a connection what is due waits, and a task without windows holds nothing", async () => {
+      const { gateway, place, pass, device } = await weekly();
+      await device.hold(record);
+      device.close();
+      pass(WEEK);
+      let away = false;
+      const fetch = (...given) => (away ? Promise.reject(new TypeError("network")) : gateway.fetch(...given));
+      away = true;
+      const offline = await settled(await connect(gateway, place, { fetch, clock: () => gateway.now }));
+      await assert.rejects(offline.releaseHeld());
+      assert.equal((await offline.status()).held, 1);
+      away = false;
+      assert.deepEqual((await offline.releaseHeld()).map(({ outcome }) => outcome), ["released"]);
+      offline.close();
+      const plain = await connect(new Gateway(), begin());
+      await assert.rejects(plain.hold(record), { reason: "task" });
+      plain.close();
+    });
+
+    test("the record that is held is drawn uniformly", async () => {
+      // Of 1,000 windows with 4 records each place has 250, within 5 standard errors but once in 4e5.
+      const { hash } = await murk.readTask(document({ privacy: WEEKLY }));
+      const counts = [0, 0, 0, 0];
+      const quarters = [0, 0, 0, 0];
+      const words = new murk.SecureWords(256);
+      for (let each = 0; each < 1000; each++) {
+        let held = 0;
+        for (let count = 1; count <= 4; count++) if (murk.isDrawn(count, words)) held = count;
+        counts[held - 1]++;
+        const late = murk.drawDue("week", 100, words) - murk.beginOf("week", 101);
+        quarters[Math.floor((4 * late) / murk.spreadOf("week"))]++;
+      }
+      const error = 5 * Math.sqrt((1000 * 3) / 16);
+      for (const count of [...counts, ...quarters]) assert.ok(Math.abs(count - 250) < error, `${counts} ${quarters}`);
+      // The newest record alone, or each kept with probability a half, is not uniform.
+      assert.ok(Math.abs(500 - 250) > error);
+      assert.equal(hash.length, 64);
     });
 
     test("storage that is full releases nothing", async () => {

@@ -43,7 +43,7 @@ async function readTask(line) {
   }
 }
 
-function record(line) {
+async function record(line) {
   const prepared = tasks.get(line.name);
   const { task, coding, protocol } = prepared;
   counts.records++;
@@ -76,7 +76,25 @@ function record(line) {
     const again = new murk.Philox(BigInt(line.seed), BigInt(line.index));
     const choice = { level: line.level, partition: murk.drawPartition(task, again), model };
     same("release", line, murk.randomize(prepared, choice, line.now, raw, again), line.bytes);
+    await held(line, prepared, choice, raw);
   }
+}
+
+/** A record that is held until its window ends gives the same bytes. */
+async function held(line, prepared, choice, raw) {
+  const window = murk.renewalOf(prepared.task);
+  same("window", line, window === undefined ? null : murk.windowOf(window, line.now), line.held.window);
+  if (window === undefined) return;
+  const words = () => new murk.Philox(BigInt(line.seed), BigInt(line.index));
+  same("due", line, murk.drawDue(window, line.held.window, words()), line.held.due);
+  same("drawn", line, murk.isDrawn(line.held.count, words()), line.held.drawn);
+  let text = null;
+  const place = { read: () => text, write: (key) => (text = key) };
+  const sealed = await murk.seal(prepared.coding.code(raw), place);
+  const coded = await murk.unseal(sealed, prepared.coding.size, place);
+  const again = words();
+  murk.drawPartition(prepared.task, again);
+  same("held", line, murk.randomizeCoded(prepared, choice, line.now, () => coded, again), line.bytes);
 }
 
 for await (const text of createInterface({ input: process.stdin, crlfDelay: Infinity })) {

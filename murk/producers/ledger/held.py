@@ -51,13 +51,17 @@ class HeldRecords:
         row = self._connection.execute(query, (self._task, person, window)).fetchone()
         return 0 if row is None else int(row[0])
 
-    def put(self, person: Id, record: Held) -> None:
-        """Hold a record in place of the one that is held."""
+    def put(self, person: Id, record: Held, count: int, due: int) -> None:
+        """Hold a record in place of the one that is held; ``due`` counts for the first one."""
         numbers = empty((len(record.x) + 1,))
         numbers[:-1], numbers[-1] = record.x, record.y
         name, values = json.dumps(record.name).encode(), self._cover(track(numbers.view(np.uint8)))
-        row = self._task, person, record.window, record.level, self._cover(np.frombuffer(name, np.uint8)), values
-        self._connection.execute("REPLACE INTO held VALUES (?, ?, ?, ?, 0, ?, ?)", row)
+        row = self._task, person, record.window, record.level, count, due
+        self._connection.execute(
+            "INSERT INTO held VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET name = excluded.name, record = excluded.record",
+            (*row, self._cover(np.frombuffer(name, np.uint8)), values),
+        )
 
     def counted(self, person: Id, window: int, count: int, level: str) -> None:
         """Store the number of records, and the newest level."""

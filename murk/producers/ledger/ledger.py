@@ -164,9 +164,9 @@ class Ledger:
     transaction (``synchronous=FULL``) before anything is sent: a crash may lose a report, never a debit. One object
     serves one thread; any number of processes may open the file.
 
-    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, or of another version or
-    identity with a UserError. Two cases cannot be detected: an older copy put in its place, and a file without the
-    ``-wal`` that a crash left. Raises MurkError if the file cannot be opened or made.
+    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, older than `LEDGER.last`
+    beside it, or of another version or identity with a UserError. An older copy of the whole folder cannot be detected.
+    Raises MurkError if the file cannot be opened or made.
 
     >>> import tempfile
     >>> with Ledger(tempfile.mkdtemp() + "/ledger.db") as ledger:
@@ -321,6 +321,8 @@ class Ledger:
             yield spend
             spend.write()
         common.keep(spend.numbers.stop)
+        if spend.granted:
+            self._file.note_last(spend.numbers.stop)
 
     def pending(self, task_hash: str | None = None) -> int:
         """Count the releases in the outbox, of one task or of all."""
@@ -334,13 +336,18 @@ class Ledger:
         query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
-    def held(self, task_hash: str, before: int) -> list[Held]:
-        """Return the held records of windows before one, the earliest first."""
-        query = "SELECT window, level, name, record FROM held WHERE task = ? AND window < ? ORDER BY window"
-        rows = self._file.query(query, (self._booked(task_hash).number, before))
+    def held(self, task_hash: str, now: float) -> list[Held]:
+        """Return the held records that are due at a time, those of the earliest windows first."""
+        query = "SELECT window, level, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window"
+        rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         from murk.producers.ledger.held import read_held
 
         return list(read_held(iter(rows), self.names.reading())) if rows else []
+
+    def next_due(self, task_hash: str) -> int | None:
+        """Return when the next held record is due, in seconds since 1970; None if none is held."""
+        due = self._file.query("SELECT min(due) FROM held WHERE task = ?", (self._booked(task_hash).number,))[0][0]
+        return None if due is None else int(due)
 
     def is_queued(self, task_hash: str, number: int) -> bool:
         """Return whether a release still waits for the log's confirmation."""
@@ -414,7 +421,11 @@ class Ledger:
                 of_task = "SELECT name FROM tasks WHERE number = ?"
                 connection.execute(f"DELETE FROM held WHERE {where % of_task}", (known, task, task))
             key, owner = self.names.writing(connection), Owner(home, known)
-            return drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
+            dropped = drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
+            # A number of its own shows whether a copy knows of it.
+            ((following,),) = connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'next' RETURNING value")
+        self._file.note_last(int(following))
+        return dropped
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
         """Return what was promised to a person (a name, or a row of a file), spent, sent and refused, by task."""

@@ -2,6 +2,9 @@
 
 A missing or unreadable ledger is an error: a new one would let people spend again. So none is made where there has been
 one, and no message advises to continue without it.
+
+``LEDGER.last`` beside it has the number of the last write that counts. A ledger that does not know that write is an
+older copy, or has lost its ``-wal``, and is refused. A copy of the whole folder cannot be told from the newest.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import os
 import secrets
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,7 +24,7 @@ from murk.producers.ledger.names import DRAFT, SUFFIX
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
-FORMAT = 6  # number of the file's format
+FORMAT = 7  # number of the file's format
 APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 
 # Names come in any order, so a block may touch any page of a large ledger
@@ -30,6 +34,7 @@ BEYOND = (
     "its newest intact copy before anything else is released"
 )
 
+LAST = ".last"
 LOST = "MURK-LEDGER-002"
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
 KIND = FileKind("ledger", APPLICATION, FORMAT, TABLES)
@@ -72,6 +77,7 @@ class LedgerFile(Database):
                     f"(its identity begins with {self.identity[:8]}, not {identity[:8]}): give the path of that ledger",
                     code="MURK-LEDGER-003",
                 )
+            self._check_newest()
         except BaseException:
             self.close()
             raise
@@ -85,6 +91,28 @@ class LedgerFile(Database):
         if not self._patient:
             # An interrupt came before it was set again.
             self._wait_again()
+
+    def note_last(self, number: int) -> None:
+        """Note the number of a committed write beside the ledger, for `_check_newest`; a full disk is no error."""
+        # Written without a sync: a power failure leaves a smaller number, which refuses less.
+        with suppress(OSError):
+            handle = os.open(self._last_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            try:
+                os.pwrite(handle, f"{self.identity} {number:020d}".encode(), 0)
+            finally:
+                os.close(handle)
+
+    @property
+    def _last_path(self) -> Path:
+        return Path(f"{self.path.resolve()}{LAST}")
+
+    def _check_newest(self) -> None:
+        """Raise an error if the ledger does not know the last write that was noted beside it."""
+        noted = self._last_path.read_text().split() if self._last_path.exists() else []
+        known = int(self.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
+        if len(noted) == 2 and noted[0] == self.identity and noted[1].isdigit() and int(noted[1]) > known:
+            later = f"{self._last_path.name} beside it knows {int(noted[1]) - known:,} later writes"
+            raise _lost(f"the ledger {self.path} is an older copy, or has lost its -wal: {later}")
 
     def empty_log(self) -> bool:
         """Empty the write-ahead log, which holds deleted rows until then; False if another process prevents it."""

@@ -44,11 +44,12 @@ CREATE TABLE IF NOT EXISTS renewals (
     newest INTEGER NOT NULL, windows INTEGER NOT NULL CHECK (windows > 0), history TEXT NOT NULL,
     PRIMARY KEY (task, home, person)) WITHOUT ROWID;
 
--- One record of each person and window, of `count` records, which is released when the window has ended. The person's
--- name and the coded record are encrypted under the ledger's key.
+-- One record of each person and window, of `count` records, which is released from `due` on (seconds since 1970): a time
+-- after the window's end, drawn with its first record. The person's name and the coded record are encrypted under the
+-- ledger's key.
 CREATE TABLE IF NOT EXISTS held (
     task INTEGER NOT NULL, person NOT NULL, window INTEGER NOT NULL, level TEXT NOT NULL,
-    count INTEGER NOT NULL, name BLOB NOT NULL, record BLOB NOT NULL,
+    count INTEGER NOT NULL, due INTEGER NOT NULL, name BLOB NOT NULL, record BLOB NOT NULL,
     PRIMARY KEY (task, person, window)) WITHOUT ROWID;
 
 -- People who have withdrawn from a task (0: from all), and the day.

@@ -84,7 +84,7 @@ def test_the_key_is_for_its_owner_alone_and_says_no_name(path: Path) -> None:
     first_name(path)
     lies = key_path(path)
     assert stat.S_IMODE(lies.stat().st_mode) == 0o600
-    assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.db", "ledger.db.key"]
+    assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.db", "ledger.db.key", "ledger.db.last"]
     assert bytes.fromhex(lies.read_text().split()[-1]) not in path.read_bytes()
     assert lies.read_text().split()[-1].encode() not in path.read_bytes()
 
@@ -244,8 +244,29 @@ def test_a_ledger_older_than_its_key_is_refused(path: Path) -> None:
     before = path.read_bytes()
     first_name(path)
     path.write_bytes(before)
+    with pytest.raises(
+        UserError, match=r"is an older copy, or has lost its -wal: ledger.db.last beside it knows 1 later"
+    ):
+        Ledger(path)
+    Path(f"{path}.last").unlink()
     with pytest.raises(UserError, match="it is an older copy, in which later spending"):
         Ledger(path)
+
+
+def test_a_copy_from_before_the_last_release_or_withdrawal_is_refused(path: Path) -> None:
+    for write in (lambda: booked(path, **ONE).close(), lambda: first_name(path), lambda: withdraw_alone(path)):
+        before = path.read_bytes() if path.exists() else b""
+        write()
+    after = path.read_bytes()
+    path.write_bytes(before)
+    with pytest.raises(UserError, match=r"ledger\.db\.last beside it knows 1 later writes\. Nothing was spent or sent"):
+        Ledger(path)
+    path.write_bytes(after)
+    with booked(path, **ONE) as ledger:
+        assert ask(ledger, ANN) == "withdrawn"
+    # A copy elsewhere is a ledger of its own, and the file beside it may be lost.
+    Path(f"{path}.last").unlink()
+    Ledger(path).close()
 
 
 @pytest.mark.parametrize("begin", [first_name, lambda path: withdraw_alone(path)], ids=["spent", "withdrew"])
@@ -324,7 +345,5 @@ def test_killed_while_the_key_is_made_everybody_has_one_budget(path: Path, owner
         spent = ledger.totals().releases
         assert ask(ledger, ANN, RECORD) == ("known" if spent else "released")
         assert ask(ledger, ANN) == "task"
-    assert sorted(file.name for file in path.parent.iterdir() if not file.name.endswith(".new")) == [
-        "ledger.db",
-        "ledger.db.key",
-    ]
+    names_left = {file.name for file in path.parent.iterdir() if not file.name.endswith(".new")}
+    assert names_left - {"ledger.db.last"} == {"ledger.db", "ledger.db.key"}

@@ -25,6 +25,7 @@ from murk.privacy.central import SketchAccumulator
 from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, OrganisationProducer, Policy, Producer
 from murk.producers import producer as delivery
+from murk.producers.ledger.schema import FORMAT
 from murk.producers.ledger.transaction import Spending
 from murk.producers.organisation import index_of, remedy
 from murk.stream import open_log
@@ -688,7 +689,7 @@ def test_ledgers_of_people_have_no_windows(tmp_path: Path) -> None:
         fill(world.producer)
         world.ledger.delete_confirmed()
     with sqlite3.connect(tmp_path / "ledger.db") as connection:
-        assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(6,)]
+        assert connection.execute("SELECT value FROM meta WHERE key = 'format'").fetchall() == [(FORMAT,)]
 
 
 def test_the_release_holds_no_name(world: SketchWorld) -> None:

@@ -1,0 +1,48 @@
+/** Records that a device holds until their window ends: coded, encrypted under a key that is kept apart from the rows. */
+import type { Coded } from "./coding.js";
+import type { KeyPlace } from "./store.js";
+import { beginOf, spreadOf } from "./windows.js";
+import { Purpose, Refused, uniform, type Words } from "./words.js";
+
+const NONCE = 12; // bytes, of AES-GCM
+const AES = "AES-GCM";
+
+const base64 = (bytes: Uint8Array): string => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+const keyOf = (text: string): Promise<CryptoKey> => crypto.subtle.importKey("raw", bytesOf(text), AES, false, ["encrypt", "decrypt"]);
+
+/** Draw whether the newest of a number of records is the one that is held, with probability 1 / `count`. */
+export const isDrawn = (count: number, words: Words): boolean => count === 1 || uniform(count, Purpose.RECORD, words) === 0;
+
+/** Draw when the answer of a window is due, in seconds since 1970: over a quarter of a window after its end. */
+export const drawDue = (window: string, number: number, words: Words): number =>
+  beginOf(window, number + 1) + uniform(spreadOf(window), Purpose.SELECTION, words);
+
+/** Encrypt a coded record, whose numbers are wiped; its length says nothing about it. Makes the key if there is none. */
+export async function seal({ x, y }: Pick<Coded, "x" | "y">, place: KeyPlace | undefined): Promise<string> {
+  if (!place) throw new Refused("storage", "this storage keeps no keys, so that no record can be held in it");
+  let text = await place.read();
+  if (text === null) await place.write((text = base64(crypto.getRandomValues(new Uint8Array(32)))));
+  const numbers = Float64Array.of(...x, y);
+  x.fill(0);
+  const iv = crypto.getRandomValues(new Uint8Array(NONCE));
+  const sealed = await crypto.subtle.encrypt({ name: AES, iv }, await keyOf(text), numbers);
+  numbers.fill(0);
+  const bytes = new Uint8Array(NONCE + sealed.byteLength);
+  bytes.set(iv);
+  bytes.set(new Uint8Array(sealed), NONCE);
+  return base64(bytes);
+}
+
+/** Decrypt a coded record; undefined if its key is lost, or it is of another length. */
+export async function unseal(sealed: string, size: number, place: KeyPlace | undefined): Promise<Pick<Coded, "x" | "y"> | undefined> {
+  const text = place && (await place.read());
+  if (!text) return undefined;
+  try {
+    const [key, bytes] = [await keyOf(text), bytesOf(sealed)];
+    const numbers = new Float64Array(await crypto.subtle.decrypt({ name: AES, iv: bytes.subarray(0, NONCE) }, key, bytes.subarray(NONCE)));
+    return numbers.length === size + 1 ? { x: numbers.subarray(0, size), y: numbers[size]! } : undefined;
+  } catch {
+    return undefined;
+  }
+}
