@@ -1,4 +1,4 @@
-"""The audit: lower bounds on what releases disclose about a record, measured on the code that devices run.
+"""The audit: lower bounds on what releases disclose about a record, measured on the Python code of devices.
 
 A search finds the worst neighbouring records of the task's public box. Their releases are made as on a device, and a
 likelihood-ratio test distinguishes them. Its success gives a lower bound on epsilon or mu (`bounds`); a bound above the

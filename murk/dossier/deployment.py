@@ -128,7 +128,7 @@ def _file(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
     path = log.url.removeprefix("sqlite:///")
     days = span(task.log.retention)
     readable = exposure(path)
-    noise = "it holds releases, which are protected by their noise, and need not be secret; chmod 600 makes it private"
+    noise = "it shows releases, whose records their noise protects, and when each one came; chmod 600 makes it private"
     stores = {
         "releases": Store(
             path,

@@ -62,6 +62,8 @@ class Facts:
     audit: Audit | None = None
     purpose: str = ""  # the organisation's own statements
     controller: str = ""
+    web: bool = False  # whether people answer in a web page
+    intake: Deployment | None = None  # the input log of a shuffled task
 
     @property
     def disclosure(self) -> Disclosure | None:
@@ -70,8 +72,12 @@ class Facts:
 
     @property
     def who(self) -> str:
-        """Word for a releasing party: person or organisation."""
-        return "organisation" if self.task.of_organisations else "person"
+        """Word for whoever has an account: figures for a person are for these."""
+        if self.task.of_organisations:
+            return "organisation"
+        if self.of_rows:
+            return "row of the file"
+        return "browser profile" if self.web and not self.from_file else "person"
 
     @property
     def is_central(self) -> bool:
@@ -108,11 +114,52 @@ class Facts:
         return self.accounts is not None and self.accounts.files > 0 and not self.task.of_organisations
 
     @property
+    def of_rows(self) -> bool:
+        """Whether every account is a row of a file, so that nothing is known about people."""
+        return self.from_file and self.accounts is not None and 0 < self.accounts.rows == self.accounts.people
+
+    @property
+    def by_device(self) -> bool:
+        """Whether people's own devices or apps release, as far as is known: neither a file nor a web page."""
+        return not (self.task.of_organisations or self.from_file or self.web)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether spending is recorded in a ledger file, not in people's browsers alone."""
+        return self.from_file or not self.web
+
+    @property
     def device(self) -> str:
         """Word for the releasing device."""
         if self.task.of_organisations:
             return "organisation's machine"
-        return "machine that holds the file of records" if self.from_file else "person's device"
+        holders = ["machine that holds the file of records"] * self.from_file + ["person's browser"] * self.web
+        return " or the ".join(holders) or "person's device"
+
+    @property
+    def stated_purpose(self) -> str:
+        """Purpose and legal basis, as people are told (`about:`) or as the organisation states them."""
+        return self.purpose or (self.task.about and self.task.about.purpose) or ""
+
+    @property
+    def stated_controller(self) -> str:
+        """Controller and contact, as people are told or as the organisation states them."""
+        about = self.task.about
+        return self.controller or "; ".join(filter(None, (about.controller, about.contact) if about else ()))
+
+    @property
+    def input_log(self) -> Deployment | None:
+        """The input log of a shuffled task, if it was read, as --intake or as the log itself."""
+        if self.intake is None and self.deployment is not None and self.deployment.is_input_log:
+            return self.deployment
+        return self.intake
+
+    @property
+    def reworded(self) -> bool:
+        """Whether the organisation states another purpose or controller than people are told."""
+        about = self.task.about
+        pairs = ((self.purpose, about.purpose), (self.controller, about.controller)) if about else ()
+        return any(stated and told and stated != told for stated, told in pairs)
 
 
 def read_audit(path: str | Path, task: Task) -> Audit:

@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import Any, Final
 
 from murk import __version__
-from murk.dossier.answers import asked, guarantee, leaves, public, purpose, retention, trust
+from murk.dossier.answers import asked, guarantee, intake, leaves, public, purpose, retention, trust, web
 from murk.dossier.content import Block, Dossier, Sample, Section, Table
 from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
@@ -31,7 +31,8 @@ def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
     """Return the dossier of these facts, made at ``now``, by default the current time."""
     task, made = facts.task, (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in _SECTIONS.items())
-    sections = tuple(Section(key, title, tuple(blocks)) for key, title, blocks in parts)
+    made_parts = ((key, title, tuple(blocks)) for key, title, blocks in parts)
+    sections = tuple(Section(key, title, blocks) for key, title, blocks in made_parts if blocks)
     summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts))
     return Dossier(task.name, made, __version__, task.hash, task.simulated, summary, to_settle, sections)
 
@@ -108,6 +109,7 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     if (deployment := facts.deployment) is not None:
         yield from deployment.problems
         yield from _of_deployment(facts, deployment)
+    yield from facts.intake.problems if facts.intake is not None else ()
     yield from accounts.problems if accounts is not None else ()
     yield from questions("settle-ledger", facts)
     yield from questions("settle-audit", facts)
@@ -133,7 +135,7 @@ def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
 
 def _measured(facts: Facts) -> Iterator[Block]:
     audit = facts.audit
-    noise = "simulated noise" if audit is not None and audit.simulated else "the randomness that devices use"
+    noise = "simulated noise" if audit is not None and audit.simulated else "the randomness of this machine's system"
     yield from claims("measured", facts, noise=noise, confidence=f"{audit.confidence:g}" if audit is not None else "")
     rows = []
     for each in audit.findings if audit is not None else ():
@@ -168,6 +170,8 @@ _SECTIONS: dict[str, tuple[str, Callable[[Facts], Iterator[Block]]]] = {
     "asked": ("Features and target", asked),
     "leaves": ("What leaves the {device}", leaves),
     "trust": ("Who is trusted with what", trust),
+    "web": ("In the web page", web),
+    "intake": ("Crowds and their shuffler", intake),
     "guarantee": ("What is guaranteed", guarantee),
     "public": ("What is public", public),
     "retention": ("How long data is kept", retention),

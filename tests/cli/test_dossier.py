@@ -78,3 +78,27 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     status, said = run(*command_line, "--draws", 0, "--simulated")
     assert status == 1
     assert "differs in: features[0].high" in said
+
+
+def test_the_input_log_of_a_shuffled_task(tmp_path: Path) -> None:
+    task, out = tmp_path / "task.yaml", tmp_path / "page.html"
+    task.write_text("name: sleep\n" + TASKS["shuffled"])
+    url = f"sqlite:///{tmp_path}/intake.db"
+    with open_log(url) as log:
+        log.register_task(Task.load(task).document())
+    status, said = run(task, "--draws", 0, "--out", out, "--intake", url, "--json")
+    assert status == 0, said
+    found = json.loads(said)
+    assert not any("was not read (--intake)" in one for one in found["to_settle"])
+    [section] = [one for one in found["sections"] if one["key"] == "retention"]
+    assert "releases on the input log" in json.dumps(section)
+    task.write_text("name: sleep\n" + TASKS["scores"])
+    status, said = run(task, "--draws", 0, "--out", out, "--intake", url)
+    assert (status, "--intake is for shuffled tasks" in said) == (1, True)
+
+
+def test_no_web_page_releases_an_organisations_windows(tmp_path: Path) -> None:
+    task = tmp_path / "task.yaml"
+    task.write_text("name: sleep\n" + TASKS["summaries"])
+    status, said = run(task, "--draws", 0, "--web", "--out", tmp_path / "page.html")
+    assert (status, "--web is for people" in said) == (1, True)

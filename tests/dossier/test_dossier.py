@@ -16,7 +16,7 @@ import pytest
 
 from murk import Task
 from murk.dossier.content import EVIDENCE, Claim, Dossier, Sample
-from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts
+from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts, read_deployment
 from murk.dossier.example import example_of, levels_of
 from murk.dossier.facts import Audit, Facts, read_audit, row, together
 from murk.dossier.making import dossier_of
@@ -27,6 +27,7 @@ from murk.privacy.explain import number, percent
 from murk.privacy.guarantees import figures
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
+from murk.stream import open_log
 from tests.dossier.test_example import TASKS, task_of
 from tests.producers.ledger.accounts import ask, booked, charge, rho
 
@@ -91,12 +92,15 @@ def test_tests_that_are_called_upon_exist(key: str) -> None:
 
 def test_all_evidence_is_called_upon_and_all_that_is_called_upon_is_known() -> None:
     used = {key for text in TASKS.values() for key in dossier(facts(text)).evidence}
+    used |= set(dossier(facts(web=True, accounts=None)).evidence)
     assert used == set(EVIDENCE)
 
 
 @pytest.mark.parametrize("text", TASKS.values(), ids=list(TASKS))
 def test_every_sentence_has_tests_or_says_where_it_is_from(text: str) -> None:
-    for given in (facts(text), facts(text, deployment=None, accounts=None, audit=None, purpose="", controller="")):
+    unread = facts(text, deployment=None, accounts=None, audit=None, purpose="", controller="")
+    of_web = () if task_of(text).of_organisations else (replace(unread, web=True), facts(text, web=True))
+    for given in (facts(text), unread, *of_web):
         found = dossier(given)
         for section in found.sections:
             for block in section.blocks:
@@ -465,3 +469,104 @@ def test_what_is_no_audit_is_refused_with_the_remedy(tmp_path: Path, wrong: str)
         read_audit(path, task)
     with pytest.raises(UserError, match="cannot be read"):
         read_audit(tmp_path / "nowhere.json", task)
+
+
+OF_FILE = replace(ACCOUNTS, files=1)
+HOLDERS: dict[str, tuple[Callable[[], Facts], list[str], list[str]]] = {
+    # who holds what; what the page must say; what would be false
+    "device": (
+        lambda: facts(accounts=None),
+        ["the person's own device (or a gateway", "Each person can see their own account", "What leaves the person's device"],
+        ["web page", "whoever holds the file", "browser", "Who withdraws"],
+    ),
+    "file": (
+        lambda: facts(accounts=OF_FILE),
+        ["whoever holds the file of records and releases from it", "Who withdraws: the people of a file",
+         "which whoever holds the ledger runs for them", "What leaves the machine that holds the file of records"],
+        ["web page", "Each person can see their own account", "the person's own device (or", "browser profile"],
+    ),
+    "rows": (
+        lambda: facts(accounts=replace(OF_FILE, rows=40)),
+        ["All releases of one row of the file", "releases of one row of the file"],
+        ["all releases of one person"],
+    ),
+    "web": (
+        lambda: facts(web=True, accounts=None),
+        ["whoever serves the web page, more than anybody else", "for a profile", "art. 5(3)", "stays silent for 7 days",
+         "card's button Withdraw", "relay, if the page names one", "all releases of one browser profile",
+         "Nothing was measured on the code that people's browsers run", "Global Privacy Control",
+         "does the page pin the task's hash", "What leaves the person's browser"],
+        ["murk ledger LEDGER", "keyed hashes", "Ledger.loosen", "No ledger was read (--ledger)", "block by block",
+         "(or a gateway that acts for several people)", "ledger restored from an older copy", "several rows of a file"],
+    ),
+    "a file and a web page": (
+        lambda: facts(web=True, accounts=OF_FILE),
+        ["and releases from it; and whoever serves the web page", "murk ledger LEDGER", "card's button Withdraw",
+         "What leaves the machine that holds the file of records or the person's browser"],
+        ["(or a gateway that acts for several people)"],
+    ),
+    "organisation": (
+        lambda: facts(TASKS["summaries"]),
+        ["the organisation that holds the records", "only sums in memory"],
+        ["browser", "Each person can see", "Murk stores none\"", "the person's own device"],
+    ),
+    "shuffled log alone": (
+        lambda: facts(TASKS["shuffled"]),
+        ["The input log was not read (--intake)", "waits for its crowd of 20,000", "Central guarantees of several"],
+        ["in the order of its file"],
+    ),
+    "intake": (
+        lambda: facts(TASKS["shuffled"], intake=INTAKE),
+        ["releases on the input log", "until the shuffler has taken them in", "intake.db can be read by other users",
+         "How many releases has the shuffler dropped"],
+        ["The input log was not read (--intake)"],
+    ),
+}  # fmt: skip
+INTAKE = Deployment(
+    "sqlite:///intake.db", "file", None,
+    {"releases": Store("intake.db", "until the shuffler has taken them in; then they are deleted", "by the shuffler")},
+    "a file on this machine", problems=("intake.db can be read by other users of its machine (mode 0644)",),
+    role="input log",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("who", HOLDERS)
+def test_sentences_follow_from_who_holds_what(who: str) -> None:
+    make, stated, false = HOLDERS[who]
+    found = dossier(make())
+    text = json.dumps(found.to_dict(), ensure_ascii=False)
+    lower = text.lower()
+    for words_of in stated:
+        assert words_of.lower() in lower, words_of
+    for words_of in false:
+        assert words_of.lower() not in lower, words_of
+
+
+def test_what_people_are_told_is_the_purpose() -> None:
+    about = TASKS["scores"] + "about: {purpose: Sleep., controller: The clinic, contact: x@example.org}\n"
+    told = dossier(facts(about, purpose="", controller=""))
+    assert "Purpose: Sleep." in words(told, "purpose")
+    assert "Responsible: The clinic; x@example.org" in words(told, "purpose")
+    settle = " ".join(told.to_settle)
+    assert "--purpose" not in settle
+    assert "--controller" not in settle
+    other = " ".join(dossier(facts(about, purpose="Advertising.")).to_settle)
+    assert "differs from what people are told" in other
+
+
+def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:
+    renewing = TASKS["scores"].replace(MU, MU + ", per_person: {gdp: {mu: 1}}, window: week")
+    held = words(dossier(facts(renewing)), "retention")
+    assert "encrypted on the person's device, until the window has ended" in held
+    assert "Murk stores none" not in held
+    assert "Murk stores none" in words(dossier(facts()), "retention")
+
+
+def test_a_log_of_releases_is_not_called_open_to_all(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    with open_log(url) as log:
+        log.register_task(task_of(TASKS["scores"]).document())
+        Path(tmp_path / "log.db").chmod(0o644)
+        [problem] = read_deployment(log, task_of(TASKS["scores"])).problems
+    assert "when each one came" in problem
+    assert "need not be secret" not in problem

@@ -23,6 +23,14 @@ _ERROR_CODE = "MURK-CLI-002"
 @click.command("dossier")
 @click.argument("task_path", metavar="TASK", type=click.Path())
 @log_url(help="Read the deployment from this log: sqlite:///FILE or kafka://HOST:PORT.")
+@click.option(
+    "--intake",
+    metavar="URL",
+    help="Of a shuffled task: read the input log, to which devices send; --log is then the log of releases.",
+)
+@click.option(
+    "--web", is_flag=True, help="People answer in a web page: state whom they trust then, and what is stored."
+)
 @click.option("--ledger", metavar="PATH", help="Read caps and sums of accounts; nobody is named.")
 @click.option("--audit", "audit_path", metavar="FILE", help="Use the output of ``murk audit TASK --json``.")
 @click.option(
@@ -43,6 +51,8 @@ _ERROR_CODE = "MURK-CLI-002"
 def command(
     task_path: str,
     log_url: str | None,
+    intake: str | None,
+    web: bool,
     ledger: str | None,
     audit_path: str | None,
     draws: int,
@@ -69,13 +79,28 @@ def command(
         deployment = _read(log_url, task)
         if deployment.task is not None:
             task, origin = deployment.task, f"the log {deployment.url}"
+    if web and task.of_organisations:
+        raise UserError("--web is for people: only organisations release to this task, and no web page does")
+    intake_read = None if intake is None else _read_intake(intake, task)
     path = Path(out or f"{task.name}.dossier.html")
     check_place(path)
     accounts = None if ledger is None else read_accounts(ledger)
     audit = read_audit(audit_path, task) if audit_path is not None else _run_audit(task, draws, quiet=as_json)
     levels, example = levels_of(task), example_of(task)
     dossier = dossier_of(
-        Facts(task, origin, levels, example, deployment, accounts, audit, purpose.strip(), controller.strip())
+        Facts(
+            task,
+            origin,
+            levels,
+            example,
+            deployment,
+            accounts,
+            audit,
+            purpose.strip(),
+            controller.strip(),
+            web,
+            intake_read,
+        )
     )
     write_whole(path, page_of(dossier))
     if as_json:
@@ -101,6 +126,16 @@ def _read(url: str, task: Task) -> Deployment:
             expected = task.without_public()
             check_task_change(log.url, carried.without_public().document(), expected.document())
         return deployment
+
+
+def _read_intake(url: str, task: Task) -> Deployment:
+    """Read the input log of a shuffled task."""
+    if task.shuffle is None:
+        raise UserError("--intake is for shuffled tasks, and this one has no `shuffle:`: leave it out")
+    deployment = _read(url, task)
+    if not deployment.is_input_log:
+        raise UserError(f"--intake {url} is a log that a shuffler writes to: give it as --log")
+    return deployment
 
 
 def _run_audit(task: Task, draws: int, *, quiet: bool) -> Audit | None:
