@@ -5,8 +5,19 @@ likelihood-ratio test distinguishes them. Its success gives a lower bound on eps
 claim refutes the claim.
 """
 
-from murk.audit.bounds import EpsilonAt, Mu, TestedGuarantee, lower_bound
+from murk.audit.bounds import EpsilonAt, Mu, TestedGuarantee, detectable, lower_bound
 from murk.audit.catalogue import cases_of, catalogue
-from murk.audit.run import Finding, audit
+from murk.audit.run import Finding, audit, checksum
 
-__all__ = ["EpsilonAt", "Finding", "Mu", "TestedGuarantee", "audit", "cases_of", "catalogue", "lower_bound"]
+__all__ = [
+    "EpsilonAt",
+    "Finding",
+    "Mu",
+    "TestedGuarantee",
+    "audit",
+    "cases_of",
+    "catalogue",
+    "checksum",
+    "detectable",
+    "lower_bound",
+]

@@ -1,12 +1,15 @@
 """Facts from which a dossier is made, with guarantees converted to every kind."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from murk import __version__
+from murk.audit.run import checksum
 from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
 from murk.errors import UserError
@@ -28,9 +31,8 @@ _FINDING: Mapping[str, Callable[[Any], Any]] = {
     "measure": str,
     "claimed": float,
     "lower_bound": float,
-    "ratio": float,
     "draws": int,
-    "holds": bool,
+    "detectable": lambda least: math.inf if least is None else float(least),
 }
 
 
@@ -42,11 +44,12 @@ class Audit:
     confidence: float
     simulated: bool
     origin: str
+    problems: tuple[str, ...] = ()  # sentences
 
     @property
     def holds(self) -> bool:
-        """Whether no claim was refuted."""
-        return all(finding["holds"] for finding in self.findings)
+        """Whether no claim was refuted, by the numbers alone."""
+        return not any(map(is_refuted, self.findings))
 
 
 @dataclass(frozen=True)
@@ -162,6 +165,11 @@ class Facts:
         return any(stated and told and stated != told for stated, told in pairs)
 
 
+def is_refuted(finding: Mapping[str, Any]) -> bool:
+    """Return whether a finding refutes its claim; a bound that is no number does, too."""
+    return not finding["lower_bound"] <= finding["claimed"]
+
+
 def read_audit(path: str | Path, task: Task) -> Audit:
     """Read the output of ``murk audit TASK --json``; raise `UserError` if it is not an audit of this task."""
     remedy = f"make it with `murk audit TASK --json > {path}`"
@@ -181,8 +189,21 @@ def read_audit(path: str | Path, task: Task) -> Audit:
         raise UserError(f"{path} is an audit of {whose}, not of this task ({task.hash[:12]}): {remedy}")
     if not findings:
         raise UserError(f"{path} is an audit that has no findings: {remedy}")
+    problems = []
+    if content.get("sha256") != checksum(content):
+        problems.append(f"{Path(path).name} was changed since `murk audit` wrote it: make it again.")
+    if content.get("holds") is not (verdict := not any(map(is_refuted, findings))):
+        problems.append(
+            f"{Path(path).name} says that {'a' if verdict else 'no'} claim was refuted, and its numbers say the "
+            "opposite: this dossier follows the numbers."
+        )
+    if (version := content.get("murk")) != __version__:
+        problems.append(
+            f"{Path(path).name} is an audit of murk {version}, and this is murk {__version__}: it says nothing about "
+            "this version."
+        )
     made = f"read from {Path(path).name}, made on {content.get('date', '?')} by murk {content.get('murk', '?')}"
-    return Audit(findings, confidence, simulated, made)
+    return Audit(findings, confidence, simulated, made, tuple(problems))
 
 
 def row(*claims: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:

@@ -1,6 +1,7 @@
 """Assembly of a dossier: summary, open questions and sections."""
 
 import json
+import math
 import platform
 import re
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from murk.dossier.answers import asked, guarantee, intake, leaves, public, purpo
 from murk.dossier.content import Block, Dossier, Sample, Section, Table
 from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
-from murk.dossier.facts import WEAK, Facts, stated
+from murk.dossier.facts import WEAK, Facts, is_refuted, stated
 from murk.dossier.prose import claims, entries, questions
 from murk.privacy.explain import number, percent, verdict
 from murk.results.report import SEVERAL_RECORDS
@@ -71,9 +72,9 @@ def _audited(facts: Facts) -> str:
     audit = facts.audit
     if audit is None:
         return "no audit was run or read for this dossier."
-    worst = max(audit.findings, key=lambda finding: finding["ratio"])
+    worst = max(audit.findings, key=lambda finding: finding["lower_bound"] / (finding["claimed"] or 1.0))
     said = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
-    blind = sum(verdict(finding["lower_bound"], finding["holds"]) == "no power" for finding in audit.findings)
+    blind = sum(verdict(finding["lower_bound"], not is_refuted(finding)) == "no power" for finding in audit.findings)
     if blind == len(audit.findings):
         return f"the audit had no power: it had too few releases to refute a claim ({audit.origin})."
     if blind:
@@ -83,6 +84,17 @@ def _audited(facts: Facts) -> str:
         f"{worst['measure']} of at least {number(worst['lower_bound'])} where {number(worst['claimed'])} is claimed "
         f"({audit.origin})."
     )
+
+
+def _weakest(facts: Facts) -> str:
+    """Return the largest violation of a claim that the audit may have missed, in words; empty without an audit."""
+    if facts.audit is None:
+        return ""
+    worst = max(facts.audit.findings, key=lambda finding: finding["detectable"] / (finding["claimed"] or 1.0))
+    if not math.isfinite(worst["detectable"]):
+        return f"a violation of any size of the {worst['measure']} of {number(worst['claimed'])} ({worst['name']})"
+    found, claimed = number(worst["detectable"]), number(worst["claimed"])
+    return f"a {worst['measure']} below {found} where {claimed} is claimed ({worst['name']})"
 
 
 def _to_settle(facts: Facts) -> Iterator[str]:
@@ -112,7 +124,8 @@ def _to_settle(facts: Facts) -> Iterator[str]:
     yield from facts.intake.problems if facts.intake is not None else ()
     yield from accounts.problems if accounts is not None else ()
     yield from questions("settle-ledger", facts)
-    yield from questions("settle-audit", facts)
+    yield from facts.audit.problems if facts.audit is not None else ()
+    yield from questions("settle-audit", facts, weakest=_weakest(facts))
 
 
 def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
@@ -139,10 +152,11 @@ def _measured(facts: Facts) -> Iterator[Block]:
     yield from claims("measured", facts, noise=noise, confidence=f"{audit.confidence:g}" if audit is not None else "")
     rows = []
     for each in audit.findings if audit is not None else ():
-        figures = number(each["claimed"]), number(each["lower_bound"]), f"{each['draws']:,}"
-        rows.append((each["name"], each["measure"], *figures, verdict(each["lower_bound"], each["holds"])))
+        least = number(each["detectable"]) if math.isfinite(each["detectable"]) else "-"
+        figures = number(each["claimed"]), number(each["lower_bound"]), least, f"{each['draws']:,}"
+        rows.append((each["name"], each["measure"], *figures, verdict(each["lower_bound"], not is_refuted(each))))
     if rows:
-        columns = ("audited", "measure", "claimed", "lower bound", "releases of each", "claim")
+        columns = ("audited", "measure", "claimed", "lower bound", "would be found from", "releases of each", "claim")
         yield Table(columns, tuple(rows), ("audit",), "audit")
 
 

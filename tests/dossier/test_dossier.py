@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murk import Task
+from murk import Task, __version__
+from murk.audit import checksum
 from murk.dossier.content import EVIDENCE, Claim, Dossier, Sample
 from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts, read_deployment
 from murk.dossier.example import example_of, levels_of
@@ -34,8 +35,8 @@ from tests.producers.ledger.accounts import ask, booked, charge, rho
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FINDING = {
-    "name": "sleep", "measure": "mu", "claimed": 1.0, "lower_bound": 0.9, "ratio": 0.9, "pair": 1.0, "draws": 1000,
-    "holds": True, "neighbours": {},
+    "name": "sleep", "measure": "mu", "claimed": 1.0, "lower_bound": 0.9, "pair": 1.0, "draws": 1000, "detectable": 1.3,
+    "neighbours": {},
 }  # fmt: skip
 AUDIT = Audit((FINDING,), 0.999, False, "run for this test")
 ACCOUNTS = Accounts(
@@ -178,7 +179,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
     ),
     "an audit": (
         "measured",
-        lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2, "holds": False},))),
+        lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2},))),
         ["1.2", "REFUTED"],
     ),
     "the protocol": ("trust", lambda: facts(TASKS["summaries"]), ["the organisation"]),
@@ -217,7 +218,7 @@ def test_what_is_not_known_is_to_be_settled() -> None:
     assert "is weak: records are told apart in up to 97.8%" in " ".join(dossier(weak).to_settle)
     open_broker = facts(deployment=replace(DEPLOYMENT, encrypted=False, identified=False))
     assert "not encrypted" in " ".join(dossier(open_broker).to_settle)
-    refuted = facts(audit=replace(AUDIT, findings=({**FINDING, "holds": False},)))
+    refuted = facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.01},)))
     assert "REFUTED" in dossier(refuted).to_settle[0]
 
 
@@ -431,10 +432,11 @@ def test_a_ledger_is_read_in_sums_alone(tmp_path: Path) -> None:
 
 
 def saved(task: Task) -> dict[str, Any]:
-    return {
-        "confidence": 0.999, "simulated": False, "task": {"name": task.name, "hash": task.hash}, "murk": "0.3.0",
-        "date": "2026-01-01", "findings": [FINDING],
+    content = {
+        "holds": True, "confidence": 0.999, "simulated": False, "task": {"name": task.name, "hash": task.hash},
+        "murk": __version__, "date": "2026-01-01", "findings": [FINDING],
     }  # fmt: skip
+    return {**content, "sha256": checksum(content)}
 
 
 def test_a_saved_audit_is_of_this_very_task(tmp_path: Path) -> None:
@@ -442,16 +444,33 @@ def test_a_saved_audit_is_of_this_very_task(tmp_path: Path) -> None:
     path.write_text(json.dumps(saved(task)))
     found = read_audit(path, task)
     assert found.holds
-    assert found.origin == "read from audit.json, made on 2026-01-01 by murk 0.3.0"
+    assert found.origin == f"read from audit.json, made on 2026-01-01 by murk {__version__}"
+    assert found.problems == ()
     with pytest.raises(UserError, match="is an audit of a task with the hash"):
         read_audit(path, task_of(TASKS["gradients"]))
+
+
+def test_an_edited_audit_and_one_of_another_version_are_flagged(tmp_path: Path) -> None:
+    path, task = tmp_path / "audit.json", task_of(TASKS["scores"])
+    path.write_text(json.dumps({**saved(task), "findings": [{**FINDING, "lower_bound": 1.2}]}))
+    found = read_audit(path, task)
+    # The file says that nothing was refuted.
+    assert not found.holds
+    assert ["was changed since" in found.problems[0], "its numbers say the opposite" in found.problems[1]] == [True] * 2
+    settle = " ".join(dossier(facts(audit=found)).to_settle)
+    assert "REFUTED" in settle
+    assert "was changed since `murk audit` wrote it" in settle
+    other = {**saved(task), "murk": "0.1.0"}
+    path.write_text(json.dumps({**other, "sha256": checksum(other)}))
+    [problem] = read_audit(path, task).problems
+    assert "an audit of murk 0.1.0" in problem
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"task": "x"}, {"task": ["hash"]}, {"task": {}}, {"findings": []}, {"findings": [{**FINDING, "draws": None}]},
-        {"findings": [{**FINDING, "draws": 1e999}]}, {"findings": [{key: FINDING[key] for key in ("name", "holds")}]},
+        {"findings": [{**FINDING, "draws": 1e999}]}, {"findings": [{key: FINDING[key] for key in ("name", "draws")}]},
     ],
 )  # fmt: skip
 def test_a_damaged_audit_is_refused_with_the_remedy(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -476,7 +495,8 @@ HOLDERS: dict[str, tuple[Callable[[], Facts], list[str], list[str]]] = {
     # who holds what; what the page must say; what would be false
     "device": (
         lambda: facts(accounts=None),
-        ["the person's own device (or a gateway", "Each person can see their own account", "What leaves the person's device"],
+        ["the person's own device (or a gateway", "Each person can see their own account",
+         "What leaves the person's device"],
         ["web page", "whoever holds the file", "browser", "Who withdraws"],
     ),
     "file": (
