@@ -72,6 +72,7 @@ class Accounts:
     files: int = 0
     rows: int = 0  # number of people who are rows of a file
     counted: str = ""
+    refused: int = 0
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -218,6 +219,7 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.files,
             totals.rows,
             totals.counted,
+            totals.refused,
         )
 
 

@@ -18,6 +18,7 @@ from murk.dossier.content import Block, Dossier, Sample, Section, Table
 from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import WEAK, Facts, is_refuted, stated
+from murk.dossier.necessity import Necessity, necessity
 from murk.dossier.prose import claims, entries, questions
 from murk.privacy.explain import number, percent, verdict
 from murk.results.report import SEVERAL_RECORDS
@@ -26,15 +27,17 @@ from murk.task.windows import each_of
 
 _LONG_TEXT: Final = 120
 _KEPT: Final = 40
+_MISSED: Final = 1.1  # factor of a claim up to which an audit may miss a violation without a question
 
 
-def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
-    """Return the dossier of these facts, made at ``now``, by default the current time."""
+def dossier_of(facts: Facts, found: Necessity | None = None, *, now: datetime | None = None) -> Dossier:
+    """Return the dossier of these facts and a forecast, made at ``now``, by default the current time."""
     task, made = facts.task, (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in _SECTIONS.items())
+    of_sections: dict[str, _Part] = {**_SECTIONS, "necessity": ("Necessity", partial(necessity, found=found))}
+    parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in of_sections.items())
     made_parts = ((key, title, tuple(blocks)) for key, title, blocks in parts)
     sections = tuple(Section(key, title, blocks) for key, title, blocks in made_parts if blocks)
-    summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts))
+    summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts, found))
     return Dossier(task.name, made, __version__, task.hash, task.simulated, summary, to_settle, sections)
 
 
@@ -87,17 +90,19 @@ def _audited(facts: Facts) -> str:
 
 
 def _weakest(facts: Facts) -> str:
-    """Return the largest violation of a claim that the audit may have missed, in words; empty without an audit."""
+    """Return the largest violation of a claim that the audit may have missed, in words; empty if it is a small one."""
     if facts.audit is None:
         return ""
     worst = max(facts.audit.findings, key=lambda finding: finding["detectable"] / (finding["claimed"] or 1.0))
+    if worst["detectable"] <= _MISSED * worst["claimed"]:
+        return ""
     if not math.isfinite(worst["detectable"]):
         return f"a violation of any size of the {worst['measure']} of {number(worst['claimed'])} ({worst['name']})"
     found, claimed = number(worst["detectable"]), number(worst["claimed"])
     return f"a {worst['measure']} below {found} where {claimed} is claimed ({worst['name']})"
 
 
-def _to_settle(facts: Facts) -> Iterator[str]:
+def _to_settle(facts: Facts, found: Necessity | None) -> Iterator[str]:
     task, accounts = facts.task, facts.accounts
     # If a person may have several rows or records, figures are for a row.
     rows_possible = accounts is None or accounts.rows
@@ -115,6 +120,7 @@ def _to_settle(facts: Facts) -> Iterator[str]:
             f"A person's budget renews {each_of(task.privacy.window)} without an end: state for how long people are "
             "asked, or cap all windows with privacy.lifetime."
         )
+    yield from questions("settle-necessity", facts, found=found)
     shuffle = task.shuffle
     forged = (shuffle.crowd - shuffle.honest_people, shuffle.crowd - 1) if shuffle is not None else (0, 0)
     yield from questions("settle-purpose", facts, forged=forged[0], isolating=forged[1])
@@ -179,8 +185,10 @@ def _versions(facts: Facts) -> Iterator[Block]:
     yield Sample("The resolved task: the hash covers all of it except `log`", abridged(task.document()), "task")
 
 
-_SECTIONS: dict[str, tuple[str, Callable[[Facts], Iterator[Block]]]] = {
+_Part = tuple[str, Callable[[Facts], Iterator[Block]]]
+_SECTIONS: dict[str, _Part] = {
     "purpose": ("Purpose", purpose),
+    "necessity": ("Necessity", partial(necessity, found=None)),
     "asked": ("Features and target", asked),
     "leaves": ("What leaves the {device}", leaves),
     "trust": ("Who is trusted with what", trust),

@@ -21,6 +21,7 @@ from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_ac
 from murk.dossier.example import example_of, levels_of
 from murk.dossier.facts import Audit, Facts, read_audit, row, together
 from murk.dossier.making import dossier_of
+from murk.dossier.necessity import Necessity, necessity_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
@@ -29,7 +30,7 @@ from murk.privacy.guarantees import figures
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
 from murk.stream import open_log
-from tests.dossier.test_example import TASKS, task_of
+from tests.dossier.test_example import REAL, TASKS, task_of
 from tests.producers.ledger.accounts import ask, booked, charge, rho
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +69,13 @@ def facts(text: str = TASKS["scores"], **others: Any) -> Facts:
     return replace(made, **others)
 
 
-def dossier(given: Facts) -> Dossier:
-    return dossier_of(given, now=NOW)
+@cache
+def forecast(people: int, text: str = TASKS["moments"]) -> Necessity:
+    return necessity_of(task_of(text), people, "--people")
+
+
+def dossier(given: Facts, found: Necessity | None = None) -> Dossier:
+    return dossier_of(given, found, now=NOW)
 
 
 def words(found: Dossier, key: str) -> str:
@@ -93,6 +99,7 @@ def test_tests_that_are_called_upon_exist(key: str) -> None:
 
 def test_all_evidence_is_called_upon_and_all_that_is_called_upon_is_known() -> None:
     used = {key for text in TASKS.values() for key in dossier(facts(text)).evidence}
+    used |= set(dossier(facts(), forecast(20_000)).evidence)
     used |= set(dossier(facts(web=True, accounts=None)).evidence)
     assert used == set(EVIDENCE)
 
@@ -218,6 +225,9 @@ def test_what_is_not_known_is_to_be_settled() -> None:
     assert "is weak: records are told apart in up to 97.8%" in " ".join(dossier(weak).to_settle)
     open_broker = facts(deployment=replace(DEPLOYMENT, encrypted=False, identified=False))
     assert "not encrypted" in " ".join(dossier(open_broker).to_settle)
+    assert "may have missed a mu below 1.3 where 1 is claimed" in known
+    sharp = facts(audit=replace(AUDIT, findings=({**FINDING, "detectable": 1.05},)))
+    assert "may have missed" not in " ".join(dossier(sharp).to_settle)
     refuted = facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.01},)))
     assert "REFUTED" in dossier(refuted).to_settle[0]
 
@@ -590,3 +600,26 @@ def test_a_log_of_releases_is_not_called_open_to_all(tmp_path: Path) -> None:
         [problem] = read_deployment(log, task_of(TASKS["scores"])).problems
     assert "when each one came" in problem
     assert "need not be secret" not in problem
+
+
+def test_necessity_is_the_plan_for_the_people_at_hand() -> None:
+    moments = TASKS["moments"]
+    unknown = dossier(facts(moments))
+    assert "How many people are asked is not stated (--people)" in " ".join(unknown.to_settle)
+    enough = dossier(facts(moments), forecast(400_000))
+    assert "TOO FEW" not in " ".join(enough.to_settle)
+    [rows] = [block.rows for one in enough.sections if one.key == "necessity" for block in one.blocks
+              if not isinstance(block, Claim | Sample)]  # fmt: skip
+    assert [each[0] for each in rows] == ["age: one unit more", "smokes: yes against no"]
+    # Less budget, larger errors.
+    half, own, twice = (float(cell) for cell in rows[1][1:])
+    assert half > 1.2 * own > 1.2 * twice
+    few = dossier(facts(moments), forecast(100))
+    assert "100 people (--people) are TOO FEW to learn anything" in " ".join(few.to_settle)
+    assert "asked for without a use" in words(few, "necessity")
+    refusing = dossier(facts(moments, accounts=replace(ACCOUNTS, refused=7)), forecast(20_000))
+    assert "7 requests to release came to nothing" in words(refusing, "necessity")
+    # Groups are compared where there are several.
+    groups = "features: [{name: arm, categories: [a, b, c]}]\n" + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\n"
+    arms = words(dossier(facts(), forecast(20_000, groups + "protocol: moments\n")), "necessity")
+    assert "hardest is arm:" in arms

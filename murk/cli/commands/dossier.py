@@ -13,8 +13,9 @@ from murk.cli.output import print_json, progress
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.dossier.deployment import Deployment
+    from murk.dossier.deployment import Accounts, Deployment
     from murk.dossier.facts import Audit
+    from murk.dossier.necessity import Necessity
     from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
@@ -41,6 +42,13 @@ _ERROR_CODE = "MURK-CLI-002"
     metavar="N",
     help="Without --audit: run an audit with N releases of each of two neighbours; 0 skips it.",
 )
+@click.option(
+    "--people",
+    type=click.IntRange(1, 10**12),
+    metavar="N",
+    help="Number of people at hand, or of an organisation's records, for the section on necessity.  [default: the "
+    "task's `people`, else the accounts in --ledger]",
+)
 @click.option("--purpose", default="", metavar="TEXT", help="Purpose and legal basis.")
 @click.option("--controller", default="", metavar="TEXT", help="Controller and contact.")
 @click.option(
@@ -56,6 +64,7 @@ def command(
     ledger: str | None,
     audit_path: str | None,
     draws: int,
+    people: int | None,
     purpose: str,
     controller: str,
     out: str | None,
@@ -87,6 +96,7 @@ def command(
     accounts = None if ledger is None else read_accounts(ledger)
     audit = read_audit(audit_path, task) if audit_path is not None else _run_audit(task, draws, quiet=as_json)
     levels, example = levels_of(task), example_of(task)
+    found = _forecast(task, people, accounts, quiet=as_json)
     dossier = dossier_of(
         Facts(
             task,
@@ -100,7 +110,8 @@ def command(
             controller.strip(),
             web,
             intake_read,
-        )
+        ),
+        found,
     )
     write_whole(path, page_of(dossier))
     if as_json:
@@ -109,6 +120,23 @@ def command(
     click.echo(f"{path}: {len(dossier.to_settle)} to be settled before anyone signs")
     for point in dossier.to_settle:
         click.echo(f"  - {point}")
+
+
+def _forecast(task: Task, people: int | None, accounts: Accounts | None, *, quiet: bool) -> Necessity | None:
+    """Forecast for the people at hand, if their number is known."""
+    from murk.dossier.necessity import necessity_of
+    from murk.planning.plan import FACTORS, size
+
+    numbers = {
+        "--people": people,
+        "the task's `people`": task.people,
+        "the ledger's accounts": accounts and accounts.people,
+    }
+    origin, number = next(((origin, number) for origin, number in numbers.items() if number), ("", 0))
+    if not number or (task.of_organisations and number not in (people, task.people)):
+        return None
+    with progress(f"{task.name}: plan", size(task, [number], FACTORS, [task.protocol]), quiet=quiet) as tick:
+        return necessity_of(task, number, origin, tick)
 
 
 def _read(url: str, task: Task) -> Deployment:
