@@ -121,7 +121,8 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     yield Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack"))
     whole = task.privacy.whole
     alternatives = task.privacy.per_person is None and len(task.privacy.levels) > 1
-    first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives)
+    raised = "; ".join(facts.accounts.raised) if facts.accounts is not None else ""
+    first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives, raised=raised)
     yield first
     if whole is not None:
         yield Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))

@@ -11,6 +11,7 @@ from murk._internal.atomic_files import exposure
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.producers.ledger.names import key_path
+from murk.producers.ledger.statements import day_text
 from murk.stream.log.interface import Log
 from murk.task import Task
 
@@ -73,6 +74,9 @@ class Accounts:
     rows: int = 0  # number of people who are rows of a file
     counted: str = ""
     refused: int = 0
+    identity: str = ""
+    raised: tuple[str, ...] = ()  # sentences on caps that were raised
+    closed: str = ""  # day on which all accounts were deleted
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -220,6 +224,9 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.rows,
             totals.counted,
             totals.refused,
+            ledger.identity,
+            tuple(f"{day_text(each.day)}, {each.describe()}" for each in ledger.changes() if each.is_raise),
+            "" if ledger.closed_on is None else day_text(ledger.closed_on),
         )
 
 

@@ -129,7 +129,8 @@ def _to_settle(facts: Facts, found: Necessity | None) -> Iterator[str]:
         yield from _of_deployment(facts, deployment)
     yield from facts.intake.problems if facts.intake is not None else ()
     yield from accounts.problems if accounts is not None else ()
-    yield from questions("settle-ledger", facts)
+    raised = "; ".join(accounts.raised) if accounts is not None else ""
+    yield from questions("settle-ledger", facts, raised=raised)
     yield from facts.audit.problems if facts.audit is not None else ()
     yield from questions("settle-audit", facts, weakest=_weakest(facts))
 

@@ -623,3 +623,11 @@ def test_necessity_is_the_plan_for_the_people_at_hand() -> None:
     groups = "features: [{name: arm, categories: [a, b, c]}]\n" + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\n"
     arms = words(dossier(facts(), forecast(20_000, groups + "protocol: moments\n")), "necessity")
     assert "hardest is arm:" in arms
+
+
+def test_a_raised_cap_is_an_open_point() -> None:
+    raised = replace(ACCOUNTS, raised=("2026-01-02, all tasks: at most mu = 2, then at most mu = 9",))
+    found = dossier(facts(accounts=raised))
+    assert "A cap was RAISED after it was promised: 2026-01-02, all tasks: at most mu = 2" in " ".join(found.to_settle)
+    assert "Caps were raised" in words(found, "guarantee")
+    assert "RAISED" not in " ".join(dossier(facts()).to_settle)
