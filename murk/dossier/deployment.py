@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -45,6 +45,7 @@ class Deployment:
     problems: tuple[str, ...] = ()  # sentences
     checked: tuple[str, ...] = ()  # sentences on what was looked at and found in order
     role: Role = "log"
+    identity: str = ""
 
     @property
     def is_input_log(self) -> bool:
@@ -90,8 +91,11 @@ def read_deployment(log: Log, task: Task) -> Deployment:
     carried = None if document is None else Task.from_document(document, f"the task on {log.url}")
     role = _role(log, carried or task)
     if log.url.startswith("kafka:"):
-        return _kafka(log, carried, carried or task, role)
-    return _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
+        found = _kafka(log, carried, carried or task, role)
+    else:
+        found = _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
+    # Its streams may not exist yet.
+    return replace(found, identity=log.identity) if carried is not None else found
 
 
 def _role(log: Log, task: Task) -> Role:

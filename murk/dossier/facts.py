@@ -165,6 +165,11 @@ class Facts:
         return any(stated and told and stated != told for stated, told in pairs)
 
 
+def as_findings(findings: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return an audit's findings with what a dossier says of them, in exact types."""
+    return tuple({key: kind(finding[key]) for key, kind in _FINDING.items()} for finding in findings)
+
+
 def is_refuted(finding: Mapping[str, Any]) -> bool:
     """Return whether a finding refutes its claim; a bound that is no number does, too."""
     return not finding["lower_bound"] <= finding["claimed"]
@@ -175,7 +180,7 @@ def read_audit(path: str | Path, task: Task) -> Audit:
     remedy = f"make it with `murk audit TASK --json > {path}`"
     try:
         content = json.loads(Path(path).read_bytes())
-        findings = tuple({key: kind(finding[key]) for key, kind in _FINDING.items()} for finding in content["findings"])
+        findings = as_findings(content["findings"])
         task_hash = None if content["task"] is None else str(content["task"]["hash"])
         confidence, simulated = float(content["confidence"]), bool(content["simulated"])
     except OSError as error:

@@ -20,6 +20,7 @@ from murk.dossier.example import caps_of
 from murk.dossier.facts import WEAK, Facts, is_refuted, stated
 from murk.dossier.necessity import Necessity, necessity
 from murk.dossier.prose import claims, entries, questions
+from murk.dossier.provenance import TIME, code_hash, commit
 from murk.privacy.explain import number, percent, verdict
 from murk.results.report import SEVERAL_RECORDS
 from murk.stream.log.interface import segment_seconds
@@ -32,7 +33,7 @@ _MISSED: Final = 1.1  # factor of a claim up to which an audit may miss a violat
 
 def dossier_of(facts: Facts, found: Necessity | None = None, *, now: datetime | None = None) -> Dossier:
     """Return the dossier of these facts and a forecast, made at ``now``, by default the current time."""
-    task, made = facts.task, (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    task, made = facts.task, (now or datetime.now(UTC)).strftime(TIME)
     of_sections: dict[str, _Part] = {**_SECTIONS, "necessity": ("Necessity", partial(necessity, found=found))}
     parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in of_sections.items())
     made_parts = ((key, title, tuple(blocks)) for key, title, blocks in parts)
@@ -176,11 +177,17 @@ def _versions(facts: Facts) -> Iterator[Block]:
         ("mechanisms", ", ".join(dict.fromkeys(mechanism.kind for mechanism in facts.mechanisms.values()))),
         ("a person's cap for the task", caps_of(task)),
         ("murk", __version__),
+        ("code of murk (SHA-256 of all its files)", code_hash()),
+        ("commit", commit() or "not run from a checkout"),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
         ("dependencies", ", ".join(_dependencies()) or "not known: murk is not installed"),
     ]
-    if facts.deployment is not None:
-        rows.insert(1, ("log", facts.deployment.url))
+    read = {"log": facts.deployment, "input log": facts.intake}
+    for name, deployment in read.items():
+        if deployment is not None:
+            rows.append((name, f"{deployment.url}, identity {deployment.identity or 'none yet'}"))
+    if facts.accounts is not None:
+        rows.append(("ledger", f"{facts.accounts.path}, identity {facts.accounts.identity or 'not known'}"))
     yield from claims("versions", facts)
     yield Table(("what", "which"), tuple(rows))
     yield Sample("The resolved task: the hash covers all of it except `log`", abridged(task.document()), "task")
@@ -201,7 +208,7 @@ _SECTIONS: dict[str, _Part] = {
     "withdrawal": ("Withdrawing", partial(claims, "withdrawal")),
     "not-promised": ("What is not guaranteed", partial(claims, "not-promised")),
     "measured": ("What was measured", _measured),
-    "versions": ("Versions and hashes", _versions),
+    "versions": ("Provenance", _versions),
 }
 """Sections of a dossier by key, in order."""
 
