@@ -8,6 +8,7 @@ import re
 import subprocess
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,6 +24,7 @@ _META: Final = re.compile(r'<meta name="murk-inputs" content="([A-Za-z0-9+/=]*)"
 _SECTION: Final = re.compile(r'<section id="([a-z-]+)"')
 
 
+@cache
 def code_hash() -> str:
     """Return the SHA-256 of all files of the installed package, by name and content; caches are left out."""
     folder, total = Path(murk.__file__).parent, hashlib.sha256()
@@ -33,6 +35,7 @@ def code_hash() -> str:
     return total.hexdigest()
 
 
+@cache
 def commit() -> str:
     """Return the commit of a checkout from which murk runs, and whether files were changed; empty elsewhere."""
     folder = Path(murk.__file__).parent
@@ -40,7 +43,7 @@ def commit() -> str:
         return ""
 
     def git(*words: str) -> str:
-        command = ["git", "-C", str(folder), *words]
+        command = ["git", "--no-optional-locks", "-C", str(folder), *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
     try:
