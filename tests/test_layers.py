@@ -39,7 +39,7 @@ ALLOWED = {
     "gateway": {"task", "stream", "protocols", "monitoring"},
     "audit": {"privacy", "task", "protocols", "producers"},
     "demo": {"task", "stream", "inference", "results", "populations"},
-    "dossier": {"privacy", "task", "stream", "protocols", "results", "producers"},
+    "dossier": {"privacy", "task", "stream", "protocols", "results", "producers", "planning", "audit"},
     "cli": {
         "privacy",
         "task",

@@ -11,6 +11,7 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
+from murk.task.about import AboutBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
 from murk.task.learning import (
@@ -35,6 +36,7 @@ from murk.task.task import Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
+    ("about", "", AboutBlock),
     ("features: a number", "", NumberFeature),
     ("features: categories", "", CategoryFeature),
     ("features: a date", "", DateFeature),

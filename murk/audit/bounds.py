@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import bdtrik, betaincinv, ndtr, ndtri
 
 from murk._internal.arrays import Floats, Integers
 from murk.errors import UserError
@@ -21,6 +21,7 @@ from murk.errors import UserError
 _ERROR_CODE = "MURK-AUDIT-001"
 
 _CUTS = 512
+_FURTHEST = 20.0  # beyond a claim, in mu or epsilon
 
 
 class TestedGuarantee(Protocol):
@@ -37,6 +38,9 @@ class TestedGuarantee(Protocol):
     def least(self, hits: Floats, alarms: Floats) -> Floats:
         """Return the parameter's lower bound, from lower bounds on a test's hits and upper ones on false alarms."""
 
+    def tests(self, loss: float) -> tuple[Floats, Floats]:
+        """Return hits and false alarms of the tests of a pair of inputs that disclose this much of the parameter."""
+
 
 @dataclass(frozen=True)
 class Mu:
@@ -52,6 +56,11 @@ class Mu:
     def least(self, hits: Floats, alarms: Floats) -> Floats:
         """Return ``Phi^-1(hits) - Phi^-1(alarms)``."""
         return np.asarray(ndtri(hits) - ndtri(alarms))
+
+    def tests(self, loss: float) -> tuple[Floats, Floats]:
+        """Return the tests of N(loss, 1) against N(0, 1)."""
+        cuts = np.linspace(-4.0, loss + 4.0, _CUTS)
+        return np.asarray(ndtr(loss - cuts)), np.asarray(ndtr(-cuts))
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,11 @@ class EpsilonAt:
         """Return ``log((hits - delta) / alarms)``."""
         return np.asarray(np.log(np.maximum(hits - self.delta, 1e-300) / alarms))
 
+    def tests(self, loss: float) -> tuple[Floats, Floats]:
+        """Return the test of an answer that is kept with odds of e^loss, or disclosed with probability delta."""
+        kept = 1.0 / (1.0 + math.exp(-loss))
+        return np.array([self.delta + (1.0 - self.delta) * kept]), np.array([(1.0 - self.delta) * (1.0 - kept)])
+
 
 def least_share(successes: Integers, trials: int, failure: float) -> Floats:
     """Return the exact (Clopper-Pearson) lower bound on a probability, wrong with probability ``failure``."""
@@ -83,6 +97,41 @@ def least_share(successes: Integers, trials: int, failure: float) -> Floats:
 def greatest_share(successes: Integers, trials: int, failure: float) -> Floats:
     """Return the exact upper confidence bound on a probability."""
     return 1.0 - least_share(trials - successes, trials, failure)
+
+
+def detectable(claim: TestedGuarantee, draws: int, failure: float, power: float = 0.95) -> float:
+    """Return the least privacy loss that an audit of a claim finds with probability ``power``; infinite if none.
+
+    ``draws`` and ``failure`` are those of `lower_bound`, with a loss like that of
+    Gaussian noise for mu, and of randomized response for epsilon. Other mechanisms may hide more.
+
+    >>> round(detectable(Mu(0.5), 20_000, 0.001), 2)
+    0.63
+    """
+    evaluated = draws - draws // 2
+    tail = (1.0 - power) / 2.0
+
+    def bound(loss: float) -> float:
+        hits, alarms = claim.tests(loss)
+        fewest = np.floor(_quantile(tail, evaluated, hits)).astype(np.int64)
+        most = np.ceil(_quantile(1.0 - tail, evaluated, alarms)).astype(np.int64)
+        least, greatest = least_share(fewest, evaluated, failure / 2), greatest_share(most, evaluated, failure / 2)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            values = claim.least(least, greatest)
+        return float(np.max(np.where(np.isfinite(values), values, -math.inf)))
+
+    low, high = claim.claimed, claim.claimed + _FURTHEST
+    if bound(high) <= claim.claimed:
+        return math.inf
+    while high - low > 1e-4 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if bound(middle) > claim.claimed else (middle, high)
+    return high
+
+
+def _quantile(share: float, trials: int, probability: Floats) -> Floats:
+    """Return the quantile of a binomial count; 0 where that count alone has a larger probability."""
+    return np.asarray(np.clip(np.nan_to_num(bdtrik(share, trials, probability), nan=0.0), 0.0, trials))
 
 
 def lower_bound(first: Floats, second: Floats, tested_guarantee: TestedGuarantee, failure: float) -> float:

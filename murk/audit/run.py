@@ -1,12 +1,15 @@
 """Running an audit: releases of each case, lower bounds, and comparison with the claims."""
 
+import hashlib
+import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from murk.audit.bounds import lower_bound
+from murk.audit.bounds import detectable, lower_bound
 from murk.audit.catalogue import Case
 from murk.errors import UserError
 from murk.privacy.explain import verdict
@@ -26,6 +29,7 @@ class Finding:
     pair: float | None  # exact value for the two inputs, if known
     draws: int  # number of releases of each input
     failure: float  # largest probability that the bound exceeds the truth
+    detectable: float  # the least loss that would have been found, with probability 95%
     neighbours: Mapping[str, Any] = field(repr=False)
 
     @property
@@ -35,7 +39,7 @@ class Finding:
 
     @property
     def verdict(self) -> str:
-        """``"holds"``, ``"REFUTED"``, or ``"no power"`` if the bound is 0, which could refute no claim."""
+        """``"not refuted"``, ``"REFUTED"``, or ``"no power"`` if the bound is 0, which could refute no claim."""
         return verdict(self.bound, self.holds)
 
     @property
@@ -45,9 +49,16 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        figures = {"lower_bound": self.bound, "ratio": self.ratio, "pair": self.pair}
+        figures = {"lower_bound": self.bound, "ratio": self.ratio, "pair": self.pair, "failure": self.failure}
+        figures["detectable"] = self.detectable if math.isfinite(self.detectable) else None
         claim = {"name": self.name, "measure": self.measure, "claimed": self.claimed}
         return {**claim, **figures, "draws": self.draws, "holds": self.holds, "neighbours": dict(self.neighbours)}
+
+
+def checksum(result: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of an audit's result without its own checksum; it shows a change, and signs nothing."""
+    content = {key: value for key, value in result.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def audit(
@@ -84,5 +95,6 @@ def audit(
             samples.append(np.concatenate(blocks))
         for claim in trial.yardsticks:
             bound, pair = lower_bound(samples[0], samples[1], claim, failure), trial.exact(claim)
-            yield Finding(case.name, claim.name, claim.claimed, bound, pair, count, failure, trial.neighbours)
+            least = detectable(claim, count, failure)
+            yield Finding(case.name, claim.name, claim.claimed, bound, pair, count, failure, least, trial.neighbours)
     tick(2 * draws * len(cases), "")

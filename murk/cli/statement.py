@@ -46,6 +46,8 @@ def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         if account.guarantee is not None and len(real) == len(account.tasks) > 1:
             lines.append(("Kept private", _private(account.guarantee, "all answers together")))
         yield "All tasks", lines + [("Budget", _budget([one])) for one in account.caps]
+    if account.raised:
+        yield "Budgets raised", [(day_text(each.day), f"{each.describe()}.") for each in account.raised]
     yield "Your way out", list(_way_out(account))
 
 

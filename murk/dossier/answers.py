@@ -13,7 +13,7 @@ from murk.dossier.example import caps_of
 from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
 from murk.privacy.central.explain import described, promised
-from murk.privacy.explain import percent
+from murk.privacy.explain import number, percent
 from murk.task.features import BinaryTarget, ClassTarget
 from murk.task.shuffling import COLLUDING
 
@@ -121,7 +121,8 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     yield Table(("each release, at level", *columns[1:]), levels, ("calibration", "attack"))
     whole = task.privacy.whole
     alternatives = task.privacy.per_person is None and len(task.privacy.levels) > 1
-    first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives)
+    raised = "; ".join(facts.accounts.raised) if facts.accounts is not None else ""
+    first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives, raised=raised)
     yield first
     if whole is not None:
         yield Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
@@ -144,6 +145,22 @@ def trust(facts: Facts) -> Iterator[Block]:
     rows = tuple(tuple(entry["row"]) for entry in entries("trust", facts))
     yield Table(("who", "sees", "trusted", "not trusted"), rows, ("release", "hostile", "caps", "names"))
     yield from claims("trust-models", facts)
+
+
+def web(facts: Facts) -> Iterator[Block]:
+    """Yield the section on a web page, if people answer in one."""
+    if facts.web:
+        yield from claims("web", facts)
+
+
+def intake(facts: Facts) -> Iterator[Block]:
+    """Yield the section on crowds, if the task is shuffled."""
+    if (shuffle := facts.task.shuffle) is None:
+        return
+    yield from claims("intake", facts)
+    central = shuffle.central(facts.task.privacy.guarantee)
+    rows = [(f"{count}", number(count * central.epsilon), f"{count * central.delta:g}") for count in _COUNTS]
+    yield Table(("such tasks of one person", "central epsilon", "delta"), tuple(rows), ("shuffling",))
 
 
 def public(facts: Facts) -> Iterator[Block]:
@@ -169,23 +186,42 @@ def retention(facts: Facts) -> Iterator[Block]:
             rows.append((name, read[kind].kept, f"{read[kind].place}: {read[kind].settings}"))
         elif kind in intended:
             rows.append((name, f"{intended[kind]}; {_NOT_READ}", _NOT_READ))
-    rows += [
-        ("releases not sent yet", f"on the {facts.device}, {span(task.expiry)} at most, then deleted", "task: expiry"),
-        (
-            "ledger (who spent what, on which days)",
-            "as long as there may be another task: deleting it gives everybody a new budget",
-            _ledger(accounts) if accounts else f"{_NOT_READ}; beside the records unless another place was chosen",
-        ),
-        ("records", "Murk stores none", "-"),
-    ]
-    of = {True: "encrypted", False: "NOT encrypted", None: "no network"}
-    checked = " ".join(deployment.checked) if deployment is not None else ""
+    for kind, store in facts.intake.stores.items() if facts.intake is not None else ():
+        rows.append((f"{_STORES[kind]} on the input log", store.kept, f"{store.place}: {store.settings}"))
+    rows.append(
+        ("releases not sent yet", f"on the {facts.device}, {span(task.expiry)} at most, then deleted", "task: expiry")
+    )
+    if facts.has_ledger:
+        kept = "as long as there may be another task: deleting it gives everybody a new budget (`murk ledger --close`)"
+        where = _ledger(accounts) if accounts else f"{_NOT_READ}; beside the records unless another place was chosen"
+        rows.append(("ledger (who spent what, on which days)", kept, where))
+    if facts.web:
+        kept = "until the person or the browser deletes it; the profile then stays silent as one without a ledger"
+        rows.append(
+            ("ledger and newest message of a browser profile", kept, "the browser's storage, for the page's origin")
+        )
+    rows.append(("records", _records(facts), "-"))
+    of, input_log = {True: "encrypted", False: "NOT encrypted", None: "no network"}, facts.input_log
+    checked = " ".join(input_log.checked) if input_log is not None else ""
+    unchecked = input_log is not None and not input_log.checked and not input_log.problems
     first, *others = claims(
-        "retention", facts, encrypted=deployment and of[deployment.encrypted], checked=checked, deployment=deployment
+        "retention", facts, encrypted=deployment and of[deployment.encrypted], checked=checked, unchecked=unchecked
     )
     yield first
     yield Table(("what", "how long", "where, and settings as read"), tuple(rows), ("expiry", "topics"), first.source)
     yield from others
+
+
+def _records(facts: Facts) -> str:
+    """Return what is stored of records: a window's held records wait for its end, if a person may have several."""
+    if facts.task.of_organisations:
+        return "Murk stores none: only sums in memory, while a window is open"
+    if not facts.task.privacy.renews:
+        return "Murk stores none"
+    return (
+        f"only where several records of a {facts.task.privacy.window} are held, one of each person: encrypted on the "
+        f"{facts.device}, until the window has ended"
+    )
 
 
 def _values(block: Any) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +11,7 @@ from murk._internal.atomic_files import exposure
 from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.producers.ledger.names import key_path
+from murk.producers.ledger.statements import day_text
 from murk.stream.log.interface import Log
 from murk.task import Task
 
@@ -44,6 +45,7 @@ class Deployment:
     problems: tuple[str, ...] = ()  # sentences
     checked: tuple[str, ...] = ()  # sentences on what was looked at and found in order
     role: Role = "log"
+    identity: str = ""
 
     @property
     def is_input_log(self) -> bool:
@@ -72,6 +74,10 @@ class Accounts:
     files: int = 0
     rows: int = 0  # number of people who are rows of a file
     counted: str = ""
+    refused: int = 0
+    identity: str = ""
+    raised: tuple[str, ...] = ()  # sentences on caps that were raised
+    closed: str = ""  # day on which all accounts were deleted
 
     @property
     def spent(self) -> tuple[str, ...]:
@@ -85,8 +91,11 @@ def read_deployment(log: Log, task: Task) -> Deployment:
     carried = None if document is None else Task.from_document(document, f"the task on {log.url}")
     role = _role(log, carried or task)
     if log.url.startswith("kafka:"):
-        return _kafka(log, carried, carried or task, role)
-    return _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
+        found = _kafka(log, carried, carried or task, role)
+    else:
+        found = _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
+    # Its streams may not exist yet.
+    return replace(found, identity=log.identity) if carried is not None else found
 
 
 def _role(log: Log, task: Task) -> Role:
@@ -128,7 +137,7 @@ def _file(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
     path = log.url.removeprefix("sqlite:///")
     days = span(task.log.retention)
     readable = exposure(path)
-    noise = "it holds releases, which are protected by their noise, and need not be secret; chmod 600 makes it private"
+    noise = "it shows releases, whose records their noise protects, and when each one came; chmod 600 makes it private"
     stores = {
         "releases": Store(
             path,
@@ -218,6 +227,10 @@ def read_accounts(path: str | Path) -> Accounts:
             totals.files,
             totals.rows,
             totals.counted,
+            totals.refused,
+            ledger.identity,
+            tuple(f"{day_text(each.day)}, {each.describe()}" for each in ledger.changes() if each.is_raise),
+            "" if ledger.closed_on is None else day_text(ledger.closed_on),
         )
 
 

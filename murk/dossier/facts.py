@@ -1,12 +1,15 @@
 """Facts from which a dossier is made, with guarantees converted to every kind."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from murk import __version__
+from murk.audit.run import checksum
 from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
 from murk.errors import UserError
@@ -28,9 +31,8 @@ _FINDING: Mapping[str, Callable[[Any], Any]] = {
     "measure": str,
     "claimed": float,
     "lower_bound": float,
-    "ratio": float,
     "draws": int,
-    "holds": bool,
+    "detectable": lambda least: math.inf if least is None else float(least),
 }
 
 
@@ -42,11 +44,12 @@ class Audit:
     confidence: float
     simulated: bool
     origin: str
+    problems: tuple[str, ...] = ()  # sentences
 
     @property
     def holds(self) -> bool:
-        """Whether no claim was refuted."""
-        return all(finding["holds"] for finding in self.findings)
+        """Whether no claim was refuted, by the numbers alone."""
+        return not any(map(is_refuted, self.findings))
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Facts:
     audit: Audit | None = None
     purpose: str = ""  # the organisation's own statements
     controller: str = ""
+    web: bool = False  # whether people answer in a web page
+    intake: Deployment | None = None  # the input log of a shuffled task
 
     @property
     def disclosure(self) -> Disclosure | None:
@@ -70,8 +75,12 @@ class Facts:
 
     @property
     def who(self) -> str:
-        """Word for a releasing party: person or organisation."""
-        return "organisation" if self.task.of_organisations else "person"
+        """Word for whoever has an account: figures for a person are for these."""
+        if self.task.of_organisations:
+            return "organisation"
+        if self.of_rows:
+            return "row of the file"
+        return "browser profile" if self.web and not self.from_file else "person"
 
     @property
     def is_central(self) -> bool:
@@ -108,11 +117,62 @@ class Facts:
         return self.accounts is not None and self.accounts.files > 0 and not self.task.of_organisations
 
     @property
+    def of_rows(self) -> bool:
+        """Whether every account is a row of a file, so that nothing is known about people."""
+        return self.from_file and self.accounts is not None and 0 < self.accounts.rows == self.accounts.people
+
+    @property
+    def by_device(self) -> bool:
+        """Whether people's own devices or apps release, as far as is known: neither a file nor a web page."""
+        return not (self.task.of_organisations or self.from_file or self.web)
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether spending is recorded in a ledger file, not in people's browsers alone."""
+        return self.from_file or not self.web
+
+    @property
     def device(self) -> str:
         """Word for the releasing device."""
         if self.task.of_organisations:
             return "organisation's machine"
-        return "machine that holds the file of records" if self.from_file else "person's device"
+        holders = ["machine that holds the file of records"] * self.from_file + ["person's browser"] * self.web
+        return " or the ".join(holders) or "person's device"
+
+    @property
+    def stated_purpose(self) -> str:
+        """Purpose and legal basis, as people are told (`about:`) or as the organisation states them."""
+        return self.purpose or (self.task.about and self.task.about.purpose) or ""
+
+    @property
+    def stated_controller(self) -> str:
+        """Controller and contact, as people are told or as the organisation states them."""
+        about = self.task.about
+        return self.controller or "; ".join(filter(None, (about.controller, about.contact) if about else ()))
+
+    @property
+    def input_log(self) -> Deployment | None:
+        """The input log of a shuffled task, if it was read, as --intake or as the log itself."""
+        if self.intake is None and self.deployment is not None and self.deployment.is_input_log:
+            return self.deployment
+        return self.intake
+
+    @property
+    def reworded(self) -> bool:
+        """Whether the organisation states another purpose or controller than people are told."""
+        about = self.task.about
+        pairs = ((self.purpose, about.purpose), (self.controller, about.controller)) if about else ()
+        return any(stated and told and stated != told for stated, told in pairs)
+
+
+def as_findings(findings: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Return an audit's findings with what a dossier says of them, in exact types."""
+    return tuple({key: kind(finding[key]) for key, kind in _FINDING.items()} for finding in findings)
+
+
+def is_refuted(finding: Mapping[str, Any]) -> bool:
+    """Return whether a finding refutes its claim; a bound that is no number does, too."""
+    return not finding["lower_bound"] <= finding["claimed"]
 
 
 def read_audit(path: str | Path, task: Task) -> Audit:
@@ -120,7 +180,7 @@ def read_audit(path: str | Path, task: Task) -> Audit:
     remedy = f"make it with `murk audit TASK --json > {path}`"
     try:
         content = json.loads(Path(path).read_bytes())
-        findings = tuple({key: kind(finding[key]) for key, kind in _FINDING.items()} for finding in content["findings"])
+        findings = as_findings(content["findings"])
         task_hash = None if content["task"] is None else str(content["task"]["hash"])
         confidence, simulated = float(content["confidence"]), bool(content["simulated"])
     except OSError as error:
@@ -134,8 +194,21 @@ def read_audit(path: str | Path, task: Task) -> Audit:
         raise UserError(f"{path} is an audit of {whose}, not of this task ({task.hash[:12]}): {remedy}")
     if not findings:
         raise UserError(f"{path} is an audit that has no findings: {remedy}")
+    problems = []
+    if content.get("sha256") != checksum(content):
+        problems.append(f"{Path(path).name} was changed since `murk audit` wrote it: make it again.")
+    if content.get("holds") is not (verdict := not any(map(is_refuted, findings))):
+        problems.append(
+            f"{Path(path).name} says that {'a' if verdict else 'no'} claim was refuted, and its numbers say the "
+            "opposite: this dossier follows the numbers."
+        )
+    if (version := content.get("murk")) != __version__:
+        problems.append(
+            f"{Path(path).name} is an audit of murk {version}, and this is murk {__version__}: it says nothing about "
+            "this version."
+        )
     made = f"read from {Path(path).name}, made on {content.get('date', '?')} by murk {content.get('murk', '?')}"
-    return Audit(findings, confidence, simulated, made)
+    return Audit(findings, confidence, simulated, made, tuple(problems))
 
 
 def row(*claims: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:

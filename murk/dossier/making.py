@@ -1,6 +1,7 @@
 """Assembly of a dossier: summary, open questions and sections."""
 
 import json
+import math
 import platform
 import re
 from collections.abc import Callable, Iterator
@@ -12,12 +13,14 @@ from operator import itemgetter
 from typing import Any, Final
 
 from murk import __version__
-from murk.dossier.answers import asked, guarantee, leaves, public, purpose, retention, trust
+from murk.dossier.answers import asked, guarantee, intake, leaves, public, purpose, retention, trust, web
 from murk.dossier.content import Block, Dossier, Sample, Section, Table
 from murk.dossier.deployment import Deployment, span
 from murk.dossier.example import caps_of
-from murk.dossier.facts import WEAK, Facts, stated
+from murk.dossier.facts import WEAK, Facts, is_refuted, stated
+from murk.dossier.necessity import Necessity, necessity
 from murk.dossier.prose import claims, entries, questions
+from murk.dossier.provenance import TIME, code_hash, commit
 from murk.privacy.explain import number, percent, verdict
 from murk.results.report import SEVERAL_RECORDS
 from murk.stream.log.interface import segment_seconds
@@ -25,14 +28,17 @@ from murk.task.windows import each_of
 
 _LONG_TEXT: Final = 120
 _KEPT: Final = 40
+_MISSED: Final = 1.1  # factor of a claim up to which an audit may miss a violation without a question
 
 
-def dossier_of(facts: Facts, *, now: datetime | None = None) -> Dossier:
-    """Return the dossier of these facts, made at ``now``, by default the current time."""
-    task, made = facts.task, (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in _SECTIONS.items())
-    sections = tuple(Section(key, title, tuple(blocks)) for key, title, blocks in parts)
-    summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts))
+def dossier_of(facts: Facts, found: Necessity | None = None, *, now: datetime | None = None) -> Dossier:
+    """Return the dossier of these facts and a forecast, made at ``now``, by default the current time."""
+    task, made = facts.task, (now or datetime.now(UTC)).strftime(TIME)
+    of_sections: dict[str, _Part] = {**_SECTIONS, "necessity": ("Necessity", partial(necessity, found=found))}
+    parts = ((key, title.format(device=facts.device), blocks(facts)) for key, (title, blocks) in of_sections.items())
+    made_parts = ((key, title, tuple(blocks)) for key, title, blocks in parts)
+    sections = tuple(Section(key, title, blocks) for key, title, blocks in made_parts if blocks)
+    summary, to_settle = tuple(_summary(facts)), tuple(_to_settle(facts, found))
     return Dossier(task.name, made, __version__, task.hash, task.simulated, summary, to_settle, sections)
 
 
@@ -70,9 +76,9 @@ def _audited(facts: Facts) -> str:
     audit = facts.audit
     if audit is None:
         return "no audit was run or read for this dossier."
-    worst = max(audit.findings, key=lambda finding: finding["ratio"])
+    worst = max(audit.findings, key=lambda finding: finding["lower_bound"] / (finding["claimed"] or 1.0))
     said = "no claim was refuted" if audit.holds else "A CLAIM WAS REFUTED"
-    blind = sum(verdict(finding["lower_bound"], finding["holds"]) == "no power" for finding in audit.findings)
+    blind = sum(verdict(finding["lower_bound"], not is_refuted(finding)) == "no power" for finding in audit.findings)
     if blind == len(audit.findings):
         return f"the audit had no power: it had too few releases to refute a claim ({audit.origin})."
     if blind:
@@ -84,7 +90,20 @@ def _audited(facts: Facts) -> str:
     )
 
 
-def _to_settle(facts: Facts) -> Iterator[str]:
+def _weakest(facts: Facts) -> str:
+    """Return the largest violation of a claim that the audit may have missed, in words; empty if it is a small one."""
+    if facts.audit is None:
+        return ""
+    worst = max(facts.audit.findings, key=lambda finding: finding["detectable"] / (finding["claimed"] or 1.0))
+    if worst["detectable"] <= _MISSED * worst["claimed"]:
+        return ""
+    if not math.isfinite(worst["detectable"]):
+        return f"a violation of any size of the {worst['measure']} of {number(worst['claimed'])} ({worst['name']})"
+    found, claimed = number(worst["detectable"]), number(worst["claimed"])
+    return f"a {worst['measure']} below {found} where {claimed} is claimed ({worst['name']})"
+
+
+def _to_settle(facts: Facts, found: Necessity | None) -> Iterator[str]:
     task, accounts = facts.task, facts.accounts
     # If a person may have several rows or records, figures are for a row.
     rows_possible = accounts is None or accounts.rows
@@ -102,15 +121,19 @@ def _to_settle(facts: Facts) -> Iterator[str]:
             f"A person's budget renews {each_of(task.privacy.window)} without an end: state for how long people are "
             "asked, or cap all windows with privacy.lifetime."
         )
+    yield from questions("settle-necessity", facts, found=found)
     shuffle = task.shuffle
     forged = (shuffle.crowd - shuffle.honest_people, shuffle.crowd - 1) if shuffle is not None else (0, 0)
     yield from questions("settle-purpose", facts, forged=forged[0], isolating=forged[1])
     if (deployment := facts.deployment) is not None:
         yield from deployment.problems
         yield from _of_deployment(facts, deployment)
+    yield from facts.intake.problems if facts.intake is not None else ()
     yield from accounts.problems if accounts is not None else ()
-    yield from questions("settle-ledger", facts)
-    yield from questions("settle-audit", facts)
+    raised = "; ".join(accounts.raised) if accounts is not None else ""
+    yield from questions("settle-ledger", facts, raised=raised)
+    yield from facts.audit.problems if facts.audit is not None else ()
+    yield from questions("settle-audit", facts, weakest=_weakest(facts))
 
 
 def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
@@ -133,14 +156,15 @@ def _of_deployment(facts: Facts, deployment: Deployment) -> Iterator[str]:
 
 def _measured(facts: Facts) -> Iterator[Block]:
     audit = facts.audit
-    noise = "simulated noise" if audit is not None and audit.simulated else "the randomness that devices use"
+    noise = "simulated noise" if audit is not None and audit.simulated else "the randomness of this machine's system"
     yield from claims("measured", facts, noise=noise, confidence=f"{audit.confidence:g}" if audit is not None else "")
     rows = []
     for each in audit.findings if audit is not None else ():
-        figures = number(each["claimed"]), number(each["lower_bound"]), f"{each['draws']:,}"
-        rows.append((each["name"], each["measure"], *figures, verdict(each["lower_bound"], each["holds"])))
+        least = number(each["detectable"]) if math.isfinite(each["detectable"]) else "-"
+        figures = number(each["claimed"]), number(each["lower_bound"]), least, f"{each['draws']:,}"
+        rows.append((each["name"], each["measure"], *figures, verdict(each["lower_bound"], not is_refuted(each))))
     if rows:
-        columns = ("audited", "measure", "claimed", "lower bound", "releases of each", "claim")
+        columns = ("audited", "measure", "claimed", "lower bound", "would be found from", "releases of each", "claim")
         yield Table(columns, tuple(rows), ("audit",), "audit")
 
 
@@ -153,28 +177,38 @@ def _versions(facts: Facts) -> Iterator[Block]:
         ("mechanisms", ", ".join(dict.fromkeys(mechanism.kind for mechanism in facts.mechanisms.values()))),
         ("a person's cap for the task", caps_of(task)),
         ("murk", __version__),
+        ("code of murk (SHA-256 of all its files)", code_hash()),
+        ("commit", commit() or "not run from a checkout"),
         ("Python", f"{platform.python_version()} ({platform.python_implementation()}), {platform.system()}"),
         ("dependencies", ", ".join(_dependencies()) or "not known: murk is not installed"),
     ]
-    if facts.deployment is not None:
-        rows.insert(1, ("log", facts.deployment.url))
+    read = {"log": facts.deployment, "input log": facts.intake}
+    for name, deployment in read.items():
+        if deployment is not None:
+            rows.append((name, f"{deployment.url}, identity {deployment.identity or 'none yet'}"))
+    if facts.accounts is not None:
+        rows.append(("ledger", f"{facts.accounts.path}, identity {facts.accounts.identity or 'not known'}"))
     yield from claims("versions", facts)
     yield Table(("what", "which"), tuple(rows))
     yield Sample("The resolved task: the hash covers all of it except `log`", abridged(task.document()), "task")
 
 
-_SECTIONS: dict[str, tuple[str, Callable[[Facts], Iterator[Block]]]] = {
+_Part = tuple[str, Callable[[Facts], Iterator[Block]]]
+_SECTIONS: dict[str, _Part] = {
     "purpose": ("Purpose", purpose),
+    "necessity": ("Necessity", partial(necessity, found=None)),
     "asked": ("Features and target", asked),
     "leaves": ("What leaves the {device}", leaves),
     "trust": ("Who is trusted with what", trust),
+    "web": ("In the web page", web),
+    "intake": ("Crowds and their shuffler", intake),
     "guarantee": ("What is guaranteed", guarantee),
     "public": ("What is public", public),
     "retention": ("How long data is kept", retention),
     "withdrawal": ("Withdrawing", partial(claims, "withdrawal")),
     "not-promised": ("What is not guaranteed", partial(claims, "not-promised")),
     "measured": ("What was measured", _measured),
-    "versions": ("Versions and hashes", _versions),
+    "versions": ("Provenance", _versions),
 }
 """Sections of a dossier by key, in order."""
 

@@ -17,8 +17,8 @@ _SOURCES = {
 }
 
 
-def page_of(dossier: Dossier) -> str:
-    """Return the page as HTML."""
+def page_of(dossier: Dossier, inputs: str = "") -> str:
+    """Return the page as HTML; ``inputs`` is what `murk dossier --verify` needs to make it again."""
     numbers = {key: at for at, key in enumerate(dossier.evidence, start=1)}
     style = (files("murk.dossier") / "page.css").read_text(encoding="utf-8")
     contents = "".join(f'<li><a href="#{item.key}">{_text(item.title)}</a></li>' for item in dossier.sections)
@@ -33,6 +33,7 @@ def page_of(dossier: Dossier) -> str:
     page = Template((files("murk.dossier") / "page.html").read_text(encoding="utf-8"))
     return page.substitute(
         murk=_text(dossier.murk),
+        inputs=inputs,
         title=_text(dossier.title),
         made=_text(dossier.made),
         hash=_text(dossier.task_hash),

@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from functools import cache, reduce
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from murk.dossier.content import Claim
+from murk.dossier.deployment import span
 from murk.dossier.facts import Facts
+
+_DAY: Final = 86_400  # a browser without a ledger stays silent for a day at least
 
 
 @cache
@@ -18,7 +21,9 @@ def _prose() -> Mapping[str, list[dict[str, Any]]]:
 
 def entries(part: str, facts: Facts, **figures: Any) -> Iterator[dict[str, Any]]:
     """Yield the entries of a part that apply to these facts, with the text filled in."""
-    fields = {"task": facts.task, "facts": facts, **figures}
+    task = facts.task
+    silence, patience = span(max(task.expiry, _DAY)), span(task.shuffle.patience) if task.shuffle is not None else ""
+    fields = {"task": task, "facts": facts, "silence": silence, "patience": patience, **figures}
     for entry in _prose()[part]:
         if all(_applies(condition, fields) for condition in entry.get("when", ())):
             yield entry | {"text": entry.get("text", "").format_map(fields)}

@@ -23,7 +23,7 @@ from murk.inference.average_effects import combined_half_widths, marginal_differ
 from murk.inference.confidence_sequences import LARGEST, Looks, evidence, why_no_sequence
 from murk.inference.estimate import Estimate
 from murk.inference.units import EffectScale, Unit, effect_units, odds_ratio, on_logit_scale, units
-from murk.task.features import CategoryFeature, ClassTarget
+from murk.task.features import CategoryFeature, ClassTarget, words_of, words_of_value
 from murk.task.learning import ContrastBlock
 from murk.task.task import Task
 
@@ -83,8 +83,10 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     if not why_no_sequence(task, estimate) and looks.repeats.most == 1:
         levels = [level, replace(looks, validity="always-valid").nominal(level)]
         log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
+    feature = next(each for each in task.features if each.name == block.feature)
+    category, other = (words_of_value(feature, value) for value in (block.category, block.against))
     return Contrast(
-        name=f"{label}{block.feature}: {block.category} against {block.against}",
+        name=f"{label}{words_of(feature)}: {category} against {other}",
         scale="model units" if unit is None else unit.scale,
         value=value,
         interval=interval,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from murk.task.coding import is_constant
-from murk.task.features import CategoryFeature, ClassTarget, RealTarget, quantile_name
+from murk.task.features import CategoryFeature, ClassTarget, RealTarget, quantile_name, words_of, words_of_value
 from murk.task.protocols.base import Scale
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task
@@ -136,13 +136,15 @@ def _units(task: Task, scale: Scale, factor: float, *, of_learner: bool = False)
     if isinstance(target, RealTarget) and target.quantiles is not None:
         (constant,) = by_name
         return {
-            quantile_name(each, constant): replace(by_name[constant], label=f"{quantile_words(each)} of {target.name}")
+            quantile_name(each, constant): replace(
+                by_name[constant], label=f"{quantile_words(each)} of {words_of(target)}"
+            )
             for each in target.quantiles
         }
     if not isinstance(target, ClassTarget):
         return by_name
     return {
-        f"{label}:{name}": replace(unit, label=f"{label}: {unit.label}" if task.features else f"{unit.label} = {label}")
-        for label in target.classes
+        f"{label}:{name}": replace(unit, label=f"{shown}: {unit.label}" if task.features else f"{unit.label} = {shown}")
+        for label, shown in [(each, words_of_value(target, each)) for each in target.classes]
         for name, unit in by_name.items()
     }

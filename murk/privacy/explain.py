@@ -40,7 +40,7 @@ def verdict(bound: float, holds: bool) -> str:
     """Return the verdict of an audit on a claim with this lower bound."""
     if not holds:
         return "REFUTED"
-    return "holds" if bound > 0.0 else "no power"
+    return "not refuted" if bound > 0.0 else "no power"
 
 
 def _phi(x: float) -> float:

@@ -32,7 +32,7 @@ from murk.inference.poisoning import counted
 from murk.inference.stream import REMEDY
 from murk.protocols.device import loaded_state_arithmetic
 from murk.task.coding import INTERCEPT, indicator_of, is_constant
-from murk.task.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature
+from murk.task.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature, words_of, words_of_value
 from murk.task.protocols.base import Scale
 from murk.task.task import Task
 
@@ -292,11 +292,12 @@ def categories(task: Task) -> dict[str, tuple[str, str]]:
     named = {}
     for index, feature in enumerate(task.features):
         if isinstance(feature, CategoryFeature):
-            first, *others = feature.categories
+            first, *others = (words_of_value(feature, category) for category in feature.categories)
+            of = words_of(feature)
             for name, category in zip(coding.names_of(index), others, strict=False):
                 # An indicator of missing values, which may come last, is not a category.
-                rest = f"{feature.name}: {first}" if len(others) == 1 else f"another {feature.name} than {category}"
-                named[name] = f"{feature.name}: {category}", rest
+                rest = f"{of}: {first}" if len(others) == 1 else f"another {of} than {category}"
+                named[name] = f"{of}: {category}", rest
     return named
 
 

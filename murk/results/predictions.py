@@ -15,7 +15,7 @@ from murk.inference.average_effects import combined_half_widths
 from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.inference.prediction_sets import PredictionSets
 from murk.inference.units import coded_unit
-from murk.task.features import ClassTarget, RealTarget
+from murk.task.features import ClassTarget, RealTarget, words_of
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -150,7 +150,7 @@ def _describe_set(task: Task, sets: PredictionSets, members: list[Any]) -> dict[
             labels = target.negative or f"not {target.positive}", target.positive
         chosen = [label for label, inside in zip(labels, members, strict=True) if inside]
         words = " or ".join(chosen) or "none of the labels, as none is likely enough"
-    sentence = f"A person's {target.name} is {words}, by prediction sets of {sets.coverage:.0%} coverage."
+    sentence = f"A person's {words_of(target)} is {words}, by prediction sets of {sets.coverage:.0%} coverage."
     return {"set": chosen, "set_words": sentence}
 
 

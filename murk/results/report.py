@@ -40,7 +40,7 @@ from murk.stream.log.interface import Log
 from murk.stream.wire.state import decode_state
 from murk.stream.worker.recovery import check_shuffled
 from murk.task.coding import is_constant
-from murk.task.features import BinaryTarget, ClassTarget, RealTarget
+from murk.task.features import BinaryTarget, ClassTarget, RealTarget, words_of, words_of_value
 from murk.task.privacy import DEFAULT_LEVEL, PrivacyBlock
 from murk.task.protocols.base import Scale
 from murk.task.repeats import Repeats
@@ -101,8 +101,10 @@ def describe_target(task: Task) -> str:
     if not task.features:
         return ""
     if isinstance(target, ClassTarget):
-        return f"probability of each class of {target.name}" if fits_probabilities(task) else ""
-    event = f"{target.name} = {target.positive}" if isinstance(target, BinaryTarget) else target.name
+        return f"probability of each class of {words_of(target)}" if fits_probabilities(task) else ""
+    event = words_of(target)
+    if isinstance(target, BinaryTarget):
+        event += f" = {words_of_value(target, target.positive)}"
     scale = next(iter(units(task).values())).scale
     words = {"log odds": "log odds", "percentage points": "probability", "target units": "mean"}
     return f"{words[scale]} of {event}" if scale in words else f"{event}, by {task.fitted_model}"

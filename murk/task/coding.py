@@ -30,6 +30,8 @@ from murk.task.features import (
     Feature,
     Target,
     stated_location,
+    words_of,
+    words_of_value,
 )
 
 _ERROR_CODE = "MURK-TASK-001"
@@ -766,14 +768,14 @@ class Coding:
         for feature in self._features:
             units += _units_of(feature)
             if feature.missing == INDICATOR:
-                units.append((2.0, f"{feature.name}: missing against known"))
-        constant, target = f"mean of {self._target.name}", self._target
+                units.append((2.0, f"{words_of(feature)}: missing against known"))
+        constant, target = f"mean of {words_of(self._target)}", self._target
         if self._features:
             constant = MIDDLE
         elif isinstance(target, BinaryTarget):
-            constant = f"share of {target.name} = {target.positive}"
+            constant = f"share of {words_of(target)} = {words_of_value(target, target.positive)}"
         elif isinstance(target, ClassTarget):
-            constant = f"share of {target.name}"
+            constant = f"share of {words_of(target)}"
         factors, labels = zip(*units, (1.0, constant), strict=True)
         return np.array(factors) * self._output.half_range, labels
 
@@ -785,23 +787,23 @@ def indicator_of(feature: Feature) -> str:
 
 def _units_of(feature: Feature) -> list[tuple[float, str]]:
     if isinstance(feature, CategoryFeature):
-        return _against_first(feature.name, feature.categories)
+        return _against_first(feature, [words_of_value(feature, category) for category in feature.categories])
     if isinstance(feature, DateFeature):
         units: list[tuple[float, str]] = []
         for part in feature.parts:
             if feature.low is None or feature.high is None or part != "number":
-                units += _against_first(feature.name, PARTS[part])
+                units += _against_first(feature, PARTS[part])
             else:
                 days = (feature.high - feature.low).days
-                units.append((2.0 * UNIT_DAYS[feature.unit] / days, f"{feature.name}: one {feature.unit} later"))
+                units.append((2.0 * UNIT_DAYS[feature.unit] / days, f"{words_of(feature)}: one {feature.unit} later"))
         return units
     unit, written = (1.0, "one unit") if feature.unit is None else (feature.unit, f"{feature.unit:,.12g}")
-    return [(2.0 * unit / (feature.high - feature.low), f"{feature.name}: {written} more")]
+    return [(2.0 * unit / (feature.high - feature.low), f"{words_of(feature)}: {written} more")]
 
 
-def _against_first(name: str, categories: Sequence[str]) -> list[tuple[float, str]]:
+def _against_first(feature: Feature, categories: Sequence[str]) -> list[tuple[float, str]]:
     first, *others = categories
-    return [(2.0, f"{name}: {category} against {first}") for category in others]
+    return [(2.0, f"{words_of(feature)}: {category} against {first}") for category in others]
 
 
 def _target_column(target: Target) -> NumberColumn | CategoryColumn:

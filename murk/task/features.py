@@ -423,3 +423,18 @@ def stated_location(block: NumberFeature | DateFeature | RealTarget) -> tuple[fl
     )
     half = (high - low) / 2.0
     return ((first + last) / 2.0 - low) / half - 1.0, (last - first) / (2.0 * _NINE_TENTHS * half)
+
+
+def words_of(column: Feature | Target) -> str:
+    """Return what people are shown as a column's name."""
+    return column.label or column.name
+
+
+def words_of_value(column: Feature | Target, value: str) -> str:
+    """Return what people are shown as a category or class of a column.
+
+    >>> words_of_value(CategoryFeature(name="sex", categories=("f", "m"), labels={"f": "female"}), "f")
+    'female'
+    """
+    labels: dict[str, str] = getattr(column, "labels", None) or {}
+    return labels.get(value, value)

@@ -17,6 +17,7 @@ from pydantic_core import PydanticCustomError
 
 from murk.errors import UserError
 from murk.privacy.mechanisms import BEST
+from murk.task.about import AboutBlock
 from murk.task.coding import INTERCEPT, Coding, class_clash
 from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
@@ -121,6 +122,9 @@ class Task(_ProtocolBlocks):
     """
 
     name: Annotated[Text, AfterValidator(check_name)] = Field(description="its name: lowercase letters, digits and -")
+    about: AboutBlock | None = Field(
+        default=None, description="what people are told before they consent: purpose, controller, contact and notice"
+    )
     features: Annotated[tuple[Feature, ...], Field(max_length=10_000)] = Field(
         description="the columns to learn from, in order; `[]` for the mean of the target, or the share of each class"
     )

@@ -37,6 +37,14 @@ FORM = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Form
 {example}</body></html>"""
 
 
+ABOUT = {
+    "purpose": "To learn what makes a third child likely; consent.",
+    "controller": "University of Example",
+    "contact": "privacy@example.org",
+    "notice": "https://example.org/privacy",
+}
+
+
 def task_of(cap):
     return with_privacy(f"per_person: {{gdp: {{mu: {cap}}}}}")
 
@@ -45,6 +53,7 @@ def with_privacy(more):
     """A task whose privacy block has a key more."""
     return Task.parse(f"""
     name: third-child
+    about: {json.dumps(ABOUT)}
     features: [{{name: age, low: 21, high: 35}}, {{name: same_sex, categories: ["no", "yes"]}}]
     target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
     privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}, {more}}}

@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from murk.gateway.app import Settings
 from murk.gateway.oblivious import ObliviousKeys
 from tests.devices import web
-from tests.devices.pages import FORM, served, with_privacy
+from tests.devices.pages import ABOUT, FORM, served, with_privacy
 from tests.gateway.devices import announced, serving, stored, task
 from tests.gateway.relayed import relaying
 from tests.services import services
@@ -90,13 +90,13 @@ def test_a_person_shares_by_keyboard(chromium, gateway):
     text = card_text(driver)
     assert "at most 69.2% of cases" in text
     assert "mu = 0 of at most mu = 1" in text
-    driver.find_element("css selector", "#age").send_keys(Keys.TAB, Keys.TAB)
+    driver.find_element("css selector", "#age").send_keys(Keys.TAB, Keys.TAB, Keys.TAB)
     driver.switch_to.active_element.send_keys(Keys.ENTER)
     receipt = services.eventually(lambda: driver.execute_script("return window.receipt"))
     assert (receipt["outcome"], receipt["delivery"]) == ("released", "sent")
     # The very bytes, which the worker's own rules accepted.
     assert [message.decode() for message in gateway.received] == [receipt["bytes"]]
-    services.eventually(lambda: "was sent" in card_text(driver))
+    services.eventually(lambda: "answer was sent" in card_text(driver))
     assert "mu = 1 of at most mu = 1" in card_text(driver)
     driver.execute_script("document.querySelector('murk-consent').shadowRoot.querySelector('details').open = true")
     assert receipt["bytes"] in card_text(driver)
@@ -148,7 +148,7 @@ def test_the_example_of_a_document_works(chromium, gateway, page):
     chromium.get(f"{gateway.url}/")
     share = "return document.querySelector('murk-consent')?.shadowRoot?.querySelector('#share')"
     services.eventually(lambda: chromium.execute_script(share)).click()
-    services.eventually(lambda: "was sent" in card_text(chromium))
+    services.eventually(lambda: "answer was sent" in card_text(chromium))
     assert len(gateway.ids) == 1
 
 
@@ -161,8 +161,65 @@ def test_a_withdrawal_ends_it(chromium, gateway):
     gateway.away = False
     assert run(driver, "await window.device.flush(); return (await window.device.status()).waiting") == 0
     assert gateway.received == []
+    assert run(driver, "return (await window.device.status()).message") == ""
     disabled = "return document.querySelector('murk-consent').shadowRoot.querySelector('#share').disabled"
     assert driver.execute_script(disabled)
+
+
+RECEIPT = """
+const made = new Promise((resolve) => { URL.createObjectURL = (blob) => (blob.text().then(resolve), "data:,"); });
+document.querySelector("murk-consent").shadowRoot.querySelector("#receipt").click();
+return await made;
+"""
+MESSAGE = "return document.querySelector('murk-consent').shadowRoot.querySelector('pre').textContent"
+
+
+def test_the_card_says_who_asks_and_gives_a_receipt(chromium, gateway):
+    driver = opened(chromium, gateway)
+    for words in ABOUT.values():
+        assert words in card_text(driver)
+    assert "What was sent cannot be taken back" in card_text(driver)
+    link = driver.execute_script(
+        "const link = document.querySelector('murk-consent').shadowRoot.querySelector('dd a');"
+        "return [link.href, link.rel]"
+    )
+    assert link == [ABOUT["notice"], "noopener noreferrer"]
+    hidden = "return document.querySelector('murk-consent').shadowRoot.querySelector('#receipt').hidden"
+    assert driver.execute_script(hidden)
+    message = run(driver, "return (await window.device.release({age: 30})).bytes")
+    # Another visit shows what was sent.
+    opened(driver, gateway)
+    services.eventually(lambda: driver.execute_script(MESSAGE) == message)
+    receipt = json.loads(run(driver, RECEIPT))
+    assert (receipt["task"], receipt["hash"], receipt["about"]) == ("third-child", gateway.task.hash, ABOUT)
+    assert receipt["asked"] == ["age", "same_sex", "third_child"]
+    assert receipt["promise"]["guarantee"] == {"gdp": {"mu": 1}}
+    answers = receipt["answers"]
+    assert (answers["message"], answers["sent"], answers["withdrawn"]) == (message, 1, False)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", *answers["days"])
+    assert "at most 69.2% of cases" in receipt["shown"]
+    run(driver, "await window.device.withdraw()")
+    services.eventually(lambda: "You have withdrawn" in card_text(driver))
+    status = "return document.querySelector('murk-consent').shadowRoot.querySelector('[role=status]').textContent"
+    assert "What was sent cannot be taken back" in driver.execute_script(status)
+    # It was sent, so it stays; what was only stored is gone, as the test below shows.
+    assert driver.execute_script(MESSAGE) == message
+
+
+HOSTILE = """
+const task = { name: "t", about: { notice: "javascript:alert(1)", purpose: "<img src=x>" }, features: [],
+  target: { name: "y" }, privacy: {}, guarantees: new Map([["default", { gdp: { mu: 1 } }]]) };
+const card = document.querySelector("murk-consent");
+card.device = { status: async () => ({ task, caps: [], attackAccuracy: 0.7, attackAccuracyAtCap: 0.7, room: true }) };
+await card.update();
+return card.shadowRoot.querySelectorAll("a, img").length;
+"""
+
+
+def test_what_a_task_says_about_itself_is_only_text(chromium, gateway):
+    driver = opened(chromium, gateway)
+    assert run(driver, HOSTILE) == 0
+    assert "javascript:alert(1)" in card_text(driver)
 
 
 def test_tabs_race_for_the_last_of_a_budget(chromium, gateway):

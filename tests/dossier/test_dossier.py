@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from murk import Task
+from murk import Task, __version__
+from murk.audit import checksum
 from murk.dossier.content import EVIDENCE, Claim, Dossier, Sample
-from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts
+from murk.dossier.deployment import Accounts, Deployment, Store, _store, read_accounts, read_deployment
 from murk.dossier.example import example_of, levels_of
 from murk.dossier.facts import Audit, Facts, read_audit, row, together
 from murk.dossier.making import dossier_of
+from murk.dossier.necessity import Necessity, necessity_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
@@ -27,14 +29,15 @@ from murk.privacy.explain import number, percent
 from murk.privacy.guarantees import figures
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
-from tests.dossier.test_example import TASKS, task_of
+from murk.stream import open_log
+from tests.dossier.test_example import REAL, TASKS, task_of
 from tests.producers.ledger.accounts import ask, booked, charge, rho
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FINDING = {
-    "name": "sleep", "measure": "mu", "claimed": 1.0, "lower_bound": 0.9, "ratio": 0.9, "pair": 1.0, "draws": 1000,
-    "holds": True, "neighbours": {},
+    "name": "sleep", "measure": "mu", "claimed": 1.0, "lower_bound": 0.9, "pair": 1.0, "draws": 1000, "detectable": 1.3,
+    "neighbours": {},
 }  # fmt: skip
 AUDIT = Audit((FINDING,), 0.999, False, "run for this test")
 ACCOUNTS = Accounts(
@@ -66,8 +69,13 @@ def facts(text: str = TASKS["scores"], **others: Any) -> Facts:
     return replace(made, **others)
 
 
-def dossier(given: Facts) -> Dossier:
-    return dossier_of(given, now=NOW)
+@cache
+def forecast(people: int, text: str = TASKS["moments"]) -> Necessity:
+    return necessity_of(task_of(text), people, "--people")
+
+
+def dossier(given: Facts, found: Necessity | None = None) -> Dossier:
+    return dossier_of(given, found, now=NOW)
 
 
 def words(found: Dossier, key: str) -> str:
@@ -91,12 +99,16 @@ def test_tests_that_are_called_upon_exist(key: str) -> None:
 
 def test_all_evidence_is_called_upon_and_all_that_is_called_upon_is_known() -> None:
     used = {key for text in TASKS.values() for key in dossier(facts(text)).evidence}
+    used |= set(dossier(facts(), forecast(20_000)).evidence)
+    used |= set(dossier(facts(web=True, accounts=None)).evidence)
     assert used == set(EVIDENCE)
 
 
 @pytest.mark.parametrize("text", TASKS.values(), ids=list(TASKS))
 def test_every_sentence_has_tests_or_says_where_it_is_from(text: str) -> None:
-    for given in (facts(text), facts(text, deployment=None, accounts=None, audit=None, purpose="", controller="")):
+    unread = facts(text, deployment=None, accounts=None, audit=None, purpose="", controller="")
+    of_web = () if task_of(text).of_organisations else (replace(unread, web=True), facts(text, web=True))
+    for given in (facts(text), unread, *of_web):
         found = dossier(given)
         for section in found.sections:
             for block in section.blocks:
@@ -174,7 +186,7 @@ CHANGES: dict[str, tuple[str, Callable[[], Facts], list[str]]] = {
     ),
     "an audit": (
         "measured",
-        lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2, "holds": False},))),
+        lambda: facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.2},))),
         ["1.2", "REFUTED"],
     ),
     "the protocol": ("trust", lambda: facts(TASKS["summaries"]), ["the organisation"]),
@@ -213,7 +225,10 @@ def test_what_is_not_known_is_to_be_settled() -> None:
     assert "is weak: records are told apart in up to 97.8%" in " ".join(dossier(weak).to_settle)
     open_broker = facts(deployment=replace(DEPLOYMENT, encrypted=False, identified=False))
     assert "not encrypted" in " ".join(dossier(open_broker).to_settle)
-    refuted = facts(audit=replace(AUDIT, findings=({**FINDING, "holds": False},)))
+    assert "may have missed a mu below 1.3 where 1 is claimed" in known
+    sharp = facts(audit=replace(AUDIT, findings=({**FINDING, "detectable": 1.05},)))
+    assert "may have missed" not in " ".join(dossier(sharp).to_settle)
+    refuted = facts(audit=replace(AUDIT, findings=({**FINDING, "lower_bound": 1.01},)))
     assert "REFUTED" in dossier(refuted).to_settle[0]
 
 
@@ -427,10 +442,11 @@ def test_a_ledger_is_read_in_sums_alone(tmp_path: Path) -> None:
 
 
 def saved(task: Task) -> dict[str, Any]:
-    return {
-        "confidence": 0.999, "simulated": False, "task": {"name": task.name, "hash": task.hash}, "murk": "0.3.0",
-        "date": "2026-01-01", "findings": [FINDING],
+    content = {
+        "holds": True, "confidence": 0.999, "simulated": False, "task": {"name": task.name, "hash": task.hash},
+        "murk": __version__, "date": "2026-01-01", "findings": [FINDING],
     }  # fmt: skip
+    return {**content, "sha256": checksum(content)}
 
 
 def test_a_saved_audit_is_of_this_very_task(tmp_path: Path) -> None:
@@ -438,16 +454,33 @@ def test_a_saved_audit_is_of_this_very_task(tmp_path: Path) -> None:
     path.write_text(json.dumps(saved(task)))
     found = read_audit(path, task)
     assert found.holds
-    assert found.origin == "read from audit.json, made on 2026-01-01 by murk 0.3.0"
+    assert found.origin == f"read from audit.json, made on 2026-01-01 by murk {__version__}"
+    assert found.problems == ()
     with pytest.raises(UserError, match="is an audit of a task with the hash"):
         read_audit(path, task_of(TASKS["gradients"]))
+
+
+def test_an_edited_audit_and_one_of_another_version_are_flagged(tmp_path: Path) -> None:
+    path, task = tmp_path / "audit.json", task_of(TASKS["scores"])
+    path.write_text(json.dumps({**saved(task), "findings": [{**FINDING, "lower_bound": 1.2}]}))
+    found = read_audit(path, task)
+    # The file says that nothing was refuted.
+    assert not found.holds
+    assert ["was changed since" in found.problems[0], "its numbers say the opposite" in found.problems[1]] == [True] * 2
+    settle = " ".join(dossier(facts(audit=found)).to_settle)
+    assert "REFUTED" in settle
+    assert "was changed since `murk audit` wrote it" in settle
+    other = {**saved(task), "murk": "0.1.0"}
+    path.write_text(json.dumps({**other, "sha256": checksum(other)}))
+    [problem] = read_audit(path, task).problems
+    assert "an audit of murk 0.1.0" in problem
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"task": "x"}, {"task": ["hash"]}, {"task": {}}, {"findings": []}, {"findings": [{**FINDING, "draws": None}]},
-        {"findings": [{**FINDING, "draws": 1e999}]}, {"findings": [{key: FINDING[key] for key in ("name", "holds")}]},
+        {"findings": [{**FINDING, "draws": 1e999}]}, {"findings": [{key: FINDING[key] for key in ("name", "draws")}]},
     ],
 )  # fmt: skip
 def test_a_damaged_audit_is_refused_with_the_remedy(tmp_path: Path, change: dict[str, Any]) -> None:
@@ -465,3 +498,136 @@ def test_what_is_no_audit_is_refused_with_the_remedy(tmp_path: Path, wrong: str)
         read_audit(path, task)
     with pytest.raises(UserError, match="cannot be read"):
         read_audit(tmp_path / "nowhere.json", task)
+
+
+OF_FILE = replace(ACCOUNTS, files=1)
+HOLDERS: dict[str, tuple[Callable[[], Facts], list[str], list[str]]] = {
+    # who holds what; what the page must say; what would be false
+    "device": (
+        lambda: facts(accounts=None),
+        ["the person's own device (or a gateway", "Each person can see their own account",
+         "What leaves the person's device"],
+        ["web page", "whoever holds the file", "browser", "Who withdraws"],
+    ),
+    "file": (
+        lambda: facts(accounts=OF_FILE),
+        ["whoever holds the file of records and releases from it", "Who withdraws: the people of a file",
+         "which whoever holds the ledger runs for them", "What leaves the machine that holds the file of records"],
+        ["web page", "Each person can see their own account", "the person's own device (or", "browser profile"],
+    ),
+    "rows": (
+        lambda: facts(accounts=replace(OF_FILE, rows=40)),
+        ["All releases of one row of the file", "releases of one row of the file"],
+        ["all releases of one person"],
+    ),
+    "web": (
+        lambda: facts(web=True, accounts=None),
+        ["whoever serves the web page, more than anybody else", "for a profile", "art. 5(3)", "stays silent for 7 days",
+         "card's button Withdraw", "relay, if the page names one", "all releases of one browser profile",
+         "Nothing was measured on the code that people's browsers run", "Global Privacy Control",
+         "does the page pin the task's hash", "What leaves the person's browser"],
+        ["murk ledger LEDGER", "keyed hashes", "Ledger.loosen", "No ledger was read (--ledger)", "block by block",
+         "(or a gateway that acts for several people)", "ledger restored from an older copy", "several rows of a file"],
+    ),
+    "a file and a web page": (
+        lambda: facts(web=True, accounts=OF_FILE),
+        ["and releases from it; and whoever serves the web page", "murk ledger LEDGER", "card's button Withdraw",
+         "What leaves the machine that holds the file of records or the person's browser"],
+        ["(or a gateway that acts for several people)"],
+    ),
+    "organisation": (
+        lambda: facts(TASKS["summaries"]),
+        ["the organisation that holds the records", "only sums in memory"],
+        ["browser", "Each person can see", "Murk stores none\"", "the person's own device"],
+    ),
+    "shuffled log alone": (
+        lambda: facts(TASKS["shuffled"]),
+        ["The input log was not read (--intake)", "waits for its crowd of 20,000", "Central guarantees of several"],
+        ["in the order of its file"],
+    ),
+    "intake": (
+        lambda: facts(TASKS["shuffled"], intake=INTAKE),
+        ["releases on the input log", "until the shuffler has taken them in", "intake.db can be read by other users",
+         "How many releases has the shuffler dropped"],
+        ["The input log was not read (--intake)"],
+    ),
+}  # fmt: skip
+INTAKE = Deployment(
+    "sqlite:///intake.db", "file", None,
+    {"releases": Store("intake.db", "until the shuffler has taken them in; then they are deleted", "by the shuffler")},
+    "a file on this machine", problems=("intake.db can be read by other users of its machine (mode 0644)",),
+    role="input log",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("who", HOLDERS)
+def test_sentences_follow_from_who_holds_what(who: str) -> None:
+    make, stated, false = HOLDERS[who]
+    found = dossier(make())
+    text = json.dumps(found.to_dict(), ensure_ascii=False)
+    lower = text.lower()
+    for words_of in stated:
+        assert words_of.lower() in lower, words_of
+    for words_of in false:
+        assert words_of.lower() not in lower, words_of
+
+
+def test_what_people_are_told_is_the_purpose() -> None:
+    about = TASKS["scores"] + "about: {purpose: Sleep., controller: The clinic, contact: x@example.org}\n"
+    told = dossier(facts(about, purpose="", controller=""))
+    assert "Purpose: Sleep." in words(told, "purpose")
+    assert "Responsible: The clinic; x@example.org" in words(told, "purpose")
+    settle = " ".join(told.to_settle)
+    assert "--purpose" not in settle
+    assert "--controller" not in settle
+    other = " ".join(dossier(facts(about, purpose="Advertising.")).to_settle)
+    assert "differs from what people are told" in other
+
+
+def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:
+    renewing = TASKS["scores"].replace(MU, MU + ", per_person: {gdp: {mu: 1}}, window: week")
+    held = words(dossier(facts(renewing)), "retention")
+    assert "encrypted on the person's device, until the window has ended" in held
+    assert "Murk stores none" not in held
+    assert "Murk stores none" in words(dossier(facts()), "retention")
+
+
+def test_a_log_of_releases_is_not_called_open_to_all(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/log.db"
+    with open_log(url) as log:
+        log.register_task(task_of(TASKS["scores"]).document())
+        Path(tmp_path / "log.db").chmod(0o644)
+        [problem] = read_deployment(log, task_of(TASKS["scores"])).problems
+    assert "when each one came" in problem
+    assert "need not be secret" not in problem
+
+
+def test_necessity_is_the_plan_for_the_people_at_hand() -> None:
+    moments = TASKS["moments"]
+    unknown = dossier(facts(moments))
+    assert "How many people are asked is not stated (--people)" in " ".join(unknown.to_settle)
+    enough = dossier(facts(moments), forecast(400_000))
+    assert "TOO FEW" not in " ".join(enough.to_settle)
+    [rows] = [block.rows for one in enough.sections if one.key == "necessity" for block in one.blocks
+              if not isinstance(block, Claim | Sample)]  # fmt: skip
+    assert [each[0] for each in rows] == ["age: one unit more", "smokes: yes against no"]
+    # Less budget, larger errors.
+    half, own, twice = (float(cell) for cell in rows[1][1:])
+    assert half > 1.2 * own > 1.2 * twice
+    few = dossier(facts(moments), forecast(100))
+    assert "100 people (--people) are TOO FEW to learn anything" in " ".join(few.to_settle)
+    assert "asked for without a use" in words(few, "necessity")
+    refusing = dossier(facts(moments, accounts=replace(ACCOUNTS, refused=7)), forecast(20_000))
+    assert "7 requests to release came to nothing" in words(refusing, "necessity")
+    # Groups are compared where there are several.
+    groups = "features: [{name: arm, categories: [a, b, c]}]\n" + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\n"
+    arms = words(dossier(facts(), forecast(20_000, groups + "protocol: moments\n")), "necessity")
+    assert "hardest is arm:" in arms
+
+
+def test_a_raised_cap_is_an_open_point() -> None:
+    raised = replace(ACCOUNTS, raised=("2026-01-02, all tasks: at most mu = 2, then at most mu = 9",))
+    found = dossier(facts(accounts=raised))
+    assert "A cap was RAISED after it was promised: 2026-01-02, all tasks: at most mu = 2" in " ".join(found.to_settle)
+    assert "Caps were raised" in words(found, "guarantee")
+    assert "RAISED" not in " ".join(dossier(facts()).to_settle)

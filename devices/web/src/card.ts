@@ -13,7 +13,7 @@ import type { Device, Options, Receipt, Status } from "./device.js";
 import type { Guarantee, Loss } from "./mechanisms.js";
 import { maxAttackAccuracy, percent } from "./promise.js";
 import type { Store } from "./store.js";
-import type { Feature, Target, TaskDocument } from "./task.js";
+import { type About, type Feature, isPage, type Target, type TaskDocument } from "./task.js";
 import { renewalOf, wholeOf } from "./windows.js";
 import { Refused } from "./words.js";
 
@@ -33,6 +33,12 @@ export const ENGLISH = {
   leaves: "What leaves this device is one message of random-looking numbers, without your name or any identifier of you.",
   leavesNamed: "What leaves this device is one message of random-looking numbers. Your login goes with it, and shows whose message it is.",
   remains: "It is not hidden that this device took part, or its network address.",
+  final: "What was sent cannot be taken back, or removed from a result that was learned from it.",
+  purpose: "Purpose",
+  controller: "Responsible",
+  contact: "Contact",
+  notice: "Privacy notice",
+  receipt: "Keep a receipt",
   bytes: "The very message",
   noBytes: "There is none yet.",
   spent: "Privacy spent so far: {spent} of at most {cap}.",
@@ -43,7 +49,7 @@ export const ENGLISH = {
   decline: "No, thanks",
   declined: "Nothing was shared, and nothing is stored.",
   withdraw: "Withdraw",
-  withdrawn: "You have withdrawn. Nothing more leaves this device for this task.",
+  withdrawn: "You have withdrawn. Nothing more leaves this device for this task. {final}",
   sent: "Your blurred answer was sent.",
   queued: "Your blurred answer is stored, and is sent when the connection allows it.",
   rejected: "The answer was not accepted ({reason}). It is not sent again.",
@@ -112,7 +118,7 @@ const fill = (text: string, values: Record<string, string>): string =>
 
 /** What the card shows: a task, and the account once the device is there. */
 interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
-  readonly task: Pick<TaskDocument, "features" | "target" | "privacy">;
+  readonly task: Pick<TaskDocument, "name" | "about" | "features" | "target" | "privacy">;
   readonly guarantee: Guarantee;
   readonly account?: Status;
 }
@@ -130,6 +136,26 @@ function wordsFor(error: unknown, texts: Texts): string {
   };
   if (!["storage", "unavailable", "clock", "wiped"].includes(reason)) reportError(cause);
   return words[reason] ?? texts.failed;
+}
+
+/** Who asks and why, as terms and descriptions. A link leads to a page, and runs nothing. */
+function* terms(about: About, texts: Texts): Generator<[string, Node | string]> {
+  for (const key of ["purpose", "controller", "contact", "notice"] as const) {
+    const words = about[key];
+    if (!words) continue;
+    const shown = key === "notice" && isPage(words) ? Object.assign(document.createElement("a"), { href: words, textContent: words, target: "_blank", rel: "noopener noreferrer" }) : words;
+    yield [texts[key], shown];
+  }
+}
+
+/** What was agreed to and sent, as a person may keep it: without the record, which nobody has any more. */
+function receiptOf(account: Status, level: string, shown: string): string {
+  const { task, released, sent, waiting, withdrawn, days, message } = account;
+  const { name, hash, about, features, target, privacy } = task;
+  const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, told_apart_at_most: account.attackAccuracy };
+  const asked = [...features, target].map((column) => column.label ?? column.name);
+  const answers = { days, released, sent, waiting, withdrawn, message };
+  return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, promise, answers, shown }, null, 2);
 }
 
 /** A column's question as the task words it. */
@@ -155,7 +181,6 @@ export function defineCard(name = "murk-consent"): void {
       private connected: Device | undefined;
       private watcher: IntersectionObserver | undefined;
       private said = "";
-      private bytes = "";
       private busy = false;
       private declined = false;
       private turn = 0;
@@ -290,7 +315,6 @@ export function defineCard(name = "murk-consent"): void {
             throw new PageError("record() failed", { cause: error });
           }
           const receipt = await device.release(record as Parameters<Device["release"]>[0], { level: this.level, key: this.key });
-          if (receipt.outcome === "released") this.bytes = receipt.bytes;
           this.dispatchEvent(new CustomEvent<Receipt>("murk-receipt", { detail: receipt, bubbles: true, composed: true }));
           return this.wordsOf(receipt);
         });
@@ -317,7 +341,7 @@ export function defineCard(name = "murk-consent"): void {
       private still(account: Status | undefined): string {
         const { texts } = this;
         if (!account) return this.declined ? texts.declined : "";
-        if (account.withdrawn) return account.released ? texts.withdrawn : texts.declined;
+        if (account.withdrawn) return account.released ? fill(texts.withdrawn, { final: texts.final }) : texts.declined;
         if (account.optOut) return texts.optOut;
         if (account.changed) return texts.changed;
         if (account.silentFor > 0 && account.begun) return fill(texts.silent, { days: days(account.silentFor) });
@@ -369,6 +393,12 @@ export function defineCard(name = "murk-consent"): void {
           const words = description(column);
           if (words) list.append(element("dt", column.label ?? column.name), element("dd", words));
         }
+        const about = element("dl", "", {}, "about");
+        for (const [term, words] of terms(task.about ?? {}, texts)) {
+          const described = element("dd");
+          described.append(words);
+          about.append(element("dt", term), described);
+        }
         const spent = (account?.caps ?? []).slice(0, task.privacy.lifetime ? 2 : 1).map((each) => {
           const so = each.spent === null ? texts.unknown : amount({ ...each.cap, units: each.spent, delta: each.spentDelta });
           const words = fill(each.renews ? texts.spentEach : texts.spent, { spent: so, cap: amount(each.cap) });
@@ -379,10 +409,11 @@ export function defineCard(name = "murk-consent"): void {
           element("slot"),
           asked,
           ...(list.childElementCount ? [folded("questions", texts.questions, list)] : []),
+          ...(about.childElementCount ? [about] : []),
           element("p", promise, { className: "promise" }, "promise"),
-          element("p", `${identified ? texts.leavesNamed : texts.leaves} ${texts.remains}`),
+          element("p", `${identified ? texts.leavesNamed : texts.leaves} ${texts.remains} ${texts.final}`, {}, "leaves"),
           ...spent,
-          folded("bytes", texts.bytes, element("pre", this.bytes || texts.noBytes)),
+          folded("bytes", texts.bytes, element("pre", account?.message || texts.noBytes)),
         );
         if (!root.querySelector("section")) {
           const section = element("section", "", {}, "card");
@@ -394,6 +425,7 @@ export function defineCard(name = "murk-consent"): void {
           actions.append(
             element("button", "", { id: "share", className: "share" }, "button share"),
             element("button", "", { id: "withdraw" }, "button withdraw"),
+            element("button", texts.receipt, { id: "receipt", hidden: true }, "button receipt"),
           );
           section.append(element("div"), status, actions);
           // A content security policy may forbid style elements.
@@ -413,6 +445,11 @@ export function defineCard(name = "murk-consent"): void {
           disabled: busy || over,
           onclick: () => void (shared ? this.act(withdrawing) : this.decline()),
         });
+        Object.assign(root.getElementById("receipt")!, {
+          textContent: texts.receipt,
+          hidden: !account?.released,
+          onclick: () => keep(`${task.name}-receipt.json`, receiptOf(account!, this.level, shown.textContent ?? "")),
+        });
         const waits = account && account.waiting > 0 ? (account.optOut ? texts.held : texts.queued) : account && account.held > 0 ? texts.holding : "";
         const first = account && !account.begun && account.silentFor > 0 && still === "" ? fill(texts.first, { days: days(account.silentFor) }) : "";
         root.querySelector("p[role=status]")!.textContent = [this.said, waits, still, first].filter((each) => each !== "").join(" ");
@@ -420,6 +457,13 @@ export function defineCard(name = "murk-consent"): void {
       }
     },
   );
+}
+
+/** Let a person keep a text as a file. */
+function keep(name: string, text: string): void {
+  const href = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+  Object.assign(document.createElement("a"), { href, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(href), 60_000);
 }
 
 const days = (seconds: number): string => String(Math.ceil(seconds / 86_400));

@@ -44,6 +44,8 @@ interface TaskRow {
   refused?: number;
   sent?: number;
   days: string[];
+  /** The newest release, which a person may want to see again. */
+  message?: string;
   renewed?: Renewed;
   begun?: Begun;
 }
@@ -128,6 +130,9 @@ export interface Account {
     readonly spentDelta: bigint;
   }[];
   readonly withdrawn: boolean;
+  /** Days of the releases, as in 2026-01-31, and the newest message; empty if there is none. */
+  readonly days: readonly string[];
+  readonly message: string;
   /** Whether the gateway now has another task under the name of one that was answered, and the page pins none. */
   readonly changed: boolean;
   /** Whether the caps have room for one more release. */
@@ -343,6 +348,7 @@ export class Ledger {
         spent,
         days: before.days.includes(day) ? before.days : [...before.days, day],
         ...(renewed && { renewed }),
+        message: bytes,
       };
       const waiting = { task: task.hash, name: task.name, gateway: origin.gateway, bytes, expires };
       // What is held of this window has no answer any more where nothing is left for it.
@@ -470,14 +476,17 @@ export class Ledger {
       if (!rows.has(own) && !rows.has(used)) return [undefined, {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
-      const changes: Changes = { [own]: JSON.stringify({ ...before, withdrawn: true }), [used]: JSON.stringify(last) };
+      const changes: Changes = { [used]: JSON.stringify(last) };
       for (const key of rows.keys()) {
         if (key.startsWith("record:")) changes[key] = null;
         if (key.startsWith("held:") && read<{ place: string }>(rows, key)!.place === placeOf(origin, prepared)) changes[key] = null;
         if (!key.startsWith("out:")) continue;
         const one = read<Waiting>(rows, key)!;
-        if (one.task === task.hash || (one.gateway === origin.gateway && one.name === task.name)) changes[key] = null;
+        if (one.task !== task.hash && (one.gateway !== origin.gateway || one.name !== task.name)) continue;
+        changes[key] = null;
+        if (one.bytes === before.message) delete before.message;
       }
+      changes[own] = JSON.stringify({ ...before, withdrawn: true });
       return [undefined, changes];
     });
   }
@@ -512,8 +521,8 @@ export class Ledger {
       const withdrawn = row.withdrawn ?? last?.withdrawn ?? false;
       const changed = isChanged(last, prepared, origin);
       const held = keys.filter((key) => key.startsWith("held:")).length;
-      const { name, released, sent = 0 } = row;
-      return [{ name, released, waiting: waiting.length, sent, caps, withdrawn, changed, room, next, held }, {}];
+      const { name, released, sent = 0, days, message = "" } = row;
+      return [{ name, released, waiting: waiting.length, sent, days, message, caps, withdrawn, changed, room, next, held }, {}];
     });
   }
 

@@ -39,6 +39,14 @@ export interface Target extends Wording {
   quantiles?: number[] | null;
 }
 
+/** What people are told before they consent. */
+export interface About {
+  purpose?: string | null;
+  controller?: string | null;
+  contact?: string | null;
+  notice?: string | null;
+}
+
 /** A geometric grid of budgets: each point is a level, and its number is the level's name. */
 export interface Grid {
   from: number;
@@ -48,6 +56,7 @@ export interface Grid {
 /** A resolved task as a log carries it; keys that no device reads are left out. */
 export interface TaskDocument {
   name: string;
+  about?: About | null;
   features: Feature[];
   target: Target;
   protocol: string;
@@ -140,9 +149,10 @@ async function sha256(text: string): Promise<string> {
 
 // A key that this device does not know may change what a release means.
 const KEYS =
-  "contrasts covariates duplicates expiry features forget granularity intervals learner log max_staleness missing name " +
+  "about contrasts covariates duplicates expiry features forget granularity intervals learner log max_staleness missing name " +
   "objective people privacy protocol public schema simulated target";
 const OF_BLOCK: Record<string, string> = {
+  about: "contact controller notice purpose",
   covariates: "counts points size",
   intervals: "tightest_at validity",
   learner:
@@ -329,6 +339,13 @@ function isTarget(target: Target): boolean {
   return texts(classes) && rates;
 }
 
+/** Whether a text is the address of a page, so that a link to it runs nothing. */
+export const isPage = (text: unknown): text is string => isText(text) && /^https:\/\/[!-~]+$/.test(text);
+
+function isAbout({ purpose, controller, contact, notice }: About): boolean {
+  return [purpose, controller, contact].every((each) => each == null || isText(each)) && (notice == null || isPage(notice));
+}
+
 function check(task: TaskDocument): void {
   if (task.schema !== 1) refuse("it was written by another version of Murk");
   if (task.simulated !== false) refuse("it is a simulation, and real records do not belong there");
@@ -338,6 +355,7 @@ function check(task: TaskDocument): void {
   known(task, `${KEYS} ${protocol}`);
   for (const [block, keys] of Object.entries({ ...OF_BLOCK, [protocol]: OF_PROTOCOL[protocol]! })) known(task[block] as object, keys);
   if (!NAME.test(task.name)) refuse("its name is damaged");
+  if (!isAbout(task.about ?? {})) refuse("what it says about itself is damaged");
   checkNumbers(task);
   if (!within((features as unknown[] | null)?.length, 0, 10_000)) refuse("it has no list of features");
   if (!features.length !== (protocol === "univariate") || (!features.length && task.public != null))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk import __version__
-from murk._internal.numbers import number
+from murk._internal.numbers import finite, number
 from murk.cli.options import as_json, load_task
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
@@ -53,7 +54,7 @@ def command(
     For worst-case neighbours, releases are made as devices make them and distinguished by the best known test, which
     gives a lower bound on epsilon or mu. A bound above the claim refutes it, and the exit status is 1.
     """
-    from murk.audit import audit, cases_of, catalogue
+    from murk.audit import audit, cases_of, catalogue, checksum
     from murk.privacy.noise import SimulatedNoise
 
     if everything == (task_path is not None):
@@ -67,17 +68,16 @@ def command(
         findings = list(audit(cases, draws, noise=noise, confidence=confidence, tick=tick))
     holds = all(finding.holds for finding in findings)
     if as_json:
-        print_json(
-            {
-                "holds": holds,
-                "confidence": confidence,
-                "simulated": seed is not None,
-                "task": None if task is None else {"name": task.name, "hash": task.hash},
-                "murk": __version__,
-                "date": datetime.now(UTC).date().isoformat(),
-                "findings": [finding.to_dict() for finding in findings],
-            }
-        )
+        result = {
+            "holds": holds,
+            "confidence": confidence,
+            "simulated": seed is not None,
+            "task": None if task is None else {"name": task.name, "hash": task.hash},
+            "murk": __version__,
+            "date": datetime.now(UTC).date().isoformat(),
+            "findings": [finding.to_dict() for finding in findings],
+        }
+        print_json({**result, "sha256": checksum(finite(result))})
     else:
         _show(findings, confidence, seed, whole=everything)
     if not holds:
@@ -88,13 +88,15 @@ def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole
     rows = []
     for each in findings:
         pair = "-" if each.pair is None else number(each.pair)
-        figures = number(each.claimed), number(each.bound), number(each.ratio, 2), pair, f"{each.draws:,}"
+        found = number(each.detectable, 2) if math.isfinite(each.detectable) else "-"
+        figures = number(each.claimed), number(each.bound), number(each.ratio, 2), pair, found, f"{each.draws:,}"
         rows.append([each.name, each.measure, *figures, each.verdict])
-    table("", ["audited", "measure", "claim", "at least", "ratio", "of the pair", "draws", ""], rows)
+    table("", ["audited", "measure", "claim", "at least", "ratio", "of the pair", "would find", "draws", ""], rows)
     source = "the randomness that devices use" if seed is None else f"noise simulated from seed {seed}"
     paragraph(
         f"Lower bounds, simultaneously true with probability {confidence:g}, from {source}. 'of the pair' is the exact "
-        "figure for the two inputs, if known."
+        "figure for the two inputs, if known. 'would find' is the least loss that these draws show to exceed the claim "
+        "with probability 95%: smaller violations may have been missed."
     )
     if any(each.verdict == "no power" for each in findings):
         paragraph(

@@ -34,8 +34,11 @@ _ERROR_CODE = "MURK-CLI-002"
 @click.option(
     "--task", metavar="NAME", help="With --withdraw: only from tasks of this name, now and later.  [default: all tasks]"
 )
-@click.option("--yes", is_flag=True, help="With --withdraw: do not ask for confirmation.")
+@click.option("--yes", is_flag=True, help="With --withdraw or --close: do not ask for confirmation.")
 @click.option("--new", is_flag=True, help="With --withdraw --yes: allow a name that is not in the ledger.")
+@click.option(
+    "--close", is_flag=True, help="At the end of retention: delete all accounts and the key, and release nothing again."
+)
 @click.option("--details", is_flag=True, help="With --person: show the full account with all guarantees.")
 @as_json
 def command(
@@ -46,6 +49,7 @@ def command(
     task: str | None,
     yes: bool,
     new: bool,
+    close: bool,
     details: bool,
     as_json: bool,
 ) -> None:
@@ -60,7 +64,13 @@ def command(
         raise UserError("--task requires --withdraw: it names the task to withdraw from")
     if new and not withdraw:
         raise UserError("--new requires --withdraw: it is for somebody who has not released yet")
+    if close and (person is not None or withdraw):
+        raise UserError("--close deletes everybody's accounts: give it without --person and --withdraw")
     with Ledger(path, create=False) as ledger:
+        if close:
+            _close(ledger, agreed=yes)
+        if (closed := ledger.closed_on) is not None and person is not None:
+            raise UserError(f"the ledger {path} was closed on {_day(closed)}: its accounts are deleted")
         if person is None:
             if withdraw:
                 raise UserError("--withdraw requires --person")
@@ -98,7 +108,16 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
                 "key": None if not names.is_keyed else "found" if names.missing() is None else "missing",
                 "levels": [{"task": task, "level": level, "releases": n} for (task, level), n in totals.levels.items()],
                 "together": [each.to_dict() for each in ledger.together()],
+                "closed_on": _day(ledger.closed_on),
+                "caps_raised": [
+                    {"date": _day(each.day), "words": each.describe()} for each in ledger.changes() if each.is_raise
+                ],
             }
+        )
+        return
+    if ledger.closed_on is not None:
+        click.echo(
+            f"Closed on {_day(ledger.closed_on)}: all accounts are deleted, and nobody releases with this ledger."
         )
         return
     click.echo(
@@ -112,8 +131,30 @@ def _everybody(ledger: Ledger, as_json: bool) -> None:
     table("", ["task", "level", "releases"], rows)
     for line in ledger.describe_together():
         paragraph(line)
+    for change in ledger.changes():
+        if change.is_raise:
+            paragraph(f"A cap was RAISED on {_day(change.day)}, of {change.describe()}")
     if (missing := names.missing()) is not None:
         paragraph(f"The key is missing: {missing}")
+
+
+def _close(ledger: Ledger, *, agreed: bool) -> None:
+    """Delete all accounts, after confirmation."""
+    totals = ledger.totals()
+    if ledger.closed_on is not None:
+        raise UserError(f"the ledger {ledger.path} was closed on {_day(ledger.closed_on)} already")
+    if not agreed:
+        if not terminal():
+            raise UserError("--close asks for confirmation, and there is no terminal to ask at: add --yes")
+        waiting = f" {many(totals.queued, 'release')} that wait to be sent are deleted." if totals.queued else ""
+        click.confirm(
+            f"Delete the accounts of {totals.counted}, and the key?{waiting} Nobody's spending and no withdrawal is "
+            "known afterwards: these people must not be asked again as if they had spent nothing. This cannot be "
+            "undone.",
+            abort=True,
+            err=True,
+        )
+    ledger.close_accounts()
 
 
 def _withdraw(

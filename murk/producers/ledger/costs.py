@@ -202,19 +202,12 @@ def history_text(history: Mapping[int, int]) -> str:
     return ",".join(f"{price}:{count}" for price, count in sorted(history.items()))
 
 
-def tighten(
+def check_tighter(
     ledger: Path, connection: Connection, task: int, level: str, cap: PrivacyLoss, *, renews: bool = False
-) -> None:
-    """Promise a cap of a task (0: over all) and a level ('': any); raise a UserError if it exceeds the promised one."""
+) -> Cap:
+    """Return the cap of a task (0: over all) and a level ('': any); raise a UserError beyond the promised one."""
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ? AND renews = ?"
     before = connection.execute(query, (task, level, cap.currency, renews)).fetchone()
-    if cap.currency == "gdp":
-        if before is None:
-            # Format 1 stored the same cap as rho = mu^2 / 2.
-            same = "DELETE FROM promises WHERE task = ? AND level = ? AND currency = 'rho' AND units = ?"
-            connection.execute(same, (task, level, cap.units // 2))
-        elif cap.units == before[0] + 1:
-            return  # Format 1 rounded it down to an even number.
     if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):
         promised = PrivacyLoss(cap.currency, *before)
         scope = "over all tasks" if task == 0 else f"for this task at the level {level!r}" if level else "for this task"
@@ -222,8 +215,7 @@ def tighten(
             f"the ledger {ledger} promises each person a cap of {promised} {scope}, and {cap} was requested: "
             f"request {promised} or less, or call {_loosen(cap, level, of_task=task != 0)} once the people have agreed"
         )
-    row = (task, level, cap.currency, cap.units, cap.delta_units, renews)
-    connection.execute(f"REPLACE INTO promises ({Cap.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    return Cap(task, level, cap.currency, cap.units, cap.delta_units, renews)
 
 
 def _loosen(cap: PrivacyLoss, level: str, *, of_task: bool) -> str:

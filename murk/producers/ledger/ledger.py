@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger.costs import BookedTask, Cap, Charge, Costs, tighten
+from murk.producers.ledger.changes import CapChange, read_changes, remove_cap, set_cap
+from murk.producers.ledger.costs import BookedTask, Cap, Charge, Costs, check_tighter
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
     Key,
     NameKey,
     ReleaseRequests,
+    delete_key,
     give_name,
     key_path,
     known_by,
@@ -47,10 +49,16 @@ if TYPE_CHECKING:
 _ERROR_CODE = "MURK-LEDGER-001"
 
 TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
+# Tables about people and their files.
+_OF_PEOPLE = "outbox", "held", "debits", "spending", "renewals", "withdrawals", "reported", "reports", "runs", "sources"
 # Whether any name or file is stored.
 _NAMED = " UNION ".join(
     [*(f"SELECT 1 FROM {table} WHERE home = 0" for table in ("spending", "withdrawals")), "SELECT 1 FROM sources"]
 )
+
+
+def _today() -> int:
+    return truncate_time(time.time(), DAY)
 
 
 class Names:
@@ -61,6 +69,9 @@ class Names:
         self._key: NameKey | None = None
         self._is_new = False
         self._sources: dict[str, int] = {}
+        if file.closed_on is not None:
+            delete_key(file.path)
+            return
         # Look for the key first: it gets its name after the ledger has its fingerprint.
         named = key_path(file.path).exists()
         fingerprint = self._fingerprint()
@@ -215,6 +226,8 @@ class Ledger:
         self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None, window: str = NONE
     ) -> None:
         """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
+        if self.closed_on is not None:
+            raise self._file.was_closed()
         query = "SELECT log, name FROM tasks WHERE hash = ?"
         known = self._file.query(query, (task_hash,))
         if not known:
@@ -254,12 +267,11 @@ class Ledger:
                 raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
             task = int(row[0])
             levels = self._prices.numbers(connection, task, charges)
-            for level, amount in caps:
-                tighten(self.path, connection, task, level, amount)
-            for level, amount in renewing:
-                tighten(self.path, connection, task, level, amount, renews=True)
-            if lifetime is not None:
-                tighten(self.path, connection, 0, "", lifetime)
+            promised = [(task, level, amount, False) for level, amount in caps]
+            promised += [(task, level, amount, True) for level, amount in renewing]
+            promised += [(0, "", lifetime, False)] if lifetime is not None else []
+            for scope, level, amount, renews in promised:
+                set_cap(connection, check_tighter(self.path, connection, scope, level, amount, renews=renews), _today())
         # Another producer may have booked other levels of a grid.
         before = self._tasks[task_hash].levels if task_hash in self._tasks else {}
         self._tasks[task_hash] = BookedTask(task, {**before, **levels})
@@ -275,23 +287,51 @@ class Ledger:
     ) -> None:
         """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks.
 
-        With ``renews`` it is the cap in each window of the task.
+        With ``renews`` it is the cap in each window of the task. The ledger records the day and both caps (`changes`).
 
         ``instead_of`` is a promised cap of another currency, or in tcdp of another omega, that the new one replaces in
         the same transaction. Raises UserError, and changes nothing, if it is not promised there.
         """
         self._common.forget()
-        scope = self._optional_number(task_hash) or 0, level
-        row = (*scope, cap.currency, cap.units, cap.delta_units, renews)
+        scope, today = (self._optional_number(task_hash) or 0, level), _today()
         with self._file.write() as connection:
             if instead_of is not None:
-                same = (*scope, instead_of.currency, instead_of.units, instead_of.delta_units, renews)
-                where = "task = ? AND level = ? AND currency = ? AND units = ? AND delta_units = ? AND renews = ?"
-                if not connection.execute(f"DELETE FROM promises WHERE {where}", same).rowcount:
+                same = Cap(*scope, instead_of.currency, instead_of.units, instead_of.delta_units, renews)
+                if not remove_cap(connection, same, today):
                     raise UserError(
                         f"the ledger {self.path} promises no cap of {instead_of} there: give one of Ledger.promises"
                     )
-            connection.execute(f"REPLACE INTO promises ({Cap.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+            set_cap(connection, Cap(*scope, cap.currency, cap.units, cap.delta_units, renews), today)
+
+    def changes(self) -> tuple[CapChange, ...]:
+        """Return all changes of promised caps, the earliest first; the first promise of each is one, too."""
+        return read_changes(self._file)
+
+    @property
+    def closed_on(self) -> int | None:
+        """Day on which `close_accounts` was called (seconds since 1970), or None."""
+        return self._file.closed_on
+
+    def close_accounts(self) -> None:
+        """Delete all accounts and the key of names, for good; afterwards nobody can release with this ledger.
+
+        Tasks, costs, caps and their changes stay. Nobody's spending is known afterwards, so that further tasks with
+        another ledger give these people whole budgets. If a crash comes between the two deletions, the next opening
+        deletes the key.
+        """
+        self._common.forget()
+        with self._file.write() as connection:
+            for table in _OF_PEOPLE:
+                connection.execute(f"DELETE FROM {table}")
+                # Also for a process that has the ledger open now.
+                connection.execute(
+                    f"CREATE TRIGGER closed_{table} BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'closed'); END"
+                )
+            connection.execute("DELETE FROM meta WHERE key = 'key'")
+            connection.execute("INSERT INTO meta VALUES ('closed', ?)", (_today(),))
+        self._confirmed.clear()
+        self.names = Names(self._file)
+        self._file.empty_log()
 
     def promises(self, task_hash: str | None = None) -> list[Cap]:
         """Return the caps of a task, or those over all tasks (None)."""

@@ -364,3 +364,20 @@ def give_name(ledger: Path, fingerprint: str) -> None:
         if not path.exists():
             os.replace(draft, path)
             sync(path.parent)
+
+
+def delete_key(ledger: Path) -> None:
+    """Overwrite and delete a closed ledger's key; raise `MurkError` if that is not possible."""
+    for path in (key_path(ledger), key_path(ledger, DRAFT)):
+        try:
+            if path.exists():
+                with path.open("r+b") as file:
+                    file.write(bytes(path.stat().st_size))
+                    file.flush()
+                    os.fsync(file.fileno())
+                path.unlink()
+                sync(path.parent)
+        except OSError as error:
+            raise MurkError(
+                f"the key {path} of a closed ledger cannot be deleted ({error.strerror}): delete it"
+            ) from error

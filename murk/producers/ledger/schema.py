@@ -114,6 +114,19 @@ class LedgerFile(Database):
             later = f"{self._last_path.name} beside it knows {int(noted[1]) - known:,} later writes"
             raise _lost(f"the ledger {self.path} is an older copy, or has lost its -wal: {later}")
 
+    @property
+    def closed_on(self) -> int | None:
+        """Day on which the ledger was closed (seconds since 1970), or None."""
+        rows = self.query("SELECT value FROM meta WHERE key = 'closed'")
+        return int(rows[0][0]) if rows else None
+
+    def was_closed(self) -> UserError:
+        """Return the error for a closed ledger."""
+        return UserError(
+            f"the ledger {self.path} was closed: its accounts are deleted, and nobody releases with it. Its people may "
+            "be asked again only by a new task that they agree to, with a new ledger"
+        )
+
     def empty_log(self) -> bool:
         """Empty the write-ahead log, which holds deleted rows until then; False if another process prevents it."""
         self.check()
@@ -180,6 +193,8 @@ class LedgerFile(Database):
     def _explained(self, error: Exception) -> Exception:
         # The low byte is SQLite's primary result code, whatever the extended one says.
         match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
+            case sqlite3.SQLITE_CONSTRAINT if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
+                return self.was_closed()
             case sqlite3.SQLITE_NOTADB:
                 return _lost(f"{self.path} is not a ledger, or its beginning was destroyed")
 

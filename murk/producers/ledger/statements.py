@@ -16,6 +16,7 @@ from murk.privacy.central.explain import against_a_blank_record, any_two_records
 from murk.privacy.explain import CENTRAL, percent
 from murk.privacy.guarantees import figures, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.producers.ledger.changes import CapChange, read_changes
 from murk.producers.ledger.costs import CURRENCIES, Cap, Cost, parse_history, read_prices
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
@@ -146,6 +147,7 @@ class Account:
     accountant: Accountant
     guarantee: Guarantee | None
     withdrawn_on: int | None = None
+    raised: tuple[CapChange, ...] = ()  # caps of these tasks, or of all tasks, that were raised
 
     @property
     def is_known(self) -> bool:
@@ -166,6 +168,7 @@ class Account:
             central = any(task.windows is not None for task in self.tasks)
             lines.append(f"All tasks: {_joint_words(self.accountant, self.guarantee, central=central)}")
         lines += [f"Promised over all tasks: {_cap_words(status)}" for status in self.caps]
+        lines += [f"A cap was raised on {day_text(each.day)}, of {each.describe()}." for each in self.raised]
         if self.withdrawn:
             who = "organisation" if any(task.windows is not None for task in self.tasks) else "person"
             lines.append(f"The {who} has withdrawn{_on_day(self.withdrawn_on)}: nothing more is released to any task.")
@@ -382,7 +385,9 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
         tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
-    return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0))
+    names = {task.name for task in tasks} | {""}
+    raised = tuple(each for each in read_changes(file) if each.is_raise and each.task in names)
+    return Account(tuple(tasks), lifetime, 0 in withdrawn, *_compose(history, prices), withdrawn.get(0), raised)
 
 
 def together(file: Database) -> tuple[CapStatus, ...]:

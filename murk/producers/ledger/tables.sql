@@ -15,6 +15,11 @@ CREATE TABLE IF NOT EXISTS promises (
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
     PRIMARY KEY (task, level, currency, renews)) WITHOUT ROWID;
 
+-- Changes of promises, by day (seconds since 1970); NULL is no cap.
+CREATE TABLE IF NOT EXISTS changes (
+    number INTEGER PRIMARY KEY, day INTEGER NOT NULL, task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL,
+    renews INTEGER NOT NULL, units_before INTEGER, delta_before INTEGER, units INTEGER, delta_units INTEGER);
+
 -- Cost of one release at a level, in every currency in which it has a valid bound (else NULL).
 CREATE TABLE IF NOT EXISTS tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,

@@ -103,3 +103,32 @@ def test_an_encoder_names_a_column_whose_values_all_lie_beyond_its_bounds():
         for other in (Encoder(LINE), encoder.clone()):
             for row in range(120):
                 other.transform_one({"dose": 5 if row == 50 else 7_654_321, "arm": "a"})
+
+
+LABELLED = """
+name: trial
+features:
+  - {name: dose, low: 0, high: 10, label: Daily dose}
+  - {name: arm, categories: [a, b, c], label: Treatment, labels: {a: Placebo, c: "Drug C"}}
+target: {name: well, kind: binary, positive: "yes", negative: "no", label: Recovered, labels: {"yes": Fully}}
+contrasts: [{feature: arm, category: c, against: a}]
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+protocol: examples
+"""
+
+
+def test_reports_and_pictures_have_the_tasks_own_words():
+    task = Task.parse(LABELLED)
+    # Coefficients keep their names, by which programs ask for them.
+    assert task.coding.names == LINE.coding.names
+    report = reported(task, estimated(task, [0.1, 0.2, -0.1, 0.3], [0.01] * 4))
+    text = as_text(describe_learned(report))
+    for words in ("Daily dose: one unit more", "Treatment: b against Placebo", "Treatment: Drug C against Placebo",
+                  "probability of Recovered = Fully"):  # fmt: skip
+        assert words in text
+    assert "arm: b" not in text
+    [contrast] = report["contrasts"]
+    assert contrast["name"] == "Treatment: Drug C against Placebo"
+    result = Result(report)
+    labels = [label.get_text() for label in result.plot().axes[0].get_yticklabels()]
+    assert "Treatment: b against Placebo" in labels

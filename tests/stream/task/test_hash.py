@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from murk.errors import UserError
+from murk.task.about import AboutBlock
 from murk.task.features import ADDED as ADDED_TO_FEATURES
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block
@@ -126,7 +127,9 @@ SHUFFLED = protocol("scores") | {
     "shuffle": {"crowd": 20_000, "promise": {"epsilon": 0.6, "delta": 1e-6}},
 }
 COMPARED = {"feature": "arm", "category": "b", "against": "a"}
+ABOUT = {"purpose": "p", "controller": "c", "contact": "x", "notice": "https://example.org/a"}
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
+    AboutBlock: (content(HUBER) | {"about": ABOUT}, ("about",)),
     Task: (content(HUBER), ()),
     NumberFeature: (content(), ("features", 0)),
     CategoryFeature: (content(), ("features", 1)),
@@ -163,8 +166,15 @@ FIXED = "no other value is possible here, or none that is independent of the oth
 SEVERAL = "several"
 WORDS = {"label": "Another", "description": "Other words."}
 OTHERS: dict[type[Block], dict[str, Any]] = {
+    AboutBlock: {
+        "purpose": "To learn.",
+        "controller": "We.",
+        "contact": "Them.",
+        "notice": "https://example.org/b",
+    },
     Task: {
         "name": "other",
+        "about": {"purpose": "Another."},
         "features": content()["features"][:2],
         "target": content(SOFTMAX)["target"] | {SEVERAL: {"objective": "softmax"}},
         "missing": "error",

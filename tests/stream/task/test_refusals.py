@@ -31,7 +31,15 @@ REFUSED = [
     ),
     ("privacy:", "log: {partitons: 1}\nprivacy:", "log.partitons: unknown key; did you mean 'partitions'?"),
     ("high: 35", "hihg: 35", "features[0].hihg: unknown key; did you mean 'high'?"),
-    ("privacy:", "zzz: 1\nprivacy:", "line 7: zzz: unknown key; known here: name, features, target,"),
+    ("privacy:", "zzz: 1\nprivacy:", "line 7: zzz: unknown key; known here: name, about, features, target,"),
+    (
+        "privacy:",
+        "about: {why: x}\nprivacy:",
+        "about.why: unknown key; known here: purpose, controller, contact, notice",
+    ),
+    ("privacy:", "about: {notice: 'javascript:alert(1)'}\nprivacy:", "is not the address of a page; write it as in"),
+    ("privacy:", "about: {notice: http://example.org}\nprivacy:", "is not the address of a page"),
+    ("privacy:", "about: {notice: https://exa mple.org}\nprivacy:", "is not the address of a page"),
     # bounds
     (", high: 35", "", "line 3: features[0].high: missing, and required; bounds are public"),
     ("low: 21", "low: 35", "features[0].low: low 35 is not below high 35; give low < high"),

@@ -168,17 +168,30 @@ class TestCertificates:
             self.settings(ssl_ca_file=tmp_path / "text").context()
 
 
-def test_a_password_that_everybody_may_read_is_warned_of_once(tmp_path, caplog):
+@pytest.mark.parametrize("mode", [0o640, 0o644])
+def test_a_password_that_others_may_read_is_warned_of_once(tmp_path, caplog, mode):
     environment = write(tmp_path, f"sasl.password={SECRET}\n")
     path = tmp_path / "kafka.properties"
-    for mode, words in ((0o600, []), (0o640, []), (0o644, [f"{path} holds a password (sasl.password)"]), (0o644, [])):
-        path.chmod(mode)
+    for given, words in ((0o600, []), (mode, [f"{path} holds a password (sasl.password)"]), (mode, [])):
+        path.chmod(given)
         caplog.clear()
         Settings.read(environment)
-        assert [message.partition(" and every")[0] for message in caplog.messages] == words
+        assert [message.partition(" and other")[0] for message in caplog.messages] == words
         assert SECRET not in caplog.text
     # Without a password it is nobody's secret.
     other = tmp_path / "other.properties"
     other.write_text("security.protocol=SSL\n")
     Settings.read({"MURK_KAFKA_CONFIG": str(other)})
     assert caplog.messages == []
+
+
+def test_a_file_of_root_may_be_read_through_a_group(tmp_path, caplog, monkeypatch):
+    """As a service reads its secret: it cannot change the mode, and needs the group's."""
+    environment = write(tmp_path, f"sasl.password={SECRET}\n")
+    path = tmp_path / "kafka.properties"
+    own = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: own + 1)
+    for mode, warned in ((0o640, 0), (0o644, 1)):
+        path.chmod(mode)
+        Settings.read(environment)
+        assert len(caplog.messages) == warned

@@ -151,19 +151,21 @@ def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str
 
 
 def _warn_of_readable_files(given: Mapping[str, tuple[str, str]]) -> None:
-    """Warn once about each file with a password that every user of the machine may read."""
+    """Warn once about each file with a password that other users of the machine may read."""
     for name in sorted(SECRETS & given.keys()):
         source = given[name][1]
         if source.startswith(PREFIX) or source in _warned:
             continue
         try:
-            readable = os.stat(source).st_mode & stat.S_IROTH
+            status = os.stat(source)
         except OSError:
             continue
-        if readable:
+        # A service may read a file of root's through its group, and needs that.
+        group = stat.S_IRGRP if status.st_uid == os.geteuid() else 0
+        if status.st_mode & (stat.S_IROTH | group):
             _warned.add(source)
-            words = "%s holds a password (%s) and every user of this machine may read it: chmod 600 %s"
-            _log.warning(words, source, name.replace("_", "."), source)
+            words = "%s holds a password (%s) and other users of this machine may read it (mode %04o): chmod 600 %s"
+            _log.warning(words, source, name.replace("_", "."), stat.S_IMODE(status.st_mode), source)
 
 
 def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
