@@ -24,6 +24,7 @@ from murk.task.learning import (
     PredictionsBlock,
     PublicBlock,
     StepSchedule,
+    TrackBlock,
 )
 from murk.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
@@ -54,6 +55,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("moments", "", MomentsBlock),
     ("summaries", "", SummariesBlock),
     ("predictions", "", PredictionsBlock),
+    ("track", "", TrackBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),
     ("log", "log", LogBlock),

@@ -40,6 +40,7 @@ class Repeats:
     most: int  # m
     effect: float  # factor of the variance of sums
     supposed: bool = False  # whether nothing bounds m, and `SUPPOSED` is taken for it
+    within: int = 1  # most answers of one person within a window
 
     @property
     def words(self) -> str:
@@ -89,11 +90,13 @@ def effect_of(most: int, guarantees: list[Guarantee]) -> float:
 
 def repeats_of(privacy: PrivacyBlock) -> Repeats:
     """Return how often one person may answer under a task's caps."""
-    guarantees = list(privacy.levels.values())
+    guarantees, within = list(privacy.levels.values()), 1
+    if privacy.renews and privacy.per_person is not None:
+        within = max(_count(privacy.per_person, each) for each in guarantees)
     if privacy.whole is not None:
         most = max(_count(privacy.whole, each) for each in guarantees)
-        return Repeats(most, effect_of(most, guarantees)) if most > 1 else ONCE
-    return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees), True) if privacy.renews else ONCE
+        return Repeats(most, effect_of(most, guarantees), within=min(within, most)) if most > 1 else ONCE
+    return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees), True, within) if privacy.renews else ONCE
 
 
 def _count(whole: Guarantee, each: Guarantee) -> int:

@@ -34,11 +34,12 @@ from murk.task.learning import (
     PredictionsBlock,
     PublicBlock,
     PublicCovariates,
+    TrackBlock,
     covariates,
 )
 from murk.task.privacy import PrivacyBlock, filled_in
 from murk.task.protocols import registry
-from murk.task.protocols.base import Scale
+from murk.task.protocols.base import Scale, TaskProtocol
 from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
 from murk.task.repeats import ONCE, Repeats, repeats_of
 from murk.task.shuffling import ShuffleBlock, with_promises
@@ -162,6 +163,11 @@ class Task(_ProtocolBlocks):
     predictions: PredictionsBlock | None = Field(
         default=None,
         description="prediction sets that contain a stated share of people's targets (`scores` only); `null`: none",
+    )
+    track: TrackBlock | None = Field(
+        default=None,
+        description="estimates of each window of `privacy.window`, and a smoothed path, with bands that hold over all "
+        "windows at once (`scores`, and shares and means without features); `null`: none",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -339,8 +345,20 @@ class Task(_ProtocolBlocks):
             why = f"{self.forget:,} {idle}, whose learner {protocol.why_no_forgetting}"
             remedy = "remove it and begin a new task for each period, or say protocol: scores"
             raise task_error(f"{why}; {remedy}", "forget")
+        if self.track is not None:
+            self._check_track(self.track, protocol, has_quantiles=quantiles is not None)
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+
+    def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
+        if not protocol.tracks:
+            words = f"has no effect with protocol: {self.protocol}, whose learner keeps no sums by window"
+            raise task_error(f"{words}; remove it, or say protocol: scores", "track")
+        if has_quantiles:
+            raise task_error("quantiles have no path; remove it, or target.quantiles", "track")
+        if track.window != self.privacy.window or not self.privacy.renews:
+            words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
+            raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")
 
     def _check_intervals(self) -> None:
         if self.intervals is None or self.intervals.validity != "always-valid":
@@ -549,7 +567,7 @@ class Task(_ProtocolBlocks):
         A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
-        for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
+        for key in ("objective", "learner", "max_staleness", "forget", "predictions", "track", *BLOCKS):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
         content = registry.with_rules_of_scores(content)

@@ -46,6 +46,7 @@ class TaskProtocol(ABC):
     reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
     why_no_staleness: ClassVar[str] = "of no model"
     forgets: ClassVar[bool] = False  # whether its learner can forget old releases
+    tracks: ClassVar[bool] = False  # whether its learner can estimate each window
     predicts_sets: ClassVar[bool] = False  # whether people can be asked about prediction sets
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"
     # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.

@@ -51,6 +51,7 @@ class ScoresProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     why_no_staleness = "learned however old they are"
     forgets = True
+    tracks = True
     predicts_sets = True
 
     def check_without_public(self, block: Any, target: str) -> None:

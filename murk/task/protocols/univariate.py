@@ -14,6 +14,7 @@ class UnivariateProtocol(TaskProtocol):
     releases = "target"
     offer = SupportedMechanisms((), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
+    tracks = True
 
     def check_features(self) -> None:
         """Raise PydanticCustomError, as features would have no effect."""

@@ -23,6 +23,7 @@ from murk.task.learning import (
     PredictionsBlock,
     PublicBlock,
     StepSchedule,
+    TrackBlock,
 )
 from murk.task.privacy import LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
@@ -126,6 +127,8 @@ SHUFFLED = protocol("scores") | {
     "shuffle": {"crowd": 20_000, "promise": {"epsilon": 0.6, "delta": 1e-6}},
 }
 COMPARED = {"feature": "arm", "category": "b", "against": "a"}
+WEEKLY = {"privacy": {"guarantee": {"gdp": {"mu": 1.0}}, "window": "week"}, "track": {"window": "week"}}
+TRACKED = protocol("scores") | WEEKLY
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     Task: (content(HUBER), ()),
     NumberFeature: (content(), ("features", 0)),
@@ -153,6 +156,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ),
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
+    TrackBlock: (TRACKED, ("track",)),
     PredictionsBlock: (protocol("scores") | {"predictions": {}}, ("predictions",)),
     ShuffleBlock: (SHUFFLED, ("shuffle",)),
     PromiseBlock: (SHUFFLED, ("shuffle", "promise")),
@@ -187,6 +191,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "log": {"retention": "9d"},
         "people": 50_000,
         "predictions": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "predictions": {}}},
+        "track": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, **WEEKLY}},
         "intervals": {"validity": "always-valid"},
         "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
     },
@@ -319,6 +324,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "target_bound": 0.5,
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
+    TrackBlock: {"window": FIXED, "windows": 10, "smooth": 0},
     PredictionsBlock: {"coverage": 0.8, "share": 0.05},
     IntervalsBlock: {"validity": {SEVERAL: {"validity": "fixed-n", "tightest_at": None}}, "tightest_at": 6_000},
     ShuffleBlock: {
