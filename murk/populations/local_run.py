@@ -22,7 +22,6 @@ from murk.results.report import report_log
 from murk.results.result import Result
 from murk.stream.log.open import open_log
 from murk.stream.worker.worker import Worker
-from murk.task.repeats import ONCE, Repeats, effect_of
 from murk.task.task import Task
 from murk.task.windows import begin_of, many_of
 
@@ -255,22 +254,11 @@ def report_run(
         **run.population.figures(),
         accounts=totals.people,
         counted_rows=counted_rows(run.population),
-        repeats=_repeats(run, sum(by_level.values())),
+        repeats=run.population.repeats(sum(by_level.values())),
         **spent_together(run.ledger),
         by_level=by_level,
         seconds=monotonic() - start,
     )
-
-
-def _repeats(run: LocalRun, releases: int) -> Repeats | None:
-    """Return how often one person answered; None, for what the caps allow, if others than this file's did."""
-    if run.task.of_organisations or releases > run.population.releases:
-        return None
-    tally: Tally | None = getattr(run.population, "tally", None)
-    most = 1 if tally is None or tally.windows is None else tally.windows[2]
-    caps = run.task.repeats
-    most = most if caps.supposed else min(most, caps.most)
-    return Repeats(most, effect_of(most, list(run.task.privacy.levels.values()))) if most > 1 else ONCE
 
 
 def counted_rows(population: FilePopulation) -> str:
@@ -298,7 +286,7 @@ def describe_tally(tally: Tally, window: str, *, most: bool = True) -> str:
         return f"{people} {rows}"
     first, last, count = tally.windows
     begins = " to ".join(dict.fromkeys(begin_of(window, each).isoformat() for each in (first, last)))
-    return f"{people} in {many_of(window, count)} ({begins}; each counts once in each) {rows}"
+    return f"{people} {rows} in {many_of(window, count)} ({begins}), {many(tally.size, 'answer')}"
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from murk.task.privacy import PrivacyBlock, filled_in
 from murk.task.protocols import registry
 from murk.task.protocols.base import Scale, TaskProtocol
 from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
-from murk.task.repeats import ONCE, Repeats, repeats_of
+from murk.task.repeats import ONCE, Repeats, effect_of, repeats_of
 from murk.task.shuffling import ShuffleBlock, with_promises
 from murk.task.yaml import read_file, read_yaml
 
@@ -456,6 +456,14 @@ class Task(_ProtocolBlocks):
     def repeats(self) -> Repeats:
         """How often one person may answer, by the task's caps."""
         return ONCE if self.of_organisations else repeats_of(self.privacy)
+
+    @cached_property
+    def repeats_within(self) -> Repeats:
+        """How often one person may answer within a window; without windows, in all."""
+        if not self.privacy.renews:
+            return self.repeats
+        within = self.repeats.within
+        return Repeats(within, effect_of(within, list(self.privacy.levels.values())))
 
     @cached_property
     def coding(self) -> Coding:

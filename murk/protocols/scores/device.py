@@ -275,6 +275,7 @@ def device_for(task: Task) -> ScoreDevice:
         wanted=wanted,
         survey=survey,
         windows=windows_of(task),
+        repeats=1 if wanted is None else task.repeats.most,
     )
     # Before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels), interactive=True)

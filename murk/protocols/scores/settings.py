@@ -123,6 +123,7 @@ class Settings:
     survey: Survey | None = None  # the survey that precedes scores, if any
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
     windows: Windows | None = None  # windows by which sums are kept, too
+    repeats: int = 1  # most answers of one person, for which prediction sets allow
 
     @cached_property
     def longest(self) -> int:
@@ -253,6 +254,7 @@ class Settings:
             parts.append(repr((self.survey.numbers, self.survey.stated, self.survey.target)))
         parts += [f"first={self.first}"] * (self.first != FIRST) + [repr(self.wanted)] * (self.wanted is not None)
         parts += [repr(self.windows)] * (self.windows is not None)
+        parts += [f"repeats={self.repeats}"] * (self.repeats > 1)
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
