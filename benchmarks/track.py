@@ -141,9 +141,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--people", type=int, default=6_000, help="people, 5.5 answers each (default: %(default)s)")
     parser.add_argument("--mu", type=float, default=4.0)
     options = parser.parse_args(argv)
-    print(
-        "| task | coefficients | windows hold | path holds | without the factor | change named | +-window | +-path |"
-    )
+    print("| task | coefficients | windows hold | path holds | without the factor | change named | +-window | +-path |")
     print("|---|---|---|---|---|---|---|---|")
     for kind in options.kinds:
         task = task_of(kind, options.mu)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from murk.learners.gaussmix import GaussMixClassifier, GaussMixRegressor
     from murk.learners.iwp_sgd import IWPSGDClassifier, IWPSGDRegressor
     from murk.learners.ldp_sgd import LDPSGDClassifier, LDPSGDRegressor
+    from murk.learners.once_per_person import OncePerPerson
     from murk.learners.public_glm import PublicGLMClassifier, PublicGLMRegressor
     from murk.learners.scores import ScoreClassifier, ScoreRegressor
     from murk.learners.univariate import MeanRegressor, ShareClassifier
@@ -24,6 +25,7 @@ __all__ = [
     "LDPSGDClassifier",
     "LDPSGDRegressor",
     "MeanRegressor",
+    "OncePerPerson",
     "PublicGLMClassifier",
     "PublicGLMRegressor",
     "ScoreClassifier",
@@ -42,6 +44,7 @@ _HOMES = {
     "LDPSGDClassifier": ".ldp_sgd",
     "LDPSGDRegressor": ".ldp_sgd",
     "MeanRegressor": ".univariate",
+    "OncePerPerson": ".once_per_person",
     "PublicGLMClassifier": ".public_glm",
     "PublicGLMRegressor": ".public_glm",
     "ScoreClassifier": ".scores",
