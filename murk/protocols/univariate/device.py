@@ -11,6 +11,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
 from murk.errors import UserError
+from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
@@ -36,7 +37,12 @@ class TargetDevice:
     mechanisms: Mapping[str, TargetMechanism]
     kind: ClassVar[str] = "target"
     interactive: ClassVar[bool] = False
-    averages: ClassVar[bool] = False
+
+    @property
+    def averages(self) -> bool:
+        """Whether people release their records' mean: if a mean is learned by Gaussian noise."""
+        is_mean = not (self.settings.classes or self.settings.quantiles)
+        return is_mean and isinstance(self.mechanisms["default"], SimplexGaussian)
 
     @property
     def dimension(self) -> int:
