@@ -25,6 +25,7 @@ from murk.task.learning import (
     PredictionsBlock,
     PublicBlock,
     StepSchedule,
+    TrackBlock,
 )
 from murk.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
@@ -56,6 +57,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("moments", "", MomentsBlock),
     ("summaries", "", SummariesBlock),
     ("predictions", "", PredictionsBlock),
+    ("track", "", TrackBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),
     ("log", "log", LogBlock),

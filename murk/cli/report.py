@@ -23,6 +23,7 @@ from murk.task.shuffling import COLLUDING
 
 if TYPE_CHECKING:
     from murk.populations.file_work import FilePopulation, PopulationConfig
+    from murk.task.repeats import Repeats
 
 
 def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:
@@ -112,7 +113,11 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, rate: flo
     say(cost_of_forgetting(task))
     # A resumed run has results to show.
     if population.next_position == 0:
-        say(outlook(task, population.size - len(population.excluded), population.crowd.level, rate))
+        say(
+            outlook(
+                task, population.size - len(population.excluded), population.crowd.level, rate, population.repeats()
+            )
+        )
 
 
 def promises(task: Task) -> dict[str, list[str]]:
@@ -144,12 +149,13 @@ def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
         click.echo(f"{crowd.source}: {fits}. Nothing was sent")
 
 
-def brief(task: Task, estimate: Estimate, engines: Sequence[Any]) -> str:
+def brief(task: Task, estimate: Estimate, engines: Sequence[Any], repeats: Repeats | None = None) -> str:
     """Return a progress line with two average effects, their half-widths, and the looks at which these hold.
 
-    They are in the units of the forecast before the run; coefficients in coded units where there are none.
+    ``repeats`` tells how often one person answers, by default as often as caps allow. Effects are in the units of the
+    forecast before the run; coefficients in coded units where there are none.
     """
-    looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True)
+    looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True, repeats=repeats)
     level, known = looks.nominal(LEVEL), effect_units(task)
     pair = coded_effects(task.coefficient_scale, estimate, level)
     if pair is None or not known:

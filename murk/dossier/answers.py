@@ -32,7 +32,7 @@ _FIELDS = {
     "payload": "the answer with noise: the only field that depends on the record",
     "spread": "size of the noise, which depends on the records through a noisy eigenvalue alone",
     "records": "number of records of the window",
-    "time": "time of the release, truncated to the task's granularity",
+    "time": "time of the release, truncated to the task's granularity (with `track`, the begin of its window)",
     "expires": "time until which it may be learned, truncated in the same way",
     "simulated": "whether the noise is simulated and protects nobody",
 }

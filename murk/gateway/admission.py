@@ -10,7 +10,7 @@ from murk.stream.wire.codec import Reason, RejectedError, decode_model
 from murk.stream.wire.releases import Release
 from murk.stream.worker.interface import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
-from murk.stream.worker.worker import admit, check_expiry
+from murk.stream.worker.worker import admit, check_times
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
@@ -85,7 +85,7 @@ class Admission:
         """
         if release is None:
             release = self._receive(data)
-        check_expiry(release, now, self.rules)
+        check_times(release, now, self.rules)
         if self._device is None or self._sharing is not None:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
             return release

@@ -99,10 +99,10 @@ def wider_level(level: float, repeats: Repeats) -> float:
     if repeats.effect == 1.0:
         return level
     normal = NormalDist()
-    return min(2.0 * normal.cdf(normal.inv_cdf(0.5 + level / 2.0) * math.sqrt(repeats.effect)) - 1.0, _SUREST)
+    return min(2.0 * normal.cdf(normal.inv_cdf(0.5 + level / 2.0) * math.sqrt(repeats.effect)) - 1.0, SUREST)
 
 
-_SUREST: Final = 1.0 - 2.0**-50  # largest level with a normal quantile
+SUREST: Final = 1.0 - 2.0**-50  # largest level with a normal quantile
 Validity = Literal["always-valid", "fixed-n"]
 
 LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from murk.learners.iwp_sgd import IWPSGDRegressor as IWPSGDRegressor
     from murk.learners.ldp_sgd import LDPSGDClassifier as LDPSGDClassifier
     from murk.learners.ldp_sgd import LDPSGDRegressor as LDPSGDRegressor
+    from murk.learners.once_per_person import OncePerPerson as OncePerPerson
     from murk.learners.public_glm import PublicGLMClassifier as PublicGLMClassifier
     from murk.learners.public_glm import PublicGLMRegressor as PublicGLMRegressor
     from murk.learners.scores import ScoreClassifier as ScoreClassifier
@@ -27,6 +28,7 @@ _MODULES = {
     ".gaussmix": "GaussMixClassifier GaussMixRegressor",
     ".iwp_sgd": "IWPSGDClassifier IWPSGDRegressor",
     ".ldp_sgd": "LDPSGDClassifier LDPSGDRegressor",
+    ".once_per_person": "OncePerPerson",
     ".public_glm": "PublicGLMClassifier PublicGLMRegressor",
     ".scores": "ScoreClassifier ScoreRegressor",
     ".univariate": "MeanRegressor ShareClassifier",

@@ -14,6 +14,7 @@ from murk.inference.contrasts import Contrast, contrasts
 from murk.inference.drift import CurvePoint, Drift, merged_curve
 from murk.inference.estimate import Estimate
 from murk.inference.prediction_sets import PredictionSets
+from murk.inference.track import Track
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
@@ -22,6 +23,7 @@ from murk.privacy.mechanisms import Costed
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
+from murk.protocols.windows import track_of
 from murk.results.diagnosis import diagnose_task
 from murk.stream.wire.state import LEVEL, Counters, History, StateMessage
 from murk.task.protocols.registry import PROTOCOLS
@@ -123,6 +125,7 @@ class Figures:
     contrasts: tuple[Contrast, ...] = ()  # comparisons of categories that the task asks for
     sets: PredictionSets | None = None  # prediction sets; None if the task does not ask about them
     sequence_count: int = 0  # number of releases (or records) at which sequences and contrasts were computed
+    track: Track | None = None  # estimates by window; None if the task asks for none
 
     @property
     def shown_half_widths(self) -> tuple[float, ...]:
@@ -201,6 +204,9 @@ def figures(
         drift = None
         if looks.repeats.most == 1:
             drift = _drift(device, engines, found, curve, None if before is None else before.drift)
+        track = None if kept is None else kept.track
+        if track is None:
+            track = track_of(task, device, engines, LEVEL)
     loss, loss_error = _unbiased_loss(partitions)
     dead, learned = Counter[str](), Counter[str]()
     for each in counters:
@@ -239,6 +245,7 @@ def figures(
         drift=drift,
         contrasts=compared,
         sets=found.sets,
+        track=track,
         sequence_count=looks.count if kept is None else kept.sequence_count,
     ).placed(places)
 

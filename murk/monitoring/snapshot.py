@@ -97,6 +97,7 @@ class Snapshot:
                 "releases_used": found.releases_used,
                 "drift": None if found.drift is None else found.drift.to_dict(),
                 "diagnosis": found.needed.why,
+                "track": None if found.track is None else found.track.to_dict(units(task)),
                 "prediction_sets": None if found.sets is None else found.sets.to_dict(coded_unit(task)),
                 "estimated_error": found.estimated_error,
                 "parameter_error": found.parameter_error,

@@ -16,7 +16,7 @@ from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Extent
 from murk.inference.units import effect_units
-from murk.planning.forecast import Forecast, as_written, budget_words, dropped_mechanism, forecast
+from murk.planning.forecast import Forecast, again, as_written, budget_words, dropped_mechanism, forecast
 from murk.protocols.population import Effects, Population, coefficients, designs
 from murk.results.diagnosis import Advice
 from murk.task.features import NumberFeature, RealTarget
@@ -29,7 +29,7 @@ _MORE_PEOPLE: Final = 4
 _MORE_BUDGET: Final = 2.0
 _FILLED: Final = 0.5
 _SIGMAS: Final = 2.0
-_DRAWS: Final = 2
+_QUICK: Final = {"draws": 2, "more": False, "even_unlearned": False}
 
 
 def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = True) -> list[Advice]:
@@ -42,7 +42,7 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
         return []
     population = _population(task, extent)
     try:
-        now = forecast(task, population, people, draws=_DRAWS, more=False, even_unlearned=False)
+        now = forecast(task, population, people, **_QUICK, repeats=again(task, task.repeats.most))
     except UserError:
         return []
     if now.learned and not now.spread:
@@ -50,7 +50,7 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
     advice = []
     for words, other, their_population, count in _changes(task, population, people, sizes):
         try:
-            changed = forecast(other, their_population, count, draws=_DRAWS, more=False, even_unlearned=False)
+            changed = forecast(other, their_population, count, **_QUICK, repeats=again(other, task.repeats.most))
         except UserError:
             continue
         if math.isfinite(changed.points) and changed.points < CLEARLY * now.points:

@@ -15,7 +15,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.numbers import rounded
 from murk.errors import MurkError, UserError
-from murk.inference.confidence_sequences import nominal_level
+from murk.inference.confidence_sequences import nominal_level, wider_level
 from murk.inference.estimate import Estimate
 from murk.inference.units import effect_units
 from murk.privacy.mechanisms import BEST
@@ -25,6 +25,7 @@ from murk.protocols.registry import part
 from murk.results.report import coded_effects
 from murk.task.coding import of_interest
 from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.repeats import Repeats, effect_of
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -93,21 +94,24 @@ def forecasts(
     level: float = 0.95,
     more: bool = True,
     even_unlearned: bool = True,
+    repeats: Repeats | None = None,
 ) -> dict[int, Forecast]:
     """Forecast what a task learns from several numbers of people, or of an organisation's records.
 
     ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
     they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
     ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
-    half-widths are known to 2.5%. Without ``even_unlearned`` one draw is made if it bounds no interval. Protocols with
-    consecutive models are simulated once: smaller numbers are the first people of the largest one. Raises UserError if
-    the protocol cannot learn this task, or has no forecast.
+    half-widths are known to 2.5%. Numbers are of answers; ``repeats`` tells how many of them may be of one person, by
+    default as many as the task's caps allow within a window. Without ``even_unlearned`` one draw is made if it bounds
+    no interval. Protocols with consecutive models are simulated once: smaller numbers are the first people of the
+    largest one. Raises UserError if the protocol cannot learn this task, or has no forecast.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:
         raise UserError(f"people={counts[0] if counts else None!r}: give how many will release, at least 1")
     shares = {DEFAULT_LEVEL: 1.0} if levels is None else dict(levels)
     by_people = {people: _Draws(people) for people in counts}
+    level = wider_level(level, repeats or task.repeats_within)
     drawn = 0
     while drawn < draws or (more and drawn < _MOST * draws and any(each.unsure for each in by_people.values())):
         if drawn == 1 and not even_unlearned and not any(each.learned for each in by_people.values()):
@@ -263,16 +267,22 @@ def _spread(halves: Sequence[Floats], draws: int) -> float | None:
     return float(np.max(finite.std(axis=0, ddof=1) / finite.mean(axis=0)))
 
 
+def again(task: Task, answers: int) -> Repeats:
+    """Return the factor of a task's sums where one person answers up to a number of times."""
+    return Repeats(answers, effect_of(answers, list(task.privacy.levels.values())))
+
+
 FEWEST: Final = 1_000  # bounds of the search for a number of people
 MOST: Final = 2**30
 
 
 def people_for(
-    task: Task, population: Population, within: Mapping[str | None, float], *, watched: bool = False
+    task: Task, population: Population, within: Mapping[str | None, float], *, watched: bool = False, answers: int = 1
 ) -> int | None:
     """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
 
-    Half-widths are of 95% intervals for one planned look or, if ``watched``, for every look. Bisects powers of two;
+    Half-widths are of 95% intervals for one planned look or, if ``watched``, for every look. One person may give up to
+    ``answers`` of the answers. Bisects powers of two;
     between the last two, half-widths are taken to shrink with the root of the number. Raises like `check_half_widths`.
     """
     names = check_half_widths(task, within)
@@ -280,7 +290,7 @@ def people_for(
     def excess(people: int) -> float:
         """Return the largest ratio of a half-width to the wanted one."""
         level = nominal_level(people / task.tightest_at, 0.95) if watched else 0.95
-        effects = forecast(task, population, people, draws=1, level=level).effects
+        effects = forecast(task, population, people, draws=1, level=level, repeats=again(task, answers)).effects
         wanted = {name: within.get(name, within.get(None, math.inf)) for name in names}
         return max((effects[name] / wanted[name] for name in effects if math.isfinite(wanted[name])), default=math.inf)
 

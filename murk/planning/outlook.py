@@ -9,6 +9,7 @@ from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
 from murk.protocols.population import Effects, designs, rate_of
 from murk.task.features import CategoryFeature, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
+from murk.task.repeats import Repeats
 from murk.task.task import Task
 
 RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
@@ -94,12 +95,15 @@ SETTLED: Final = 13  # most coefficients for which there is more than one draw, 
 _NAMED = 3
 
 
-def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None) -> str | None:
+def outlook(
+    task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | None = None, repeats: Repeats | None = None
+) -> str | None:
     """Return expected half-widths for a number of people in a sentence, or None if they take too long to forecast.
 
     ``level`` is a level's name, or ``lot`` for all levels in equal shares; None is returned for levels in a column,
-    whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half. Public
-    covariates must be resolved.
+    whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half.
+    ``repeats`` tells how often one of them answers, by default as often as the task's caps allow. Public covariates
+    must be resolved.
     """
     levels, unit_of = task.privacy.levels, effect_units(task)
     shares = dict.fromkeys(levels, 1.0) if level == "lot" else {level: 1.0}
@@ -115,13 +119,14 @@ def outlook(task: Task, people: int, level: str = DEFAULT_LEVEL, rate: float | N
     try:
         assumed = Effects(rate=rate)
         population = designs(task, assumed)[0]
-        draws = 3 if task.coding.size <= SETTLED else 1
-        expected = forecast(task, population, people, levels=shares, draws=draws, more=False, even_unlearned=False)
+        draws, repeats = 3 if task.coding.size <= SETTLED else 1, repeats or task.repeats
+        settings = {"levels": shares, "draws": draws, "more": False, "even_unlearned": False, "repeats": repeats}
+        expected = forecast(task, population, people, **settings)
     except UserError:
         return None
     if not unit_of or (expected.learned and not expected.effects):
         return None
-    kind = "records" if task.of_organisations else "people"
+    kind = "records" if task.of_organisations else "people" if repeats.most == 1 else "answers"
     budget = "levels drawn at random" if level == "lot" else budget_words(task, level)
     # An interval that contains every possible effect says nothing.
     named = [

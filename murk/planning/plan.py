@@ -171,6 +171,7 @@ def plan(
         if name not in PROTOCOLS:
             raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
     forecasting.check_half_widths(task, within or {})
+    answers = task.repeats_within.most
     names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else comparable(task))]))
     found = designs(task, effects or Effects())
     cells: list[Cell] = []
@@ -183,7 +184,7 @@ def plan(
                 own = _variant(task, name, factor)
                 # Other budgets and protocols than the task's own need one draw less.
                 repeats = draws if (name, factor) == (task.protocol, 1.0) else max(draws - 1, 1)
-                made += _cells(own, name, people, factor, design, repeats, made)
+                made += _cells(own, name, people, factor, design, repeats, made, answers=answers)
                 if tick is not None:
                     tick(len(cells) + len(made), f"{name}, {design.name} people")
             cells += sorted(made, key=lambda one: (people.index(one.people), budgets.index(one.budget)))
@@ -210,9 +211,11 @@ def plan(
             own = _variant(task, name, 1.0)
             if any(one.without_effects for one in cells if one.protocol == name):
                 continue
-            needs[name] = None if isinstance(own, str) else forecasting.people_for(own, found[0], within)
+            needs[name] = (
+                None if isinstance(own, str) else forecasting.people_for(own, found[0], within, answers=answers)
+            )
             if needs[name] is not None and not isinstance(own, str) and not fixed_only(own):
-                watched[name] = forecasting.people_for(own, found[0], within, watched=True)
+                watched[name] = forecasting.people_for(own, found[0], within, watched=True, answers=answers)
     assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
     known = [
         one.forecast
@@ -257,8 +260,12 @@ def _cells(
     design: Population,
     draws: int,
     larger: Sequence[Cell] = (),
+    answers: int = 1,
 ) -> list[Cell]:
-    """Return forecasts of a protocol at one budget, given those at larger budgets."""
+    """Return forecasts of a protocol at one budget, given those at larger budgets.
+
+    One person may give up to ``answers`` of the answers: a task at another budget has lost its caps.
+    """
     counts = list(dict.fromkeys(people))
     if isinstance(own, str):
         return [Cell(name, count, factor, design.name, None, own) for count in counts]
@@ -271,7 +278,15 @@ def _cells(
             made[count] = replace(above[0], people=count)
     try:
         if left := [count for count in counts if count not in made]:
-            made |= forecasting.forecasts(own, design, left, draws=draws, more=False, even_unlearned=False)
+            made |= forecasting.forecasts(
+                own,
+                design,
+                left,
+                draws=draws,
+                more=False,
+                even_unlearned=False,
+                repeats=forecasting.again(own, answers),
+            )
     except UserError as error:
         return [Cell(name, count, factor, design.name, None, str(error)) for count in counts]
     return [Cell(name, count, factor, design.name, made[count]) for count in counts]
@@ -309,7 +324,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
             block = (task if name == task.protocol else task.with_protocol(name)).block
             for changed in PROTOCOLS[name].alternatives(block, task.target.kind):
                 other = task.with_protocol(name, **(block.model_dump(mode="json", by_alias=True) | changed))
-                [found] = _cells(other, name, [people], 1.0, design, draws)
+                [found] = _cells(other, name, [people], 1.0, design, draws, answers=task.repeats_within.most)
                 if EQUAL * found.points < min(own):
                     words += f"; with {as_written(name, changed)} {found.points:.2g} points"
         except UserError:

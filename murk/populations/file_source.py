@@ -454,8 +454,9 @@ class FileSource:
                 day = utc_day(value)
                 if day is None and index in unreadable:
                     day = today
-                elif day is None or day > today + 1:
-                    what = "is not a date or time, as in 2024-05-31" if day is None else "is in the future"
+                elif day is None or day > today + 1 or (day < 0 and self.task.track is not None):
+                    what = "is in the future" if day is not None and day > 0 else "is before 1970"
+                    what = "is not a date or time, as in 2024-05-31" if day is None else what
                     raise UserError(
                         f"{self._location(rows[index], self.time_column or '')}: the value {what}. Correct it, or "
                         "leave the row out"

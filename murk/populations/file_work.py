@@ -36,6 +36,7 @@ from murk.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.protocols.device import Device
+    from murk.task.repeats import Repeats
 
 _ERROR_CODE = "MURK-DATA-001"
 
@@ -388,6 +389,10 @@ class FilePopulation(ABC):
     @abstractmethod
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step, after the backlog; after a failure, iterate again."""
+
+    def repeats(self, released: int = 0) -> Repeats | None:
+        """Return how often one person answers, of ``released`` releases in all; None for what the task's caps allow."""
+        return None
 
     @property
     def notice(self) -> str:

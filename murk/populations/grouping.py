@@ -11,9 +11,10 @@ longer file is read again for each part of the index. Nothing is written to disk
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -61,15 +62,22 @@ class People:
 
 
 class Tally(NamedTuple):
-    """Numbers of people and rows, and the largest number of rows of one person.
+    """Numbers of people and rows, and the largest number of rows of one answer.
 
-    With windows, a person counts once in each; ``windows`` are the first and the last one, and how many there are.
+    ``windows`` are the first and the last window, and how many there are; ``answers`` is the number of people by the
+    number of windows in which they have rows.
     """
 
     people: int
     rows: int
     most: int
     windows: tuple[int, int, int] | None = None
+    answers: Mapping[int, int] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of answers: of people, each once in each of their windows."""
+        return sum(number * people for number, people in self.answers.items()) or self.people
 
 
 class Grouping:
@@ -102,10 +110,29 @@ class Grouping:
         for number in range(len(self._ranges()) - 1):
             part, largest = self._build(number)
             people, most = part.stop, max(most, largest)
-        windows = None
-        if self._part is not None and self._part[1].windows is not None:
-            windows = int(self._known[0]), int(self._known[-1]), len(self._known)
-        return Tally(people, self._size, most, windows)
+        if self._part is None or self._part[1].windows is None:
+            return Tally(people, self._size, most)
+        answers = self._answers()
+        windows = int(self._known[0]), int(self._known[-1]), len(self._known)
+        return Tally(sum(answers.values()), self._size, most, windows, answers)
+
+    def _answers(self) -> dict[int, int]:
+        """Return the number of people by the number of windows in which they have rows; reads the file again."""
+        rows = np.zeros(_PREFIXES, dtype=np.int64)
+        if self._size > INDEX_ROWS:
+            for piece in self._read():
+                rows += np.bincount(_prefixes(self._words(piece.names)), minlength=_PREFIXES)
+        bounds, counts = _cut(rows), np.zeros(len(self._known) + 1, dtype=np.int64)
+        for low, high in pairwise(bounds):
+            found = [np.empty((0, 2), dtype=np.uint64)]
+            for piece in self._read():
+                words, place = self._words(piece.names), np.searchsorted(self._known, _windows_of(piece))
+                prefixes = _prefixes(words)
+                inside = (prefixes >= low) & (prefixes < high)
+                found.append(np.unique(np.column_stack([words[inside], place[inside].astype(np.uint64)]), axis=0))
+            words = np.unique(np.concatenate(found), axis=0)[:, 0]
+            counts += np.bincount(np.unique(words, return_counts=True)[1], minlength=len(counts))
+        return {number: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
     def part(self, position: int) -> People | None:
         """Return the part of the order with the person at a position; None after the last one."""

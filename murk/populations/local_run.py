@@ -22,7 +22,6 @@ from murk.results.report import report_log
 from murk.results.result import Result
 from murk.stream.log.open import open_log
 from murk.stream.worker.worker import Worker
-from murk.task.repeats import ONCE, Repeats, effect_of
 from murk.task.task import Task
 from murk.task.windows import begin_of, many_of
 
@@ -255,22 +254,11 @@ def report_run(
         **run.population.figures(),
         accounts=totals.people,
         counted_rows=counted_rows(run.population),
-        repeats=_repeats(run, sum(by_level.values())),
+        repeats=run.population.repeats(sum(by_level.values())),
         **spent_together(run.ledger),
         by_level=by_level,
         seconds=monotonic() - start,
     )
-
-
-def _repeats(run: LocalRun, releases: int) -> Repeats | None:
-    """Return how often one person answered; None, for what the caps allow, if others than this file's did."""
-    if run.task.of_organisations or releases > run.population.releases:
-        return None
-    tally: Tally | None = getattr(run.population, "tally", None)
-    most = 1 if tally is None or tally.windows is None else tally.windows[2]
-    caps = run.task.repeats
-    most = most if caps.supposed else min(most, caps.most)
-    return Repeats(most, effect_of(most, list(run.task.privacy.levels.values()))) if most > 1 else ONCE
 
 
 def counted_rows(population: FilePopulation) -> str:
@@ -292,14 +280,14 @@ def counted_rows(population: FilePopulation) -> str:
 
 
 def describe_tally(tally: Tally, window: str, *, most: bool = True) -> str:
-    """Return numbers of people, or of answers in windows, in words, as in "20 people with 60 rows (most: 5)"."""
-    rows = f"with {many(tally.rows, 'row')}"
+    """Return numbers of people and rows in words, as in "20 people with 60 rows (most: 5)"."""
+    people, rows = many(tally.people, "person", "people"), f"with {many(tally.rows, 'row')}"
     rows += f" (most: {tally.most:,})" if most else ""
     if tally.windows is None:
-        return f"{many(tally.people, 'person', 'people')} {rows}"
+        return f"{people} {rows}"
     first, last, count = tally.windows
     begins = " to ".join(dict.fromkeys(begin_of(window, each).isoformat() for each in (first, last)))
-    return f"{many(tally.people, 'answer')} in {many_of(window, count)} ({begins}) {rows}"
+    return f"{people} {rows} in {many_of(window, count)} ({begins}), {many(tally.size, 'answer')}"
 
 
 def spent_together(ledger: Ledger) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from murk.protocols.device import PersonDevice, interactive_of, person_device_fo
 from murk.stream.log.interface import FIRST_PARTITION, Log, UnreachableError
 from murk.stream.wire.releases import ModelMessage
 from murk.stream.wire.state import decode_state
+from murk.task.repeats import ONCE, Repeats, repeats_of_counts
 from murk.task.task import Task
 
 if TYPE_CHECKING:
@@ -48,8 +49,19 @@ class Population(FilePopulation):
 
     @property
     def size(self) -> int:
-        """Number of people: of rows, or of distinct names."""
-        return self.source.size if self.tally is None else self.tally.people
+        """Number of answers: of rows, or of distinct names in each of their windows."""
+        return self.source.size if self.tally is None else self.tally.size
+
+    def repeats(self, released: int = 0) -> Repeats | None:
+        """Return how often each person answers; None, for what caps allow, if more have ``released`` than this file."""
+        if released > self.releases:
+            return None
+        if self.tally is None or self.tally.windows is None:
+            return ONCE
+        caps, counts = self.task.repeats, Counter[int]()
+        for number, people in self.tally.answers.items():
+            counts[number if caps.supposed else min(number, caps.most)] += people
+        return repeats_of_counts(counts, list(self.task.privacy.levels.values()))
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""
@@ -70,7 +82,7 @@ class Population(FilePopulation):
     def figures(self) -> dict[str, Any]:
         """Return the numbers of people and records, and of those set aside and refused."""
         return {
-            "people": self.size,
+            "people": self.size if self.tally is None else self.tally.people,
             "records": self.source.size,
             "undeclared_labels": self._undeclared,
             "set_aside": len(self.excluded),
@@ -82,7 +94,7 @@ class Population(FilePopulation):
         if not self.task.privacy.renews:
             return {}
         number = 1 if self.tally is None or self.tally.windows is None else self.tally.windows[2]
-        return {"budget_windows": number, "late": self._counters.get("late", 0)}
+        return {"answers": self.size, "budget_windows": number, "late": self._counters.get("late", 0)}
 
     def _survey(self) -> None:
         super()._survey()

@@ -33,7 +33,7 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import RejectedError, decode_model
 from murk.stream.wire.releases import KINDS, query_fields
 from murk.task.coding import Counts
-from murk.task.windows import NONE, end_of, spread_of, utc_day, window_of
+from murk.task.windows import NONE, end_of, spread_of, start_of, utc_day, window_of
 
 if TYPE_CHECKING:
     from murk.privacy import Guarantee
@@ -694,6 +694,8 @@ class BaseProducer(ABC, Generic[P]):
         day = today if at is None else utc_day(at)
         if day is None or day > today + 1:
             raise UserError(f"at={at}: {'not a time' if day is None else 'more than a day ahead of this clock'}")
+        if day < 0 and self.task.track is not None:
+            raise UserError(f"at={at}: before 1970, where the windows of a track begin")
         return [window_of(window, day)]
 
     @abstractmethod
@@ -837,14 +839,15 @@ class Producer(BaseProducer["PersonDevice"]):
         partition = self._partition(index)
         model = self._models.cached_model(partition)
         self._answering.prepare(partition, model.parameters, level)
-        requests = ReleaseRequests([key], [person], [level], windows=self._budget_windows(at))
+        windows = self._budget_windows(at)
+        requests = ReleaseRequests([key], [person], [level], windows=windows)
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
                 payload, query = self._answering.answer(coded.x, coded.y, partition, model.parameters, level, index)
                 queries = None if query is None else [query]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries)
+                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         if spend.known:
@@ -923,8 +926,8 @@ class Producer(BaseProducer["PersonDevice"]):
                 now = self._now()
                 answer = self._answering.answer(held.x, held.y, partition, model.parameters, held.level, index)
                 payload, query = answer
-                queries = None if query is None else [query]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries)
+                queries, windows = None if query is None else [query], [held.window]
+                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
@@ -986,7 +989,8 @@ class Producer(BaseProducer["PersonDevice"]):
                 iterates = {partition: model.parameters for partition, model in models.items()}
                 paid = spend.levels
                 answers = randomize_records(self._device, x, y, names, iterates, paid, self._noise, indices, owned)
-                self._freeze(spend, now, indices, names, models, *answers)
+                ended = None if windows is None else [windows[index] for index in spend.granted]
+                self._freeze(spend, now, indices, names, models, *answers, ended)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}
             report = BlockReport(**counts, next_position=block.next_position, refusals=tuple(spend.refusals.values()))
             late = sum(refusal.scope == "late" for refusal in spend.refusals.values())
@@ -1010,16 +1014,21 @@ class Producer(BaseProducer["PersonDevice"]):
         models: Mapping[int, PublishedModel],
         payloads: Sequence[list[int]],
         queries: Sequence[str] | None,
+        windows: Sequence[int] | None,
     ) -> None:
         write, shared = self._write, self._fields(now)
         versions: dict[int, dict[str, Any]] = {
             partition: {"version": model.version} if self._versioned else {} for partition, model in models.items()
         }
         asked: Iterable[dict[str, str | int]] = repeat({}) if queries is None else map(query_fields, queries)
-        releases = zip(identifiers(self._noise, indices), spend.levels, partitions, payloads, asked, strict=False)
+        times: Iterable[dict[str, Any]] = repeat(shared)
+        if windows is not None and self.task.track is not None:
+            times = ({**shared, "time": start_of(self.task.track.window, window)} for window in windows)
+        names = identifiers(self._noise, indices)
+        releases = zip(names, spend.levels, partitions, payloads, asked, times, strict=False)
         messages = [
-            write(id=name, level=level, partition=partition, payload=payload, **versions[partition], **query, **shared)
-            for name, level, partition, payload, query in releases
+            write(id=name, level=level, partition=partition, payload=payload, **versions[partition], **query, **fields)
+            for name, level, partition, payload, query, fields in releases
         ]
         ends = [models[partition].end for partition in partitions]
         spend.freeze(messages, partitions, ends, self._expiry(now), self._day(now), self._order(indices))

@@ -135,6 +135,41 @@ def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: 
     return drawn
 
 
+def track(report: Mapping[str, Any], names: Sequence[str]) -> Figure:
+    """Draw the estimates of windows, and the smoothed path with its band, a panel for each of some coefficients."""
+    found = report.get("track")
+    if found is None:
+        raise UserError(f"{report['task']} has no track to draw: say track: {{window: ...}} in the task")
+    names = names[:_MOST_PANELS]
+    drawn = figure((8.0, 0.4 + 2.5 * len(names)))
+    panels = drawn.subplots(len(names), squeeze=False, sharex=True)[:, 0]
+    begins = np.array(found["begins"], dtype="datetime64[D]")
+    together = f"{100.0 * found['level']:g}% in all windows at once"
+    for axes, name in zip(panels, names, strict=True):
+        each = found["coefficients"][name]
+        parts = {
+            key: tuple(map(np.array, (each[key]["values"], each[key]["half_widths"]))) for key in ("windows", "path")
+        }
+        value, half = parts["path"]
+        known = np.isfinite(half)
+        axes.fill_between(
+            begins, value - half, value + half, where=known, color=BLUE, alpha=0.18, linewidth=0, label=together
+        )
+        axes.plot(begins, np.where(known, value, np.nan), color=BLUE, linewidth=2, label="smoothed path")
+        value, half = parts["windows"]
+        learned = np.isfinite(half)
+        alone: dict[str, Any] = {"fmt": "o", "color": GREY, "markersize": 4, "linewidth": 1, "label": "window alone"}
+        axes.errorbar(begins[learned], value[learned], yerr=half[learned], **alone)
+        axes.set_title(each["unit"] or name, loc="left", fontsize=11, color=INK)
+        axes.set_ylabel(("log odds" if report["odds_ratios"] else effect_word(report)) if each["unit"] else "coded")
+        axes.grid(alpha=0.25)
+        _bare(axes, "top", "right")
+    panels[0].legend(frameon=False, fontsize=9)
+    panels[-1].set_xlabel(f"{found['window']} of the answers")
+    drawn.autofmt_xdate()
+    return drawn
+
+
 def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
     """Return numbers of releases, estimates and half-widths in coded units; the last point is the result."""
     columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])

@@ -17,6 +17,7 @@ from murk.inference.confidence_sequences import Looks, Validity, looks_of
 from murk.inference.contrasts import contrasts
 from murk.inference.drift import CurvePoint, Drift, columns, merged_curve
 from murk.inference.estimate import Estimate
+from murk.inference.track import Track
 from murk.inference.units import (
     Unit,
     Units,
@@ -34,10 +35,11 @@ from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
+from murk.protocols.windows import track_of
 from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
 from murk.results.predictions import describe_prediction
 from murk.stream.log.interface import Log
-from murk.stream.wire.state import decode_state
+from murk.stream.wire.state import LEVEL, decode_state
 from murk.stream.worker.recovery import check_shuffled
 from murk.task.coding import is_constant
 from murk.task.features import BinaryTarget, ClassTarget, RealTarget, words_of, words_of_value
@@ -49,11 +51,12 @@ from murk.task.windows import each_of, many_of
 
 
 def committed(
-    task: Task, log: Log, device: Device | None = None, repeats: Repeats | None = None
-) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None]:
-    """Return the joint estimate of all partitions of a log, counts of messages, the estimate's curve, and its drift.
+    task: Task, log: Log, device: Device | None = None, repeats: Repeats | None = None, level: float = LEVEL
+) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None, Track | None]:
+    """Return the joint estimate of all partitions of a log, counts of messages, the estimate's curve, drift and track.
 
-    ``device`` is by default the task's. Drift is None if untestable. ``state_digest`` tells bit-identical states.
+    ``device`` is by default the task's. Drift is None if untestable, the track, whose bands hold at ``level``, if the
+    task asks for none. ``state_digest`` tells bit-identical states.
     ``repeats`` is by default what the task's caps allow.
     """
     check_shuffled(log, task)
@@ -81,6 +84,7 @@ def committed(
         estimate = device.estimate(engines)
         points = merged_curve([message.history for message in messages], len(estimate.names), estimate.method)
         drift = drift_of(device, engines, estimate, points, task.repeats.most if repeats is None else repeats.most)
+        track = track_of(task, device, engines, level, repeats)
     counts = {
         "releases": sum(each.learned for each in counters),
         "duplicates": sum(each.duplicates for each in counters),
@@ -89,7 +93,7 @@ def committed(
         "state_digest": hashlib.sha256(states.encode()).hexdigest(),
         **more,
     }
-    return estimate, counts, points, drift
+    return estimate, counts, points, drift, track
 
 
 def describe_target(task: Task) -> str:
@@ -385,7 +389,7 @@ def report_log(
     ``repeats`` tells how often one person has answered, if that is known better than by the task's caps.
     """
     shown = shown or task
-    estimate, counts, points, drift = committed(task, log, device, repeats)
+    estimate, counts, points, drift, track = committed(task, log, device, repeats, level)
     scale = shown.coefficient_scale
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
@@ -406,6 +410,7 @@ def report_log(
         **found,
         "cut": None if ends is None else list(ends),
         "drift": None if drift is None else drift.to_dict(),
+        **({} if track is None else {"track": track.to_dict(units(shown))}),
         "repeats": held.repeats.words,
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),

@@ -137,6 +137,12 @@ class Result:
         return MappingProxyType({each["name"]: Contrast(**each) for each in self.report.get("contrasts", ())})
 
     @property
+    def track(self) -> Mapping[str, Any] | None:
+        """The estimates of each window and the smoothed path, as in the report; None if the task has no track."""
+        track: Mapping[str, Any] | None = self.report.get("track")
+        return track
+
+    @property
     def caveats(self) -> tuple[str, ...]:
         """Notes to read before using the numbers: on the intervals, on people's further rows, on simulated noise."""
         simulated = (SIMULATED,) if self.report["simulated"] else ()
@@ -220,19 +226,22 @@ class Result:
         frame = DataFrame([row for each in self for row in each.rows()])
         return frame.astype(dict.fromkeys(("estimate", "std_error", "low", "high"), "float64"))
 
-    def plot(self, kind: Literal["forest", "curve"] = "forest", *, names: list[str] | None = None) -> Figure:
+    def plot(self, kind: Literal["forest", "curve", "track"] = "forest", *, names: list[str] | None = None) -> Figure:
         """Return a picture of all coefficients but the intercept, or of those in ``names``.
 
-        ``kind`` is ``"forest"``, an interval for each; or ``"curve"``, a panel for each (at most six by default) with
-        the estimate and its 95% interval over the number of releases. Raises UserError if matplotlib is not installed,
-        a name or a kind is unknown, or there is no history to draw.
+        ``kind`` is ``"forest"``, an interval for each; ``"curve"``, a panel for each (at most six by default) with
+        the estimate and its 95% interval over the number of releases; or ``"track"``, a panel for each with the
+        estimates by window and the smoothed path, with bands. Raises UserError if matplotlib is not installed,
+        a name or a kind is unknown, or there is no history or track to draw.
         """
-        from murk.results.plot import curve, forest
+        from murk.results.plot import curve, forest, track
 
-        if kind not in ("forest", "curve"):
-            raise UserError(f'kind={kind!r} is not one of "forest", "curve"')
+        if kind not in ("forest", "curve", "track"):
+            raise UserError(f'kind={kind!r} is not one of "forest", "curve", "track"')
         shown = of_interest(list(self.coefficients)) if names is None else names
         chosen = [self[name] for name in shown]
+        if kind == "track":
+            return track(self.report, [each.name for each in chosen])
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from murk._internal.numbers import NOT_LEARNED, listed, many, number, span
 from murk.inference.estimate import RANDOM_SCALING
-from murk.task.coding import INTERCEPT, MIDDLE, is_constant, without_features
+from murk.task.coding import INTERCEPT, MIDDLE, is_constant, of_interest, without_features
 from murk.task.shuffling import COLLUDING
 
 SIMULATED: Final = "SIMULATED: the noise was drawn from a seed, so nobody's privacy was protected."
@@ -89,6 +89,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
         yield from average_table(report)
     yield from contrast_table(report)
     yield from prediction_table(report)
+    yield from track_table(report)
     if report.get("prediction_sets"):
         yield Paragraph(report["prediction_sets"]["words"])
     yield from map(Paragraph, describe_not_learned(report))
@@ -265,6 +266,34 @@ def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
     yield Table(f"Prediction at {at}", [found["target"], "predicted", interval_words(report)], rows)
     if found.get("set_words"):
         yield Paragraph(found["set_words"])
+
+
+_MOST_WINDOWS: Final = 12  # newest windows in tables
+
+
+def track_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the newest windows' estimates and the smoothed path, if the task has a track."""
+    track = report.get("track")
+    if track is None:
+        return
+    rows, count = [], len(track["begins"])
+    shown = range(max(0, count - _MOST_WINDOWS), count)
+    for name in of_interest([*track["coefficients"]]):
+        each = track["coefficients"][name]
+        for window in shown:
+            row = [each["unit"] or name, track["begins"][window], f"{track['releases'][window]:,}"]
+            for kind in ("windows", "path"):
+                value, half = each[kind]["values"][window], each[kind]["half_widths"][window]
+                learned = math.isfinite(half)
+                row += [number(value), span(value - half, value + half)] if learned else [NOT_LEARNED, ""]
+            rows.append(row)
+    yield Paragraph("")
+    bands = [f"band, {100.0 * track['level']:g}%"]
+    newest = f", the newest {len(shown)} of {count}" if len(shown) < count else ""
+    measure = "log odds" if report["odds_ratios"] else effect_word(report)
+    title = f"By window ({measure}{newest})"
+    yield Table(title, ["", "begins", "releases", "alone", *bands, "smoothed", *bands], rows)
+    yield Paragraph(track["words"])
 
 
 def describe_contrasts(report: Mapping[str, Any]) -> Iterator[str]:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
 from murk.task.errors import task_error
 from murk.task.fields import Block, Duration, Integer, Number, Text
+from murk.task.windows import task_window
 
 LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
 Positive = Annotated[Number, Field(gt=0, le=LARGEST)]
@@ -69,7 +70,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
-    **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions", "about")),
+    **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions", "about", "track")),
     "as_published": False,
     "contrasts": [],
 }
@@ -100,6 +101,22 @@ class IntervalsBlock(Block):
                 "tightest_at",
             )
         return self
+
+
+class TrackBlock(Block):
+    """Estimates of each window of `privacy.window`, and the path that smooths them."""
+
+    window: Annotated[str, BeforeValidator(task_window)] = Field(
+        description="the window of each estimate: that of `privacy.window`, in which a person answers once"
+    )
+    windows: Annotated[Integer, Field(ge=2, le=400)] = Field(
+        default=53, description="number of newest windows whose estimates are kept, counted from the newest one"
+    )
+    smooth: Annotated[Integer, Field(ge=0, le=52)] = Field(
+        default=2,
+        description="number of windows to either side whose answers the smoothed path uses, too; 0: the path is of "
+        "single windows",
+    )
 
 
 class PredictionsBlock(Block):

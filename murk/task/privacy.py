@@ -26,7 +26,7 @@ from murk.task.errors import nearest, shown, task_error
 from murk.task.fields import LEVEL_PATTERN, Block, Number
 from murk.task.protocols.base import TaskProtocol
 from murk.task.protocols.registry import PROTOCOLS
-from murk.task.windows import NONE, check_window
+from murk.task.windows import NONE, task_window
 
 M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
@@ -88,13 +88,6 @@ def _mechanism(value: Any) -> Any:
     if isinstance(value, str) and value not in _MECHANISMS:
         raise task_error(f"{shown(value)} is not a mechanism; {nearest(value, _MECHANISMS)}")
     return value
-
-
-def _window(value: Any) -> str:
-    try:
-        return check_window(value)
-    except ValueError as error:
-        raise task_error(f"{shown(value)} is not a window; {error}") from None
 
 
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
@@ -216,7 +209,7 @@ class PrivacyBlock(Block):
         "one epsilon^2/2). `{tcdp: {rho: , omega: , delta: 0}}` is for mixtures: a release costs the rho and delta "
         "of its Renyi divergence for orders up to omega",
     )
-    window: Annotated[str, BeforeValidator(_window)] = Field(
+    window: Annotated[str, BeforeValidator(task_window)] = Field(
         default=NONE,
         description="`day`, `week` (from Monday), `month` or a number of days such as `90d`, in UTC: `per_person` is a "
         "person's cap within each window; `none`: for the whole task",

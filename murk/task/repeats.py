@@ -19,6 +19,8 @@ from murk.errors import UserError
 from murk.privacy import cap_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from murk.privacy import Guarantee
     from murk.task.privacy import PrivacyBlock
 
@@ -40,6 +42,7 @@ class Repeats:
     most: int  # m
     effect: float  # factor of the variance of sums
     supposed: bool = False  # whether nothing bounds m, and `SUPPOSED` is taken for it
+    within: int = 1  # most answers of one person within a window
 
     @property
     def words(self) -> str:
@@ -87,13 +90,59 @@ def effect_of(most: int, guarantees: list[Guarantee]) -> float:
     return max((noise + most) / (noise + 1.0) for noise in map(noise_of, guarantees))
 
 
+FEWEST: Final = 20  # people from whose numbers of answers a factor is computed
+_STEP: Final = 0.05  # steps to which such a factor is rounded up
+
+
+def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) -> Repeats:
+    """Return how often people answered, from the number of people by their number of answers.
+
+    With ``n_m`` people of m answers each, a sum has at most the variance of different people times
+
+        max over t of (N v + sum_{m >= t} m^2 n_m) / (N v + sum_{m >= t} m n_m),    N = sum m n_m
+
+    as people's own variance may lie in those who answer most. Without the maximum it is ``(v + m) / (v + 1)`` at the
+    mean ``sum m^2 n_m / sum m n_m``. The factor is rounded up to a multiple of 0.05. It is that of the largest number
+    where there are fewer than `FEWEST` people, or where one person could move the factor by more than 0.05: so nobody's
+    number of answers can be read from it.
+
+    >>> from murk.privacy import GaussianDP
+    >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)])
+    Repeats(most=10, effect=2.5, supposed=False, within=1)
+    >>> repeats_of_counts({1: 8, 10: 2}, [GaussianDP(1.0)]).effect
+    2.8
+    """
+    most = max(counts, default=1)
+    if most == 1:
+        return ONCE
+    together = effect_of(most, guarantees)
+    answers = sum(number * people for number, people in counts.items())
+    least = min(map(noise_of, guarantees))
+    if sum(counts.values()) < FEWEST or most**2 > _STEP * answers * (least + 1.0):
+        return Repeats(most, together)
+    effect = max(_effect(counts, answers, noise) for noise in map(noise_of, guarantees))
+    return Repeats(most, min(math.ceil(effect / _STEP - 1e-9) * _STEP, together))
+
+
+def _effect(counts: Mapping[int, int], answers: int, noise: float) -> float:
+    """Return the factor of one noise variance, with the people's variance in those who answer most."""
+    effect, first, square = 1.0, 0, 0
+    for number in sorted(counts, reverse=True):
+        first += number * counts[number]
+        square += number**2 * counts[number]
+        effect = max(effect, (answers * noise + square) / (answers * noise + first))
+    return effect
+
+
 def repeats_of(privacy: PrivacyBlock) -> Repeats:
     """Return how often one person may answer under a task's caps."""
-    guarantees = list(privacy.levels.values())
+    guarantees, within = list(privacy.levels.values()), 1
+    if privacy.renews and privacy.per_person is not None:
+        within = max(_count(privacy.per_person, each) for each in guarantees)
     if privacy.whole is not None:
         most = max(_count(privacy.whole, each) for each in guarantees)
-        return Repeats(most, effect_of(most, guarantees)) if most > 1 else ONCE
-    return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees), True) if privacy.renews else ONCE
+        return Repeats(most, effect_of(most, guarantees), within=min(within, most)) if most > 1 else ONCE
+    return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees), True, within) if privacy.renews else ONCE
 
 
 def _count(whole: Guarantee, each: Guarantee) -> int:

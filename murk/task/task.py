@@ -35,13 +35,14 @@ from murk.task.learning import (
     PredictionsBlock,
     PublicBlock,
     PublicCovariates,
+    TrackBlock,
     covariates,
 )
 from murk.task.privacy import PrivacyBlock, filled_in
 from murk.task.protocols import registry
-from murk.task.protocols.base import Scale
+from murk.task.protocols.base import Scale, TaskProtocol
 from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
-from murk.task.repeats import ONCE, Repeats, repeats_of
+from murk.task.repeats import ONCE, Repeats, effect_of, repeats_of
 from murk.task.shuffling import ShuffleBlock, with_promises
 from murk.task.yaml import read_file, read_yaml
 
@@ -166,6 +167,11 @@ class Task(_ProtocolBlocks):
     predictions: PredictionsBlock | None = Field(
         default=None,
         description="prediction sets that contain a stated share of people's targets (`scores` only); `null`: none",
+    )
+    track: TrackBlock | None = Field(
+        default=None,
+        description="estimates of each window of `privacy.window`, and a smoothed path, with bands that hold over all "
+        "windows at once (`scores`, and shares and means without features); `null`: none",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -341,8 +347,22 @@ class Task(_ProtocolBlocks):
                 raise task_error(words, "max_staleness")
         if self.forget is not None:
             protocol.check_forget(self.block, self.forget)
+        if self.track is not None:
+            self._check_track(self.track, protocol, has_quantiles=quantiles is not None)
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+
+    def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
+        if not protocol.tracks:
+            words = f"has no effect with protocol: {self.protocol}, whose learner keeps no sums by window"
+            raise task_error(f"{words}; remove it, or say protocol: scores", "track")
+        if protocol.without_models and not protocol.reads_models(self.block):
+            raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
+        if has_quantiles:
+            raise task_error("quantiles have no path; remove it, or target.quantiles", "track")
+        if track.window != self.privacy.window or not self.privacy.renews:
+            words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
+            raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")
 
     def _check_intervals(self) -> None:
         if self.intervals is None or self.intervals.validity != "always-valid":
@@ -440,6 +460,14 @@ class Task(_ProtocolBlocks):
     def repeats(self) -> Repeats:
         """How often one person may answer, by the task's caps."""
         return ONCE if self.of_organisations else repeats_of(self.privacy)
+
+    @cached_property
+    def repeats_within(self) -> Repeats:
+        """How often one person may answer within a window; without windows, in all."""
+        if not self.privacy.renews:
+            return self.repeats
+        within = self.repeats.within
+        return Repeats(within, effect_of(within, list(self.privacy.levels.values())))
 
     @cached_property
     def coding(self) -> Coding:
@@ -551,7 +579,7 @@ class Task(_ProtocolBlocks):
         A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
-        for key in ("objective", "learner", "max_staleness", "forget", "predictions", *BLOCKS):
+        for key in ("objective", "learner", "max_staleness", "forget", "predictions", "track", *BLOCKS):
             content.pop(key, None)
         content |= {"protocol": protocol} | ({protocol: settings} if settings else {})
         content = registry.with_rules_of_scores(content)

@@ -7,6 +7,7 @@ import re
 from typing import Any, Final
 
 from murk.task.coding import day_number
+from murk.task.errors import shown, task_error
 
 NONE: Final = "none"
 MOST_DAYS: Final = 3660
@@ -30,6 +31,14 @@ def check_window(window: object) -> str:
     if match is None or int(match[1]) > MOST_DAYS:
         raise ValueError(f"write none, {', '.join(_NAMED)}, or a number of days up to {MOST_DAYS:,}, as in 90d")
     return text
+
+
+def task_window(value: object) -> str:
+    """Return a window of a task file; raise `PydanticCustomError`, with the remedy, if it is none."""
+    try:
+        return check_window(value)
+    except ValueError as error:
+        raise task_error(f"{shown(value)} is not a window; {error}") from None
 
 
 def window_of(window: str, day: int) -> int:
@@ -63,13 +72,22 @@ def begin_of(window: str, number: int) -> datetime.date:
     return datetime.date.fromordinal(_EPOCH + number * (1 if window == "day" else int(window[:-1])))
 
 
+def start_of(window: str, number: int) -> int:
+    """Return the first second of a window since 1970-01-01, or 0 of the window that has this day.
+
+    >>> start_of("week", window_of("week", utc_day("2024-05-31"))) == 86_400 * utc_day("2024-05-27")
+    True
+    """
+    return 86_400 * max(begin_of(window, number).toordinal() - _EPOCH, 0)
+
+
 def end_of(window: str, number: int) -> int:
     """Return when a window ends, in seconds since 1970.
 
     >>> end_of("week", 0) == 4 * 86_400
     True
     """
-    return (begin_of(window, number + 1).toordinal() - _EPOCH) * _DAY
+    return start_of(window, number + 1)
 
 
 def spread_of(window: str) -> int:

@@ -50,6 +50,7 @@ def model() -> Json:
                 [Line([_sets(), _thresholds(), _answers()], 8, (9, 9, 6))],
                 folded=True
             ),
+            Section("Windows (only with track in the task)", [Line([_windows()], 10)], folded=True),
             Section("Has the model changed?", [Line([_drift(), _changes(), _used()], 8, (9, 9, 6))]),
             Section("Releases learned", [Line([_version()], 7)]),
             Section("Steps (protocol: gradients or examples)", [Line([_gap(), _step()], 8)], folded=True),
@@ -193,6 +194,27 @@ def _changes() -> Json:
         "before and after.",
         target('max by (name) (murk_parameter_change{task="$task"})', "{{name}}"),
         empty="no change",
+    )
+
+
+def _windows() -> Json:
+    def of(metric: str, kind: str) -> str:
+        chosen = f'{metric}{{task="$task", name=~"$parameter", of="{kind}"}}'
+        return f"max by (begins, name) ({chosen})"
+
+    path, half = of("murk_window_parameter", "path"), of("murk_window_half_width", "path")
+    alone = of("murk_window_parameter", "window")
+    return table(
+        "Newest windows",
+        "Coefficients in coded units by the window of the answers: smoothed over the window's neighbours, with a band "
+        "that holds in all windows at once (95%), and of the window alone.",
+        {
+            "path": path,
+            "low": f"{path} - {half}",
+            "high": f"{path} + {half}",
+            "alone": alone,
+        },
+        "begins",
     )
 
 

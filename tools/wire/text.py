@@ -64,7 +64,8 @@ RELEASE: Final = {
     "level": "privacy level of the release: `default`, a key of `privacy.levels`, or the number of a point of its grid",
     "partition": "the partition, drawn uniformly and independently of person and record",
     "payload": "the integers that the mechanism released; for organisations base64 of little-endian 64-bit integers",
-    "time": "seconds since 1970, rounded down to a multiple of the task's `granularity`",
+    "time": "seconds since 1970, rounded down to a multiple of the task's `granularity`; with `track` in the task, the "
+    "first second of the answer's window, whenever it is sent",
     "expires": "when resending ends, rounded down in the same way",
     "simulated": "whether the noise is seeded, as the task says",
 }
@@ -233,7 +234,8 @@ CAUSES: Final[dict[Reason, str]] = {
     "duplicate": "`id` is among the previous `duplicates` offsets of the partition, learned or not, or the same "
     "release came before and has not expired. The message is "
     "counted and dropped, without a dead letter",
-    "future": "`version` exceeds the releases that the partition learned; with shared models, the newest version",
+    "future": "`version` exceeds the releases that the partition learned; with shared models, the newest version. Or, "
+    "with `track`, `time` is more than a day after the log's",
     "stale": "`version` is older than max(`max_staleness.releases`, `max_staleness.share` of its releases); "
     "for scores, not of the newest 8 rounds",
     "version": "no model of this version was published",
@@ -332,7 +334,8 @@ BY_HAND: Final = """\
    `covariates`, M^-1/2 x replaces x, with M the mean of x x' over their points and a symmetric root.
 3. *Compute* the [gradient](#gradients) at the model's iterate, or another protocol's vector.
 4. *Quantise and add noise* as the [mechanism](#mechanisms) prescribes.
-5. *Write the message.* `time` is now and `expires` now + `expiry`, both rounded down to the task's `granularity`.
+5. *Write the message.* `time` is now and `expires` now + `expiry`, both rounded down to the task's `granularity`;
+   with `track`, `time` is the first second of the answer's window.
 6. *Store the bytes* and the debit of the person's budget on disk before sending. Resend the same bytes to the same
    partition until the broker confirms them or `expires` has passed. Never draw new noise for the same record: the
    mean of several releases reveals more.

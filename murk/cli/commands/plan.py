@@ -163,6 +163,20 @@ def _task(path: str | None, settings: str | None) -> Task:
     return Task.load(path) if path is not None else task_of(settings or "")
 
 
+def _describe_windows(task: Task) -> str:
+    """Return of what forecasts are, and how half-widths of several windows with the same people compare."""
+    from murk.task.windows import many_of
+
+    window, one, all_ = task.privacy.window, task.repeats_within, task.repeats
+    number = max(all_.most // one.most, 1)
+    factor = math.sqrt(all_.effect / one.effect / number)
+    person = "one" if one.most == 1 else f"up to {one.most:,}"
+    return (
+        f"Numbers are of the answers in {many_of(window, 1)}, of which a person gives {person}. Where the same people "
+        f"answer in {many_of(window, number)}, half-widths of all answers together are {factor:.2g} times those here."
+    )
+
+
 def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     from murk.cli.report import promises
     from murk.results.report import describe_renewal
@@ -171,8 +185,11 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
     if found.off:
         paragraph(found.off)
     if found.task.privacy.renews:
+        paragraph(f"Promised to a person: {describe_renewal(found.task.privacy)}. {_describe_windows(found.task)}")
+    elif (repeats := found.task.repeats).most > 1:
         paragraph(
-            f"Promised to a person: {describe_renewal(found.task.privacy)}. Forecasts are of one window's people."
+            f"Numbers are of answers, of which one person may give {repeats.most:,}: half-widths allow for it "
+            f"({math.sqrt(repeats.effect):.3g} times as wide as of different people)."
         )
     for level, both in promises(found.task).items():
         paragraph(f"Promised for each release at level {level}: two guarantees.")

@@ -97,9 +97,14 @@ def execute(
                 if watch is not None:
                     watch(run, False)
                 if not quiet and monotonic() - shown > 0.2:
-                    tick(step.rows, brief(run.task, run.estimate(), run.engines) if run.releases else people.words())
+                    tick(
+                        step.rows,
+                        brief(run.task, run.estimate(), run.engines, people.repeats())
+                        if run.releases
+                        else people.words(),
+                    )
                     shown = monotonic()
-            tick(people.size, brief(run.task, run.estimate(), run.engines))
+            tick(people.size, brief(run.task, run.estimate(), run.engines, people.repeats()))
         if watch is not None:
             watch(run, True)
         return report_run(run, start)

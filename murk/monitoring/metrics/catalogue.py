@@ -37,6 +37,7 @@ MU_BOUNDS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 SPENT_BOUNDS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 _PARTITION, _COEFFICIENT, _REASON, _RESULT = (("task", of) for of in ("partition", "name", "reason", "result"))
+_WINDOW = ("task", "name", "begins", "of")
 
 METRICS = (
     Metric("murk_releases_total", "Messages read from the log, by result.", _RESULT),
@@ -99,6 +100,19 @@ METRICS = (
         "Half-width of the displayed interval of `murk_mean`.",
         _COEFFICIENT,
         optional="with `features: []`",
+    ),
+    Metric(
+        "murk_window_parameter",
+        "Estimated coefficient of a window of the answers (`of`: window), or with its neighbours (`of`: path), in "
+        "coded units; `begins` is the window's first day.",
+        _WINDOW,
+        optional="with `track`, for the newest windows",
+    ),
+    Metric(
+        "murk_window_half_width",
+        "Half-width of the band of `murk_window_parameter`, which holds in all windows at once.",
+        _WINDOW,
+        optional="with `track`, for the newest windows",
     ),
     Metric(
         "murk_parameter_error",

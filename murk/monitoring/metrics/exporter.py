@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from murk.errors import UserError
 from murk.inference.prediction_sets import PredictionSets
@@ -157,6 +157,22 @@ def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Va
     return {unit.label: (unit.factor * value + unit.shift * shifted) / percent for unit, value in known}
 
 
+_MOST_WINDOWS: Final = 12  # newest windows exported, as each is a series for each coefficient
+
+
+def _by_window(s: Snapshot, kind: Literal["values", "half_widths"]) -> Value:
+    track = s.figures.track
+    if track is None:
+        return None
+    newest = range(max(0, len(track.numbers) - _MOST_WINDOWS), len(track.numbers))
+    return {
+        (name, track.begins[row], of): float(getattr(path, kind)[row, column])
+        for of, path in (("window", track.alone), ("path", track.path))
+        for row in newest
+        for column, name in enumerate(track.names)
+    }
+
+
 def _known_sets(s: Snapshot) -> PredictionSets | None:
     sets = s.figures.sets
     return sets if sets is not None and sets.known else None
@@ -180,6 +196,8 @@ VALUES: Mapping[str, Callable[[Snapshot], Value]] = {
     "murk_prediction_answers": lambda s: s.figures.sets.answers if s.figures.sets else None,
     "murk_mean": lambda s: _means(s, s.figures.values, shifted=True),
     "murk_mean_half_width": lambda s: _means(s, s.figures.shown_half_widths),
+    "murk_window_parameter": lambda s: _by_window(s, "values"),
+    "murk_window_half_width": lambda s: _by_window(s, "half_widths"),
     "murk_parameter_error": lambda s: s.figures.parameter_error,
     "murk_estimated_error": lambda s: s.figures.estimated_error,
     "murk_estimate_releases": lambda s: s.figures.releases_used,

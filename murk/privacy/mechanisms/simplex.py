@@ -99,6 +99,26 @@ class SimplexGaussian(Wrapped):
             raise UserError(f"{len(points)} positions need as many record indices, got shape {indices.shape}")
         return np.asarray(points + noise.gaussian(indices, self.vertices), dtype=np.int64)
 
+    @wiped
+    def randomize_means(
+        self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
+    ) -> Integers:
+        """Randomize the mean of each person's positions (m, 1), one person after the other, ``counts`` (n,) of each.
+
+        The mean is rounded to an integer point of the simplex, in which no two points are farther apart than vertices.
+        """
+        points, indices = self.points(vectors), np.asarray(records, dtype=np.int64)
+        if counts.ndim != 1 or counts.sum() != len(points) or (counts < 1).any() or indices.shape != counts.shape:
+            raise UserError(f"{len(points)} positions are not of {len(indices)} people with {counts.tolist()} of each")
+        sums = track(np.add.reduceat(points, np.cumsum(counts) - counts, axis=0))
+        means = track(sums // counts[:, None])
+        # What is left goes to the largest remainders.
+        order = np.argsort(track(means * counts[:, None] - sums), axis=1, kind="stable")
+        left = self.height - means.sum(axis=1)
+        more = np.take_along_axis(means, order, axis=1) + (np.arange(self.vertices) < left[:, None])
+        np.put_along_axis(means, order, track(more), axis=1)
+        return np.asarray(means + noise.gaussian(indices, self.vertices), dtype=np.int64)
+
     def decode(self, payload: npt.ArrayLike) -> Floats:
         """Return unbiased estimates (m, k) of the points, as shares of the vertices that add up to 1."""
         shares = np.multiply(payload, self.unit, dtype=np.float64)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk._internal.lazy import bounding
 from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Randomizer
 from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import curve_for, response_range_of
-from murk.protocols.moments.mechanisms import WHOLE, calibrated
+from murk.protocols.moments.mechanisms import WHOLE, MomentMechanism, calibrated
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.public_covariates import covariates_of
@@ -43,7 +44,11 @@ class MomentDevice:
     binary: bool  # whether targets of 0 and 1 are first coded to -1 and +1
     kind: ClassVar[str] = "moment"
     interactive: ClassVar[bool] = False
-    averages: ClassVar[bool] = False  # the mechanism accepts one record's moments only
+
+    @property
+    def averages(self) -> bool:
+        """Whether people release their records' mean: if all levels have Gaussian noise for joint moments."""
+        return all(isinstance(each, MomentMechanism) for each in bounding(self.mechanisms).values())
 
     @property
     def dimension(self) -> int:

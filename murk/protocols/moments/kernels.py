@@ -108,25 +108,51 @@ def _row(i: int, p: int) -> int:
     return i * p - (i * (i - 1)) // 2
 
 
+@jit
+def project(vector: Array, bounds: Bounds, x: Array, v: Array) -> None:
+    """Compute a vector's record, confine it to the bounds, and write its features to ``x`` and its moments to ``v``."""
+    clipping_norm, constant, _, root, weight, presence = bounds
+    target = recover(vector, root, weight, constant, x)
+    target = min(max(target, -1.0), 1.0) if target == target else 0.0
+    # Vectors whose presence is negative or NaN have no target.
+    if presence > 0.0 and not vector[v.shape[0] - x.shape[0] - 1] >= 0.0:
+        target = math.nan
+    confine(x, clipping_norm, constant, False)
+    moments(x, target, root, weight, presence, v)
+
+
 @deferred
 def randomize_block(vectors: Array, size: int, bounds: Bounds, spacing: float, noise: Array, out: Array) -> None:
     """Randomize vectors: compute each one's record, project it into the bounds, and add noise to its moments."""
-    clipping_norm, constant, _, root, weight, presence = bounds
     vectors = borrowed(vectors)
     x, v = np.empty(size), np.empty(vectors.shape[1])
     steps = 1.0 / spacing
     for i in range(vectors.shape[0]):
-        target = recover(vectors[i], root, weight, constant, x)
-        target = min(max(target, -1.0), 1.0) if target == target else 0.0
-        # Vectors whose presence is negative or NaN have no target.
-        if presence > 0.0 and not vectors[i, v.shape[0] - size - 1] >= 0.0:
-            target = math.nan
-        confine(x, clipping_norm, constant, False)
-        moments(x, target, root, weight, presence, v)
+        project(vectors[i], bounds, x, v)
         for j in range(v.shape[0]):
             out[i, j] = np.int64(v[j] * steps) + noise[i, j]
     x[:] = 0.0
     v[:] = 0.0
+
+
+@deferred
+def average_block(vectors: Array, counts: Array, size: int, bounds: Bounds, spacing: float, out: Array) -> None:
+    """Write each person's mean of projected moments in lattice steps; ``counts`` (n,) are their numbers of vectors."""
+    vectors = borrowed(vectors)
+    x, v, mean = np.empty(size), np.empty(vectors.shape[1]), np.empty(vectors.shape[1])
+    steps, i = 1.0 / spacing, 0
+    for person in range(counts.shape[0]):
+        mean[:] = 0.0
+        for _ in range(counts[person]):
+            project(vectors[i], bounds, x, v)
+            for j in range(v.shape[0]):
+                mean[j] += v[j]
+            i += 1
+        for j in range(v.shape[0]):
+            out[person, j] = np.int64(mean[j] / counts[person] * steps)
+    x[:] = 0.0
+    v[:] = 0.0
+    mean[:] = 0.0
 
 
 # Indices into ``sums``: weights, squared weights times noise variances, and squared weights, for x x' then x y.

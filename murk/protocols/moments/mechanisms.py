@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.wiping import copied, wiped
+from murk._internal.wiping import copied, empty, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
@@ -70,6 +70,28 @@ class MomentMechanism(RoundedGaussian):
         drawn = noise.gaussian(indices, self.dimension)
         kernels.randomize_block(rows, layout.size, layout.bounds, self.unit, drawn, out)
         return out
+
+    @wiped
+    def randomize_means(
+        self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
+    ) -> Integers:
+        """Randomize the mean of each person's vectors, one person after the other, ``counts`` (n,) of each.
+
+        Means of records' moments are in the convex hull of these, in which no two points are farther apart than two
+        records' moments: the sensitivity is that of one record.
+        """
+        rows = copied(vectors)
+        indices = np.asarray(records, dtype=np.int64)
+        if rows.ndim != 2 or rows.shape[1] != self.dimension or indices.shape != counts.shape:
+            raise UserError(
+                f"moments of shape (m, {self.dimension}) need an index for each person, got {rows.shape} and "
+                f"{indices.shape}"
+            )
+        if counts.ndim != 1 or counts.sum() != len(rows) or (counts < 1).any():
+            raise UserError(f"{len(rows)} vectors of moments are not of people with {counts.tolist()} records")
+        layout, means = self.statistics, empty((len(counts), self.dimension), np.int64)
+        kernels.average_block(rows, counts, layout.size, layout.bounds, self.unit, means)
+        return np.asarray(means + noise.gaussian(indices, self.dimension), dtype=np.int64)
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
         """Decode payloads (m, d) into unbiased estimates (m, d): unit times payload."""

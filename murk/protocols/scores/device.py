@@ -17,9 +17,10 @@ from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
-from murk.protocols.scores.settings import FIRST, REMEMBERED, Settings
+from murk.protocols.scores.settings import FIRST, REMEMBERED, WINDOW_ROUNDS, Settings
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
+from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget, RealTarget, stated_location
@@ -185,6 +186,12 @@ class ScoreDevice:
 
         return merged(engines)
 
+    def windows(self, engines: Sequence[ScoreEngine], reach: int = 0) -> dict[int, ScoreEstimate]:
+        """Return the joint estimate of each kept window, with ``reach`` neighbours to either side, by number."""
+        from murk.protocols.scores.engine import estimates_by_window
+
+        return estimates_by_window(self.settings, [(engine.now, engine.mechanisms) for engine in engines], reach)
+
     def drift(self, engines: Sequence[ScoreEngine]) -> Drift:
         """Return whether the coefficients have changed between rounds."""
         from murk.protocols.scores.engine import drift_of
@@ -205,7 +212,9 @@ def check_size(settings: Settings, levels: int) -> None:
     others = max(1 if settings.once else REMEMBERED, survey_rounds) - survey_rounds
     surveyed = _SURVEY_SUM * 2 * levels * (p + 1) * max(map(len, THRESHOLDS))
     sums *= _STATE_SUM
+    tracked = 0 if settings.windows is None else settings.windows.kept * WINDOW_ROUNDS
     rounds = _STATE_NUMBER * size * (survey_rounds + others) + survey_rounds * max(surveyed, sums) + others * sums
+    rounds += tracked * (_STATE_NUMBER * size + sums)
     state = rounds + history + 4096
     if max(release, model) > MAX_MESSAGE or state > MAX_STATE:
         instead = "" if settings.dimension <= _MANY_NUMBERS else " with max_staleness: {releases: 20}"
@@ -213,6 +222,7 @@ def check_size(settings: Settings, levels: int) -> None:
             instead += ", or examples"
         # Sums are kept for each level, as their noise and lattices differ.
         at_levels, fewer = (f" at each of {levels} levels", ", a narrower grid of levels") if levels > 17 else ("", "")
+        fewer += ", fewer `track.windows`" if tracked else ""
         raise UserError(
             f"{p:,} coded features (the constant is one, and so is each category but the first) have "
             f"{matrix_size(p):,} second moments{at_levels}: a learner's state would take up to {state / 2**20:.1f} MB, "
@@ -257,7 +267,17 @@ def device_for(task: Task) -> ScoreDevice:
     facts = coding.names, task.target.kind == "binary", covariates, block.exponent, labels
     if block.interactive:
         line, survey = block.effects == "linear", _survey(task, len(labels))
-        settings = Settings(*facts, forget=forget, shared=shared, line=line, first=first, wanted=wanted, survey=survey)
+        settings = Settings(
+            *facts,
+            forget=forget,
+            shared=shared,
+            line=line,
+            first=first,
+            wanted=wanted,
+            survey=survey,
+            windows=windows_of(task),
+            repeats=1 if wanted is None else task.repeats.most,
+        )
     else:
         settings = Settings(*facts, once=True, curve=_curve_of(task))
         if labels and not settings.matrices:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, Self
@@ -22,13 +22,14 @@ from murk.privacy.mechanisms.payload_limits import FORGED, PayloadBound
 from murk.protocols.device import HostileModelError, loaded_state_arithmetic
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
-from murk.protocols.scores.model import ABOVE, Model, Query, above
+from murk.protocols.scores.model import ABOVE, QUERIES, Model, Query, above
 from murk.protocols.scores.next_model import following
 from murk.protocols.scores.next_model import sets as sets_of
-from murk.protocols.scores.settings import NEVER, REMEMBERED, Settings
+from murk.protocols.scores.settings import NEVER, REMEMBERED, WINDOW_ROUNDS, Settings
 from murk.protocols.scores.solutions import solution as solution_from
 from murk.protocols.scores.sums import Round, Summary, Tally, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
+from murk.protocols.windows import neighbours, read_windows
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
@@ -50,6 +51,7 @@ class PartitionState:
     rounds: tuple[Round, ...]  # the remembered rounds, oldest first
     coordinates: Coordinates | None = None  # what the survey found; None before its end, or without one
     shown: PartitionState | None = None  # the earlier state that predictions use, if any
+    windows: Mapping[int, tuple[Round, ...]] = field(default_factory=dict)  # answers by window, in their rounds
 
 
 Learned = tuple[PartitionState, LevelMechanisms]  # a partition and its levels' mechanisms
@@ -164,9 +166,12 @@ class ScoreEngine:
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
             part = releases if stop - done == len(releases) else releases[done:stop]
-            answers = block_of(part).split(*_ANSWERED)
+            block = block_of(part)
+            answers = block.split(*_ANSWERED)
+            dated = {} if self.settings.windows is None else block.split("time", *_ANSWERED)
             self._add(
-                {(*key, above(item) if name == ABOVE else name): rows for (*key, name, item), rows in answers.items()}
+                {(*key, above(item) if name == ABOVE else name): rows for (*key, name, item), rows in answers.items()},
+                {(time, version, level, name): rows for (time, version, level, name, _), rows in dated.items()},
             )
             done = stop
 
@@ -206,8 +211,10 @@ class ScoreEngine:
         """Return the largest number of releases to learn before the next model or block."""
         return min(BLOCK, self._left())
 
-    def _add(self, answers: Mapping[Answered, Integers]) -> None:
-        """Add payloads of at most the rest of the round: all of them or, on an interrupt, none."""
+    def _add(
+        self, answers: Mapping[Answered, Integers], dated: Mapping[tuple[int, int, str, str], Integers] | None = None
+    ) -> None:
+        """Add payloads of at most the rest of the round, also by time: all of them or, on an interrupt, none."""
         now = self.now
         known, learned = {round_.start: round_ for round_ in now.rounds}, 0
         for (version, level, query), payloads in answers.items():
@@ -217,7 +224,29 @@ class ScoreEngine:
                 part = payloads[start : start + BLOCK]
                 known[version] = known[version].plus(level, query, self.mechanisms[level], part)
             learned += len(payloads)
-        self.now = self._advanced(now, now.count + learned, tuple(known.values()))
+        windows = self._dated(now.windows, known, dated or {})
+        self.now = replace(self._advanced(now, now.count + learned, tuple(known.values())), windows=windows)
+
+    def _dated(
+        self,
+        windows: Mapping[int, tuple[Round, ...]],
+        rounds: Mapping[int, Round],
+        dated: Mapping[tuple[int, int, str, str], Integers],
+    ) -> Mapping[int, tuple[Round, ...]]:
+        """Return windows' rounds with answers added, by time, version, level and query."""
+        kept = self.settings.windows
+        if kept is None or not dated:
+            return windows
+        changed = dict(windows)
+        for (time, version, level, query), payloads in dated.items():
+            if query not in QUERIES:
+                continue
+            number = kept.number(time)
+            answered = {round_.start: round_ for round_ in changed.get(number, ())}
+            begun = answered.get(version, Round(version, rounds[version].model))
+            answered[version] = begun.plus(level, query, self.mechanisms[level], payloads)
+            changed[number] = tuple(answered[start] for start in sorted(answered)[-WINDOW_ROUNDS:])
+        return kept.newest(changed)
 
     def _unseen(self, version: int) -> Round:
         """Return a round of this version without answers."""
@@ -229,7 +258,7 @@ class ScoreEngine:
         if count == self.settings.round_end(rounds[-1].start):
             model, coordinates = following(self.settings, rounds, count, coordinates, self.mechanisms)
             rounds = (*rounds, Round(count, model))[-REMEMBERED:]
-        return PartitionState(count, rounds, coordinates)
+        return replace(before, count=count, rounds=rounds, coordinates=coordinates, shown=None)
 
     # What devices and logs need
 
@@ -274,7 +303,21 @@ class ScoreEngine:
             raise MurkError(
                 f"the state's rounds begin at {list(starts)}, unlike those of a partition of {count} releases"
             )
-        return PartitionState(count, rounds, self._read_coordinates(state.get("coordinates")))
+        windows = {
+            number: self._read_window(each, sizes)
+            for number, each in read_windows(state.get("windows"), self.settings.windows).items()
+        }
+        return PartitionState(count, rounds, self._read_coordinates(state.get("coordinates")), windows=windows)
+
+    def _read_window(self, states: Any, sizes: tuple[int, int]) -> tuple[Round, ...]:
+        if not isinstance(states, list) or not 0 < len(states) <= WINDOW_ROUNDS:
+            raise MurkError("the state's windows hold no rounds, or too many")
+        sets = self.settings.wanted is not None
+        rounds = tuple(Round.of_state(each, *sizes, self.mechanisms, sets=sets) for each in states)
+        starts = [round_.start for round_ in rounds]
+        if starts != sorted(set(starts)):
+            raise MurkError("the rounds of the state's windows are not in order")
+        return rounds
 
     def _read_coordinates(self, state: Any) -> Coordinates | None:
         if state is None:
@@ -300,6 +343,9 @@ def partition_state(partition: PartitionState) -> dict[str, Any]:
         "n_releases": partition.count,
         "rounds": [round_.to_state() for round_ in partition.rounds],
     }
+    if partition.windows:
+        dated = partition.windows.items()
+        state["windows"] = [[number, [round_.to_state() for round_ in rounds]] for number, rounds in dated]
     found = partition.coordinates
     if found is not None:
         numbers = {name: pack(getattr(found, name)) for name in _COORDINATES}
@@ -352,6 +398,37 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
 
 
+def estimates_by_window(settings: Settings, known: Sequence[Learned], reach: int) -> dict[int, ScoreEstimate]:
+    """Return the estimate of each window with ``reach`` neighbours to either side, in the coordinates of all."""
+    plain = replace(settings, wanted=None)
+    pools = neighbours([number for partition, _ in known for number in partition.windows], reach)
+    # Partitions that share models are one, also where the first has no answers at a model.
+    groups = [known] if settings.shared else [[each] for each in known]
+    estimates = {}
+    for number, pool in pools.items():
+        answered = [(_answered([partition for partition, _ in group], pool), group[0][1]) for group in groups]
+        estimates[number] = merged_of(plain, answered)
+    return estimates
+
+
+def _answered(partitions: Sequence[PartitionState], pool: Sequence[int]) -> PartitionState:
+    """Return a partition that has learned what some partitions have from the answers of some windows."""
+    rounds = _joined(each for partition in partitions for number in pool for each in partition.windows.get(number, ()))
+    answers = sum(tally.count for round_ in rounds for tally in round_.tallies.values())
+    return PartitionState(answers, rounds, partitions[0].coordinates)
+
+
+def _joined(rounds: Iterable[Round]) -> tuple[Round, ...]:
+    """Add up the sums of rounds with the same start; return them in order."""
+    known: dict[int, Round] = {}
+    for round_ in rounds:
+        before = known.get(round_.start, Round(round_.start, round_.model))
+        for (level, query), tally in round_.tallies.items():
+            before = before.joined(level, query, tally)
+        known[round_.start] = before
+    return tuple(known[start] for start in sorted(known))
+
+
 def equations(settings: Settings, partitions: Sequence[Learned]) -> Sequence[Learned]:
     """Return the partitions whose sums are separate equations: a single joined one where partitions share models."""
     if not settings.shared or not partitions:
@@ -361,12 +438,9 @@ def equations(settings: Settings, partitions: Sequence[Learned]) -> Sequence[Lea
 
 def joined(partitions: Sequence[PartitionState]) -> PartitionState:
     """Add up the sums of partitions that share models, in the rounds of the first partition, which makes the models."""
-    first, *others = partitions
-    known = {round_.start: round_ for round_ in first.rounds}
-    for round_ in (round_ for partition in others for round_ in partition.rounds if round_.start in known):
-        for (level, query), tally in round_.tallies.items():
-            known[round_.start] = known[round_.start].joined(level, query, tally)
-    return PartitionState(sum(partition.count for partition in partitions), tuple(known.values()), first.coordinates)
+    starts = {round_.start for round_ in partitions[0].rounds}
+    rounds = _joined(round_ for partition in partitions for round_ in partition.rounds if round_.start in starts)
+    return PartitionState(sum(partition.count for partition in partitions), rounds, partitions[0].coordinates)
 
 
 def _answers(settings: Settings, partitions: Sequence[Learned]) -> list[Summary]:
@@ -510,7 +584,7 @@ class SharedScoreEngine(ScoreEngine):
     def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
         # Twice as many: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
-        return PartitionState(count, tuple(sorted(rounds, key=attrgetter("start")))[-REMEMBERED:], before.coordinates)
+        return replace(before, count=count, rounds=tuple(sorted(rounds, key=attrgetter("start")))[-REMEMBERED:])
 
     def _read(self, state: Mapping[str, Any]) -> PartitionState:
         partition = super()._read(state)

@@ -101,7 +101,8 @@ def root_of(settings: Settings, solution: AnySolution | None, found: Summaries, 
         change = (asked.origin - origin).reshape(-1, settings.features) @ model.back
         moved = scale.moved(float(np.linalg.norm(change)), asked.threshold)
         share = 0.5 + 0.5 * float(answer.mean[0])
-        spread = answer.noise / 4.0, 1.0 / answer.share
+        # Noise is drawn anew for each answer of a person; people are not.
+        spread = answer.noise / 4.0, 1.0 / (answer.share * settings.repeats)
         replies.append(Reply(asked.threshold, share, *spread, moved, asked.origin, answer.farthest / 2.0))
     # The share of targets present, by curvatures over scatters and by the replies.
     share, error = (1.0, math.inf) if solution is None else solution.targets

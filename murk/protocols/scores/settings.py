@@ -32,6 +32,7 @@ from murk.protocols.scores.model import (
 )
 from murk.protocols.scores.survey.coordinates import Coordinates
 from murk.protocols.scores.survey.rounds import Survey, SurveyRound
+from murk.protocols.windows import Windows
 
 if TYPE_CHECKING:
     from murk.inference.prediction_sets import Root
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 FIRST: Final = 3000  # releases of the first round; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # rounds that a learner keeps: while they double, older ones have under 1% of the releases
 FEWEST_KEPT: Final = FIRST * REMEMBERED  # least releases to keep: no round is shorter than the first
+WINDOW_ROUNDS: Final = 4  # newest rounds whose answers a window keeps: of all but the first windows, all
 NEVER: Final = 2**62  # end of an endless round
 
 
@@ -121,6 +123,8 @@ class Settings:
     first: int = FIRST  # releases of the first round; those of a shuffled task are no fewer than a crowd
     survey: Survey | None = None  # the survey that precedes scores, if any
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
+    windows: Windows | None = None  # windows by which sums are kept, too
+    repeats: int = 1  # most answers of one person, for which prediction sets allow
 
     @cached_property
     def longest(self) -> int:
@@ -250,6 +254,8 @@ class Settings:
         if self.survey is not None:
             parts.append(repr((self.survey.numbers, self.survey.stated, self.survey.target)))
         parts += [f"first={self.first}"] * (self.first != FIRST) + [repr(self.wanted)] * (self.wanted is not None)
+        parts += [repr(self.windows)] * (self.windows is not None)
+        parts += [f"repeats={self.repeats}"] * (self.repeats > 1)
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

@@ -11,7 +11,9 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
 from murk.errors import UserError
+from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.protocols.univariate.settings import Settings, TargetMechanism
+from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget, RealTarget, quantile_name
@@ -35,7 +37,12 @@ class TargetDevice:
     mechanisms: Mapping[str, TargetMechanism]
     kind: ClassVar[str] = "target"
     interactive: ClassVar[bool] = False
-    averages: ClassVar[bool] = False
+
+    @property
+    def averages(self) -> bool:
+        """Whether people release their records' mean: if a mean is learned by Gaussian noise."""
+        is_mean = not (self.settings.classes or self.settings.quantiles)
+        return is_mean and isinstance(self.mechanisms["default"], SimplexGaussian)
 
     @property
     def dimension(self) -> int:
@@ -45,11 +52,13 @@ class TargetDevice:
     def check_state(self) -> None:
         """Raise UserError if releases or states are too large for a log."""
         sums = max(self.settings.categories, _CELLS) * len(self.mechanisms)
-        state = _STATE_SUM * sums + history_bytes(len(self.settings.names)) + 4096
+        windows = 0 if self.settings.windows is None else self.settings.windows.kept
+        state = (1 + windows) * _STATE_SUM * sums + history_bytes(len(self.settings.names)) + 4096
         if _ENVELOPE + _NUMBER * self.dimension > MAX_MESSAGE or state > MAX_STATE:
             raise UserError(
                 f"{self.settings.classes:,} classes at {len(self.mechanisms)} levels make a learner's state of up to "
-                f"{state / 2**20:.1f} MB, and a log accepts {MAX_STATE / 2**20:g} MB: give fewer classes or levels"
+                f"{state / 2**20:.1f} MB, and a log accepts {MAX_STATE / 2**20:g} MB: give fewer classes, levels or "
+                "windows (track)"
             )
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
@@ -68,6 +77,12 @@ class TargetDevice:
 
         return merged(engines)
 
+    def windows(self, engines: Sequence[TargetEngine], reach: int = 0) -> dict[int, Estimate]:
+        """Return the joint estimate of each kept window, with ``reach`` neighbours to either side, by number."""
+        from murk.protocols.univariate.engine import estimates_by_window
+
+        return estimates_by_window(engines, reach)
+
 
 def device_for(task: Task) -> TargetDevice:
     """Return a resolved task's device; raise UserError if a guarantee does not fit."""
@@ -80,6 +95,6 @@ def device_for(task: Task) -> TargetDevice:
     if isinstance(target, RealTarget) and target.quantiles is not None:
         quantiles, names = target.quantiles, tuple(quantile_name(each, name) for each in target.quantiles)
     # Zero states that every person has a target.
-    settings = Settings(names, classes, target.missing_share != 0.0, quantiles)
+    settings = Settings(names, classes, target.missing_share != 0.0, quantiles, windows_of(task))
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

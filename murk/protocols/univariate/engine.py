@@ -21,12 +21,15 @@ from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.univariate.statistics import Statistics, statistics_of
+from murk.protocols.windows import neighbours, read_windows
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import TargetRelease
 from murk.stream.wire.state import count_of, reading
 
 _ERROR_CODE = "MURK-LEARN-001"
+
+Sums = dict[str, tuple[int, list[int]]]  # level to the number of releases and the sums
 
 BLOCK: Final = 65_536  # largest number of releases added at once, whose sums fit into 64 bits
 MOST_GUARANTEES: Final = 64
@@ -53,7 +56,8 @@ class TargetEngine(NeverPublished):
         self._make, self._own = make, dict[str, Guarantee]()
         self._turns = ForkSafeLock()
         # Replaced as a whole, so that readers see a consistent state.
-        self.totals: dict[str, tuple[int, list[int]]] = {}
+        self.totals: Sums = {}
+        self.windows: dict[int, Sums] = {}
 
     @property
     def n_releases(self) -> int:
@@ -132,23 +136,38 @@ class TargetEngine(NeverPublished):
     def learn_releases(self, releases: Sequence[TargetRelease]) -> None:
         """Learn admitted releases."""
         if releases:
-            for level, rows in block_of(releases).split("level").items():
-                for start in range(0, len(rows), BLOCK):
-                    self._add(rows[start : start + BLOCK], level)
+            block, kept = block_of(releases), self.settings.windows
+            windows = self.windows
+            if kept is not None:
+                for (time, level), rows in block.split("time", "level").items():
+                    number = kept.number(time)
+                    windows = {**windows, number: self._added(windows.get(number, {}), rows, level)}
+                windows = kept.newest(windows)
+            totals = self.totals
+            for level, rows in block.split("level").items():
+                totals = self._added(totals, rows, level)
+            self.totals, self.windows = totals, windows
 
     def _add(self, payloads: Integers, level: str) -> None:
-        sums = self.statistics[level].add(payloads).tolist()
-        count, total = self.totals.get(level, (0, [0] * len(sums)))
-        added = count + len(payloads), [old + new for old, new in zip(total, sums, strict=True)]
-        self.totals = {**self.totals, level: added}
+        self.totals = self._added(self.totals, payloads, level)
+
+    def _added(self, totals: Sums, payloads: Integers, level: str) -> Sums:
+        for start in range(0, len(payloads), BLOCK):
+            part = payloads[start : start + BLOCK]
+            sums = self.statistics[level].add(part).tolist()
+            count, total = totals.get(level, (0, [0] * len(sums)))
+            added = count + len(part), [old + new for old, new in zip(total, sums, strict=True)]
+            totals = {**totals, level: added}
+        return totals
 
     # State
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data."""
-        levels = {level: {"count": count, "sums": sums} for level, (count, sums) in sorted(self.totals.items())}
+        levels = _state_of(self.totals)
+        more = {"windows": [[number, _state_of(sums)] for number, sums in self.windows.items()]} if self.windows else {}
         own = {name: guarantee.to_dict() for name, guarantee in sorted(self._own.items())}
-        return {"schema": 1, "settings": self.settings.digest, "levels": levels, "own": own}
+        return {"schema": 1, "settings": self.settings.digest, "levels": levels, "own": own, **more}
 
     @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -161,15 +180,25 @@ class TargetEngine(NeverPublished):
             for name, data in state["own"].items():
                 if self._make is None or self.level(guarantee_from_dict(data)) != name:
                     raise MurkError("the state holds levels of another task")
-            totals = {}
-            for level, entry in state["levels"].items():
-                sums = entry["sums"]
-                if level not in self.mechanisms or len(sums) != self.statistics[level].size:
-                    raise MurkError("the state holds sums of another task")
-                if not all(type(value) is int and abs(value) < 2**127 for value in sums):
-                    raise MurkError("the state holds sums that are not whole numbers")
-                totals[level] = count_of(entry["count"], "count"), list(sums)
-        self.totals = totals
+            totals = self._read(state["levels"])
+            dated = read_windows(state.get("windows"), self.settings.windows)
+            windows = {number: self._read(levels) for number, levels in dated.items()}
+        self.totals, self.windows = totals, windows
+
+    def _read(self, levels: Mapping[str, Any]) -> Sums:
+        totals = {}
+        for level, entry in levels.items():
+            sums = entry["sums"]
+            if level not in self.mechanisms or len(sums) != self.statistics[level].size:
+                raise MurkError("the state holds sums of another task")
+            if not all(type(value) is int and abs(value) < 2**127 for value in sums):
+                raise MurkError("the state holds sums that are not whole numbers")
+            totals[level] = count_of(entry["count"], "count"), list(sums)
+        return totals
+
+
+def _state_of(totals: Sums) -> dict[str, Any]:
+    return {level: {"count": count, "sums": sums} for level, (count, sums) in sorted(totals.items())}
 
 
 def merged(engines: Sequence[TargetEngine]) -> Estimate:
@@ -177,14 +206,29 @@ def merged(engines: Sequence[TargetEngine]) -> Estimate:
     first = engines[0]
     if any(engine.settings != first.settings for engine in engines):
         raise UserError("only learners with the same target can be merged")
+    return _joint([(engine, engine.totals) for engine in engines])
+
+
+def estimates_by_window(engines: Sequence[TargetEngine], reach: int) -> dict[int, Estimate]:
+    """Return the joint estimate of each window with ``reach`` neighbours to either side, by number."""
+    pools = neighbours([number for engine in engines for number in engine.windows], reach)
+    return {
+        number: _joint(
+            [(engine, engine.windows[each]) for each in pool for engine in engines if each in engine.windows]
+        )
+        for number, pool in pools.items()
+    }
+
+
+def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
     statistics: dict[str, Statistics] = {}
-    totals: dict[str, tuple[int, list[int]]] = {}
-    for engine in engines:
-        for level, (count, sums) in engine.totals.items():
-            known, before = totals.get(level, (0, [0] * len(sums)))
-            totals[level] = known + count, [old + new for old, new in zip(before, sums, strict=True)]
+    totals: Sums = {}
+    for engine, each in sums:
+        for level, (count, new) in each.items():
+            known, before = totals.get(level, (0, [0] * len(new)))
+            totals[level] = known + count, [old + number for old, number in zip(before, new, strict=True)]
             statistics[level] = engine.statistics[level]
-    return estimated(first.settings, totals, statistics, len(engines))
+    return estimated(sums[0][0].settings, totals, statistics, len({id(engine) for engine, _ in sums}))
 
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:

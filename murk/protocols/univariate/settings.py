@@ -18,6 +18,7 @@ from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import ThresholdMechanism
+from murk.protocols.windows import Windows
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -38,6 +39,7 @@ class Settings:
     classes: int  # K; 0 for a real target
     missing: bool = True  # whether targets may be missing
     quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
+    windows: Windows | None = None  # windows by which sums are kept, too
 
     @property
     def categories(self) -> int:
@@ -47,7 +49,8 @@ class Settings:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
-        return hashlib.sha256(repr((self.names, self.classes, self.missing, *self.quantiles)).encode()).hexdigest()[:16]
+        parts = self.names, self.classes, self.missing, *self.quantiles, *([self.windows] if self.windows else [])
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def positions(self, y: Floats) -> Floats:
         """Return the mechanism's input for coded targets (m,): numbers of classes, or positions in the range, (m, 1).

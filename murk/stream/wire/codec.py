@@ -78,6 +78,7 @@ class WireRules:
     kind: str = GradientRelease.model_fields["kind"].default
     lifetime: int = 2**53  # longest time, in seconds, for which a release is remembered
     is_shuffled: bool = False  # whether what expires later than that is refused, since it could be repeated
+    ahead: int | None = None  # most seconds by which a release's time may be after the log's; None where it has no use
 
     def __post_init__(self) -> None:
         if not self.lengths or min(self.lengths) < 1:

@@ -61,7 +61,8 @@ class Release(BaseModel):
     - ``payload``: Integers that the mechanism released.
     - ``level``: Name of one of the task's levels: the mechanism that was used.
     - ``partition``: Partition that learns from the release, drawn independently of person and record.
-    - ``time``, ``expires``: Seconds since 1970, truncated to the task's granularity.
+    - ``time``, ``expires``: Seconds since 1970, truncated to the task's granularity. If the task has a track, ``time``
+      is the first second of the answer's window.
     - ``simulated``: Whether the noise was simulated (seeded) rather than secure.
 
     Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from murk._internal.lazy import map_levels
 from murk.stream.wire.codec import WireRules
@@ -14,6 +14,8 @@ from murk.stream.wire.state import Estimating
 if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
     from murk.task.task import Task
+
+_DAY: Final = 86_400
 
 
 class StreamLearner(Estimating, Protocol):
@@ -66,6 +68,8 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
         kind=learner.kind,
         lifetime=lifetime,
         is_shuffled=task.shuffle is not None,
+        # As much as a device's clock may be ahead.
+        ahead=None if task.track is None else _DAY,
     )
 
 

@@ -108,16 +108,19 @@ DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a p
 _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
 
 
-def check_expiry(release: Release, appended: int, rules: WireRules) -> None:
+def check_times(release: Release, appended: int, rules: WireRules) -> None:
     """Raise `RejectedError` if the log appended a release after its expiry (at a time in seconds since 1970).
 
-    A release of a shuffled task must not expire later than ids are remembered, since it could be repeated then.
+    A release of a shuffled task must not expire later than ids are remembered, since it could be repeated then. One
+    whose time tells its window must not be of a window that has not begun.
     """
     if appended > release.expires:
         raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
     if rules.is_shuffled and release.expires > appended + rules.lifetime:
         later = release.expires - appended
         raise RejectedError("future", f"it expires {later} s later, and {rules.lifetime} s are allowed")
+    if rules.ahead is not None and release.time > appended + rules.ahead:
+        raise RejectedError("future", f"it is of a window that begins {release.time - appended} s later")
 
 
 def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
@@ -193,6 +196,9 @@ class Validator:
         expires = [release.expires for release in releases]
         if {release.partition for release in releases} != {self._partition} or max(times) > min(expires):
             return False
+        ahead = self._rules.ahead
+        if ahead is not None and max(release.time for release in releases) > min(times) + ahead:
+            return False
         return not self._rules.is_shuffled or bool(max(expires) <= min(times) + self._rules.lifetime)
 
     def _added(self, releases: Block, offsets: Sequence[int], times: Sequence[int], window: DuplicateWindow) -> bool:
@@ -213,7 +219,7 @@ class Validator:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
         # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the window cannot
         # change the outcome.
-        check_expiry(release, appended, self._rules)
+        check_times(release, appended, self._rules)
         return release
 
     def validate_each(self, messages: Sequence[Message], window: Seen, tally: StepCounters) -> Validated:

@@ -45,6 +45,7 @@ class TaskProtocol(ABC):
     learner_keys: ClassVar[tuple[str, ...]] = ()  # keys of the task's `learner` block that it reads
     reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
     why_no_staleness: ClassVar[str] = "of no model"
+    tracks: ClassVar[bool] = False  # whether its learner can estimate each window
     predicts_sets: ClassVar[bool] = False  # whether people can be asked about prediction sets
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"  # empty if its learner can forget old releases
     # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.

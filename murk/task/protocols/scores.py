@@ -72,6 +72,7 @@ class ScoresProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     why_no_staleness = "learned however old they are"
     why_no_forgetting = ""
+    tracks = True
     predicts_sets = True
 
     def check(self, block: Any, target: str) -> None:

@@ -15,6 +15,7 @@ class UnivariateProtocol(TaskProtocol):
     offer = SupportedMechanisms((), ALL_GUARANTEES)
     targets = ("binary", "classes", "real")
     target_alone = True
+    tracks = True
 
     def check_features(self) -> None:
         """Raise PydanticCustomError, as features would have no effect."""

@@ -169,7 +169,7 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert found["estimate"].keys() == {
         "names", "values", "half_widths", "level", "method", "note", "estimated_error", "parameter_error",
         "units", "needed", "drift", "releases_used", "diagnosis",
-        "fixed_half_widths", "looks", "contrasts", "prediction_sets",
+        "fixed_half_widths", "looks", "contrasts", "prediction_sets", "track",
     }  # fmt: skip
     assert found["estimate"]["names"] == names
     assert found["reference"] == TRUTH

@@ -24,6 +24,7 @@ from murk.task.learning import (
     PredictionsBlock,
     PublicBlock,
     StepSchedule,
+    TrackBlock,
 )
 from murk.task.privacy import LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
@@ -128,6 +129,8 @@ SHUFFLED = protocol("scores") | {
 }
 COMPARED = {"feature": "arm", "category": "b", "against": "a"}
 ABOUT = {"purpose": "p", "controller": "c", "contact": "x", "notice": "https://example.org/a"}
+WEEKLY = {"privacy": {"guarantee": {"gdp": {"mu": 1.0}}, "window": "week"}, "track": {"window": "week"}}
+TRACKED = protocol("scores") | WEEKLY
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     AboutBlock: (content(HUBER) | {"about": ABOUT}, ("about",)),
     Task: (content(HUBER), ()),
@@ -156,6 +159,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ),
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
+    TrackBlock: (TRACKED, ("track",)),
     PredictionsBlock: (protocol("scores") | {"predictions": {}}, ("predictions",)),
     ShuffleBlock: (SHUFFLED, ("shuffle",)),
     PromiseBlock: (SHUFFLED, ("shuffle", "promise")),
@@ -197,6 +201,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "log": {"retention": "9d"},
         "people": 50_000,
         "predictions": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "predictions": {}}},
+        "track": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, **WEEKLY}},
         "intervals": {"validity": "always-valid"},
         "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
     },
@@ -336,6 +341,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "target_bound": 0.5,
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
+    TrackBlock: {"window": FIXED, "windows": 10, "smooth": 0},
     PredictionsBlock: {"coverage": 0.8, "share": 0.05},
     IntervalsBlock: {"validity": {SEVERAL: {"validity": "fixed-n", "tightest_at": None}}, "tightest_at": 6_000},
     ShuffleBlock: {

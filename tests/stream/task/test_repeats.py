@@ -11,9 +11,16 @@ from murk import Task
 from murk.inference.confidence_sequences import looks_of, wider_level
 from murk.inference.contrasts import contrasts
 from murk.inference.estimate import RANDOM_SCALING, Estimate
+from murk.planning.forecast import forecast
+from murk.planning.outlook import outlook
 from murk.privacy import GaussianDP, PureDP
+from murk.protocols.device import device_for
 from murk.protocols.drift import drift_of
-from murk.task.repeats import ONCE, SUPPOSED, Repeats, effect_of
+from murk.protocols.population import Effects, designs
+from murk.protocols.scores.model import Model
+from murk.protocols.scores.next_model import root_of
+from murk.protocols.scores.sums import Answer, Summary
+from murk.task.repeats import ONCE, SUPPOSED, Repeats, effect_of, repeats_of_counts
 
 TEXT = """
 name: visits
@@ -109,3 +116,71 @@ def test_a_file_tells_how_often_each_person_answered():
     capped = task("{guarantee: {gdp: {mu: 4.0}}, window: day, lifetime: {gdp: {mu: 4.0}}}")
     result = murk.run(capped, records, seed=1, person="person", time="day")
     assert (result.n_releases, result.report["repeats"]) == (50, "")
+
+
+@pytest.mark.parametrize("counts", [{1: 300, 10: 100}, {10: 200}, {1: 900, 5: 100}])
+def test_the_factor_of_counts_allows_for_people_who_answer_most(counts):
+    """Of answers within a bound of 1 all people's variance is in those who answer most, the worst case.
+
+    4,000 sums of noise and people; their variance, within 4 standard errors (2.2% each), is the factor at most. The
+    mean number of answers alone, and answers of different people, are too small for unequal counts.
+    """
+    rng, runs, guarantee = np.random.default_rng(5), 4_000, GaussianDP(2.0)
+    answers, most = sum(number * people for number, people in counts.items()), max(counts)
+    noise = math.sqrt(1.0 * answers) * rng.normal(size=runs)
+    people = 2.0 * rng.binomial(counts[most], 0.5, runs) - counts[most]
+    stated = answers + most * counts[most]  # of different people
+    factor = float(np.var(noise + most * people)) / stated
+    repeats = repeats_of_counts(counts, [guarantee])
+    assert factor <= repeats.effect * (1.0 + 4.0 * math.sqrt(2.0 / runs))
+    assert repeats.effect <= effect_of(most, [guarantee])
+    assert factor > 1.0 + 4.0 * math.sqrt(2.0 / runs)
+    mean = sum(number**2 * people for number, people in counts.items()) / answers
+    if len(counts) > 1:
+        assert (1.0 + mean) / 2.0 < repeats.effect < effect_of(most, [guarantee])
+
+
+def test_nobody_moves_a_printed_factor_by_more_than_a_step():
+    """Any other number of answers of one person leads to the same factor, or to the next step."""
+    for counts in ({1: 40, 2: 40}, {1: 2_000, 10: 500}, {1: 30, 12: 1}, {3: 500}):
+        effects = set()
+        for number in counts:
+            for other in range(1, max(counts) + 1):
+                changed = dict(counts)
+                changed[number] -= 1
+                changed[other] = changed.get(other, 0) + 1
+                effects.add(repeats_of_counts({k: v for k, v in changed.items() if v}, [GaussianDP(1.0)]).effect)
+        effects = {round(each, 9) for each in effects if each > 1.0}
+        limits = {round(effect_of(most, [GaussianDP(1.0)]), 9) for most in range(1, 13)}
+        stepped = effects - limits
+        assert not stepped or max(stepped) - min(stepped) <= 0.05 + 1e-9
+    assert repeats_of_counts({1: 500}, [GaussianDP(1.0)]) == ONCE
+
+
+def test_forecasts_allow_for_people_who_answer_again():
+    once, again = (
+        task("{guarantee: {gdp: {mu: 1.0}}}"),
+        task("{guarantee: {gdp: {mu: 1.0}}, per_person: {gdp: {mu: 2.0}}}"),
+    )
+    halves = [forecast(each, designs(each, Effects())[0], 10**6, draws=1, more=False).halves for each in (once, again)]
+    ratio = halves[1]["arm"] / halves[0]["arm"]
+    assert ratio == pytest.approx(math.sqrt(effect_of(4, [GaussianDP(1.0)])), rel=1e-3)
+    # In a window everybody answers once; over all of them, as often as the cap allows.
+    weekly = task("{guarantee: {gdp: {mu: 1.0}}, window: week, lifetime: {gdp: {mu: 2.0}}}")
+    assert forecast(weekly, designs(weekly, Effects())[0], 10**6, draws=1, more=False).halves == halves[0]
+    assert (weekly.repeats_within.most, weekly.repeats.most) == (1, 4)
+    assert "answers at mu = 1" in outlook(weekly, 10**6)
+    assert "people at mu = 1" in outlook(once, 10**6)
+
+
+def test_prediction_sets_allow_for_people_who_answer_again():
+    """Of a reply's variance the people's part is that of as many times fewer people."""
+    text = TEXT.replace("protocol: examples", "protocol: scores") + "predictions: {}\n"
+    errors = []
+    for cap in ("", ", per_person: {gdp: {mu: 2.0}}"):
+        device = device_for(Task.parse(f"{text}privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}{cap}}}\n"))
+        model = device.settings.completed(Model(np.zeros(2), np.eye(2), 1.0, 1.0, 0.0, 0.0), np.zeros(2))
+        answer = Answer(np.array([0.8]), 0.01, 1.0 / 500.0, 0.0)
+        root = root_of(device.settings, None, [Summary(model, None, None, None, answer)], model, np.zeros(2))
+        errors.append(root.replies[0].error(0.9) ** 2 - 0.01 / 4.0)
+    assert errors == pytest.approx([0.09 / 500.0, 4.0 * 0.09 / 500.0])

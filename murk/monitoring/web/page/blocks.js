@@ -20,7 +20,7 @@ const MEANINGS = {
   partition: "on another partition",
   expired: "arrived after its expiry",
   stale: "computed with a model that is too old",
-  future: "computed with a model that does not exist yet",
+  future: "computed with a model that does not exist yet, or of a window that has not begun",
   version: "of an unknown version",
   duplicate: "sent more than once",
 };

@@ -6,6 +6,7 @@ import { byId } from "./dom.js";
 import { startEstimates, updateEstimates } from "./estimates.js";
 import { timeOf } from "./format.js";
 import { follow, setState } from "./poll.js";
+import { updateTrack } from "./track.js";
 
 let drawCurves = null;
 
@@ -17,6 +18,7 @@ function show(status) {
   }
   updateBlocks(status);
   updateEstimates(status);
+  updateTrack(status);
   drawCurves(status);
   if (status.healthy) setState("live", "Live", `updated ${timeOf(status.now)}`);
   else setState("sick", "The log cannot be read", `${status.problem ?? "no reason given"}. What is shown was read before.`);

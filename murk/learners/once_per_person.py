@@ -1,0 +1,157 @@
+"""A River wrapper that lets each person answer once, or once in each window of time."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections import Counter
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, Final
+from unicodedata import normalize
+
+from river import base
+
+from murk.errors import UserError
+from murk.inference.confidence_sequences import wider_level
+from murk.privacy import Guarantee, PrivacyLoss, cap_of
+from murk.task.repeats import ONCE, repeats_of_counts
+from murk.task.windows import NONE, check_window, utc_day, window_of
+
+if TYPE_CHECKING:
+    from murk.inference.estimate import Intervals
+    from murk.learners.base import PersonEstimator, Record
+    from murk.task.repeats import Repeats
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+_EPOCH: Final = datetime.date(1970, 1, 1)
+
+
+def _cost(guarantee: Guarantee, cap: Guarantee) -> PrivacyLoss:
+    return cap_of(guarantee if guarantee.kind == cap.kind else guarantee.to(cap.kind))
+
+
+class OncePerPerson(base.Wrapper, base.Estimator):
+    """Let a learner learn one answer of each person, or one in each window, whatever a stream holds of them.
+
+    The first record of a person in a window is their answer. Further ones are refused before they are read, and so are
+    records of windows before the person's newest one, and those that ``lifetime`` does not allow: `n_refused` counts
+    them. So people count alike, not records. Intervals allow for people who answer in several windows, as
+    `murk.task.repeats` says.
+
+    Names that differ in white space alone are one. They are kept as hashes under a key of this object, 16 bytes for
+    each person. Accounts live as long as the object: a new one knows nobody. Where they must last, use a
+    `murk.producers.Producer` with its ledger.
+
+    Parameters
+    ----------
+    model
+        One of Murk's estimators that learn from people.
+    window
+        ``day``, ``week``, ``month`` or a number of days such as ``90d``, in UTC; ``none``: a person answers once.
+    lifetime
+        A person's cap over all windows; None for no cap.
+
+    Examples
+    --------
+    >>> from murk.learners import MeanRegressor
+    >>> from murk.privacy import GaussianDP
+    >>> mean = MeanRegressor(guarantee=GaussianDP(mu=1.0), target_bounds=(0, 10), seed=1)
+    >>> model = OncePerPerson(mean, window="week", lifetime=GaussianDP(mu=1.5))
+    >>> for day in ("2024-01-01", "2024-01-02", "2024-01-08", "2024-01-01", "2024-01-15"):
+    ...     model.learn_one({}, 5.0, person="ada", at=day)
+    >>> model.n_releases, model.n_refused
+    (2, 3)
+    """
+
+    def __init__(self, model: PersonEstimator, window: str = NONE, lifetime: Guarantee | None = None) -> None:
+        self.model, self.window, self.lifetime = model, window, lifetime
+        try:
+            check_window(window)
+        except ValueError as error:
+            raise UserError(f"window={window!r} is not a window; {error}") from None
+        if window == NONE and lifetime is not None:
+            raise UserError(f"lifetime={lifetime!r}: without window= a person answers once; remove it, or give one")
+        self._key = os.urandom(32)
+        # The newest window, what was spent, and the number of answers, by hashed name.
+        self._accounts: dict[bytes, tuple[int, PrivacyLoss | None, int]] = {}
+        self.n_refused = 0
+        """Number of records that were refused."""
+
+    @property
+    def _wrapped_model(self) -> PersonEstimator:
+        return self.model
+
+    @property
+    def n_releases(self) -> int:
+        """Number of releases learned from."""
+        return self.model.n_releases
+
+    def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None, *, person: str, at: Any = None) -> None:
+        """Learn a person's answer, unless they have answered in the window of ``at`` (a date, time or text; else now).
+
+        Raises UserError for a person without a name, a time that is none or more than a day ahead, or a guarantee that
+        the cap cannot be compared with; nothing is learned then.
+        """
+        text = " ".join(normalize("NFKC", person).split()) if isinstance(person, str) else ""
+        if not text:
+            raise UserError(f"person= is a {type(person).__name__} without a name: give the name of the record's owner")
+        name = blake2b(text.encode(), key=self._key, digest_size=16).digest()
+        number = self._number(at)
+        newest, spent, answers = self._accounts.get(name, (None, None, 0))
+        over = False
+        if self.lifetime is not None:
+            cost = _cost(guarantee or self.model.guarantee, self.lifetime)
+            spent = cost if spent is None else spent + cost
+            over = not spent <= cap_of(self.lifetime)
+        if over or (newest is not None and number <= newest):
+            self.n_refused += 1
+            return
+        # Paid before it is learned: an error costs an answer, and never gives one away.
+        self._accounts[name] = number, spent, answers + 1
+        self.model.learn_one(x, y, guarantee)
+
+    def _number(self, at: Any) -> int:
+        if self.window == NONE:
+            if at is not None:
+                raise UserError(f"at={at!r}: without a window a person answers once; remove it, or give window=")
+            return 0
+        today = (datetime.datetime.now(datetime.UTC).date() - _EPOCH).days
+        day = today if at is None else utc_day(at)
+        if day is None or day > today + 1:
+            raise UserError(f"at={at!r}: {'not a date or time' if day is None else 'more than a day ahead'}")
+        return window_of(self.window, day)
+
+    @property
+    def repeats(self) -> Repeats:
+        """How often people have answered, and the factor of variances that intervals allow for."""
+        counts = Counter(answers for _, _, answers in self._accounts.values())
+        guarantees = [self.model.guarantee, *(self.model.levels or {}).values()]
+        return repeats_of_counts(counts, guarantees) if counts else ONCE
+
+    def coefficients(self) -> dict[str, float]:
+        """Return the model's coefficients by name."""
+        return self.model.coefficients()
+
+    def confidence_intervals(self, level: float = 0.95) -> Intervals:
+        """Return confidence intervals by name, which allow for people who have answered in several windows."""
+        return self.model.confidence_intervals(wider_level(level, self.repeats))
+
+    def predict_one(self, x: Record, **kwargs: Any) -> Any:
+        """Return the model's prediction."""
+        return self.model.predict_one(x, **kwargs)
+
+    def predict_proba_one(self, x: Record, **kwargs: Any) -> dict[Any, float]:
+        """Return the model's probability of each label."""
+        probabilities: dict[Any, float] = self.model.predict_proba_one(x, **kwargs)
+        return probabilities
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        from murk.learners.scores import ScoreClassifier
+        from murk.privacy import GaussianDP
+
+        yield {"model": ScoreClassifier(guarantee=GaussianDP(mu=1.0), seed=1)}
+
+    def _unit_test_skips(self) -> set[str]:
+        return set()
