@@ -38,7 +38,8 @@ def loosen(world: World | SketchWorld, words: str) -> None:
     """Make the call that a message names."""
     found = re.search(r"Ledger\.loosen\((.+)\) once the people", words)
     assert found is not None, words
-    eval(f"ledger.loosen({found[1]})", {**vars(privacy), "ledger": world.ledger, "task": world.task})
+    public = {name: getattr(privacy, name) for name in privacy.__all__}
+    eval(f"ledger.loosen({found[1]})", {**public, "ledger": world.ledger, "task": world.task})
 
 
 @pytest.mark.parametrize("name", SKETCHES)
