@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from murk._internal.numbers import listed
 from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
 from murk.errors import UserError
@@ -81,7 +82,18 @@ class Facts:
     @property
     def compared(self) -> str:
         """Words for the two records compared by the guarantee."""
-        return "a record from a blank one (all zeros)" if self.is_central else "any two records"
+        return "a record from a blank one (all zeros)" if self.is_central else self.pair
+
+    @property
+    def pair(self) -> str:
+        """Words for the records that an attacker tells apart."""
+        known = self.known
+        return f"any two records that agree in {known}" if known else "any two records"
+
+    @property
+    def known(self) -> str:
+        """Names of the columns that are sent as they are."""
+        return listed(self.task.known_columns)
 
     def given(self, level: str) -> Guarantee:
         """Return the strongest guarantee of one release at a level."""

@@ -20,6 +20,7 @@ from murk.privacy.mechanisms import (
     CompositeMechanism,
     Currency,
     GaussianMechanism,
+    KnownMechanism,
     L2BallMechanism,
     LaplaceMechanism,
     Mechanism,
@@ -53,7 +54,16 @@ __all__ = ["Accountant", "in_parallel"]
 __all__ += ["ApproxDP", "GaussianDP", "Guarantee", "PureDP", "TruncatedCDP", "ZeroConcentratedDP"]
 __all__ += ["guarantee_from_dict", "guarantee_from_text"]
 __all__ += ["Amount", "CompositeMechanism", "Currency", "GaussianMechanism", "L2BallMechanism", "LaplaceMechanism"]
-__all__ += ["Mechanism", "PrivUnitMechanism", "PrivacyLoss", "RandomizedResponse", "calibrate", "cap_of", "cost_in"]
+__all__ += [
+    "KnownMechanism",
+    "Mechanism",
+    "PrivUnitMechanism",
+    "PrivacyLoss",
+    "RandomizedResponse",
+    "calibrate",
+    "cap_of",
+    "cost_in",
+]
 __all__ += ["SimplexGaussian", "SubsetSelection", "ThresholdMechanism", "WindowSelection", "truncated_cap"]
 __all__ += ["NoiseSource", "OpenDPNoise", "SecureNoise", "SimulatedNoise"]
 __all__ += ["GaussMixMechanism", "Gram", "GramAccumulator", "GramMechanism", "Newton", "NewtonAccumulator"]

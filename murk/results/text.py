@@ -88,6 +88,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     if not report.get("effects_note"):
         yield from average_table(report)
     yield from contrast_table(report)
+    yield from cell_table(report)
     yield from prediction_table(report)
     if report.get("prediction_sets"):
         yield Paragraph(report["prediction_sets"]["words"])
@@ -158,6 +159,28 @@ def coefficient_table(report: Mapping[str, Any]) -> Table:
 def labelled(name: str, unit: str) -> str:
     """Return the words for a coefficient's unit, which name the coefficient: those of a feature already do."""
     return f"{name}: {unit}" if is_constant(name) and unit == MIDDLE else unit
+
+
+_MOST_CELLS: Final = 24
+
+
+def cell_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the shares or means of each combination of known columns, unless there are too many for a table."""
+    cells = report.get("cells")
+    if not cells:
+        return
+    if len(cells) > _MOST_CELLS:
+        yield Paragraph(f"{len(cells):,} combinations of known columns have people: --json states the mean of each.")
+        return
+    names = [name for name in cells[0] if name not in ("known", "people")]
+    rows = []
+    for cell in cells:
+        pairs = [text for name in names for text in (number(cell[name]["value"]), span(*cell[name]["interval"]))]
+        rows.append([", ".join(cell["known"].values()), f"{cell['people']:,}", *pairs])
+    scale = "mean" if "target units" in {unit["scale"] for unit in report["per_unit"].values()} else "percent"
+    columns = [text for name in names for text in (f"{name}, {scale}", interval_words(report))]
+    yield Paragraph("")
+    yield Table("Combinations of known columns", [", ".join(cells[0]["known"]), "people", *columns], rows)
 
 
 def _learned(report: Mapping[str, Any], name: str, label: str, cells: list[str]) -> list[str]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.privacy.mechanisms import BEST
 from murk.task.coding import INTERCEPT, Coding, class_clash
@@ -134,8 +135,8 @@ class Task(_ProtocolBlocks):
         default="scores",
         description="what is released: `scores` at a round's model, `gradients` at the newest one, `examples` or "
         "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
-        "and with `objective`, `learner` or `max_staleness`; `univariate` without features, where people release their "
-        "target once; else `scores`",
+        "and with `objective`, `learner` or `max_staleness`; `univariate` without features, or with `known` ones, "
+        "where people release their target once; else `scores`",
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
@@ -310,7 +311,7 @@ class Task(_ProtocolBlocks):
                     f"{name} cannot learn quantiles; say protocol: univariate, or leave it out", "protocol"
                 )
         else:
-            protocol.check_features()
+            protocol.check_features(self.features, self.people)
             if quantiles is not None:
                 words = "has no effect in a task with features; remove it, or say features: []"
                 raise task_error(words, "target", "quantiles")
@@ -420,6 +421,12 @@ class Task(_ProtocolBlocks):
             raise task_error(str(context["message"]), "privacy", *context["at"]) from None
 
     def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
+        if self.known_columns:
+            words = (
+                "a crowd hides who released what only among people of the same known columns, and crowds of one "
+                "combination are not formed; remove it, or make the columns private"
+            )
+            raise task_error(words, "shuffle")
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
         if self.privacy.per_person is not None:
             words = "the central guarantee holds for people who are in one crowd, once"
@@ -443,6 +450,16 @@ class Task(_ProtocolBlocks):
     def coding(self) -> Coding:
         """Coding of records as features and targets."""
         return Coding(self.features, self.target)
+
+    @property
+    def known_columns(self) -> tuple[str, ...]:
+        """Names of the features that are sent as they are."""
+        return tuple(feature.name for feature in self.features if getattr(feature, "known", None))
+
+    @property
+    def known_words(self) -> str:
+        """Return which records the guarantee compares, as a sentence; empty if no column is known."""
+        return known_words(listed(self.known_columns))
 
     @property
     def release_kind(self) -> str:
@@ -605,6 +622,18 @@ class Task(_ProtocolBlocks):
         return f"Task({self.name!r}, hash={self.hash[:12]!r})"
 
     __str__ = __repr__
+
+
+def known_words(columns: str) -> str:
+    """Return which records a guarantee beside known columns compares, as a sentence; empty without any.
+
+    >>> known_words("arm")
+    'This compares two records that agree in arm: it is sent as it is, under no guarantee.'
+    """
+    if not columns:
+        return ""
+    verb = "they are sent as they are" if " and " in columns else "it is sent as it is"
+    return f"This compares two records that agree in {columns}: {verb}, under no guarantee."
 
 
 def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:

@@ -4,6 +4,7 @@ from murk.privacy.mechanisms.base import WIDTH, Costed, Mechanism, Randomizer
 from murk.privacy.mechanisms.caps import cost_in, truncated_cap
 from murk.privacy.mechanisms.composite import CompositeMechanism, divided
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
+from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.laplace import LaplaceMechanism
 from murk.privacy.mechanisms.privacy_loss import Amount, Currency, PrivacyLoss, cap_of
@@ -24,6 +25,7 @@ __all__ = [
     "Costed",
     "Currency",
     "GaussianMechanism",
+    "KnownMechanism",
     "L2BallMechanism",
     "LaplaceMechanism",
     "Mechanism",
