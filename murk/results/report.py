@@ -17,6 +17,7 @@ from murk.inference.confidence_sequences import Looks, Validity, looks_of
 from murk.inference.contrasts import contrasts
 from murk.inference.drift import CurvePoint, Drift, columns, merged_curve
 from murk.inference.estimate import Estimate
+from murk.inference.experiments import experiment
 from murk.inference.units import (
     Unit,
     Units,
@@ -429,6 +430,8 @@ def report_log(
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
     if (cells := describe_cells(shown, estimate, held.nominal(level))) is not None:
         report["cells"] = cells
+    if (found_experiment := experiment(shown, estimate, held, level)) is not None:
+        report["experiment"] = found_experiment.to_dict()
     report["missing_values"] = describe_missing(shown, estimate)
     if at is not None:
         report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))

@@ -21,6 +21,7 @@ from murk.privacy.mechanisms import BEST
 from murk.task.coding import INTERCEPT, Coding, class_clash
 from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
+from murk.task.experiment import ExperimentBlock, assigned_place
 from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, without_defaults
 from murk.task.fields import Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
@@ -173,6 +174,9 @@ class Task(_ProtocolBlocks):
     contrasts: Annotated[tuple[ContrastBlock, ...], Field(max_length=100)] = Field(
         default=(), description="comparisons of two categories, each with a p-value and an e-value for every look"
     )
+    experiment: ExperimentBlock | None = Field(
+        default=None, description="arms of an experiment among `known` columns (`univariate` only); `null`: none"
+    )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
@@ -264,6 +268,8 @@ class Task(_ProtocolBlocks):
         self._check_protocol()
         self._check_intervals()
         self._check_contrasts()
+        if self.experiment is not None:
+            self._check_experiment(self.experiment)
         self._check_objective()
         self._check_times()
         self._check_covariates()
@@ -371,6 +377,38 @@ class Task(_ProtocolBlocks):
                 raise task_error(f"{shown(contrast.against)} is compared with itself; name another one", *at, "against")
             if contrast in self.contrasts[:index]:
                 raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
+
+    def _check_experiment(self, experiment: ExperimentBlock) -> None:
+        known, at = self.known_columns, "experiment"
+        if experiment.arm not in known:
+            remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
+            raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+        arms = self.arms
+        if experiment.control not in arms:
+            words = f"{shown(experiment.control)} is not a category of {experiment.arm}; "
+            raise task_error(words + nearest(experiment.control, arms), at, "control")
+        if experiment.assigned is not None and len(experiment.assigned.shares) != len(arms):
+            words = f"{len(experiment.assigned.shares)} shares of {len(arms)} arms; give one of every arm"
+            raise task_error(words, at, "assigned", "shares")
+        if isinstance(self.target, ClassTarget):
+            words = "compares a binary or real target, not several classes; make the class of interest a binary target"
+            raise task_error(words, at)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Arms of the task's experiment; none without one."""
+        names = () if self.experiment is None else (self.experiment.arm,)
+        return next((one.categories for one in self.features if one.name in names and hasattr(one, "categories")), ())
+
+    def arm_of(self, identifier: str) -> str:
+        """Return the arm of the person with this random identifier, which they keep on their device.
+
+        Raises `UserError` unless devices assign the arms of the task's experiment.
+        """
+        assigned = None if self.experiment is None else self.experiment.assigned
+        if assigned is None or assigned.salt is None:
+            raise UserError(f"devices do not assign arms of the task {self.name!r}: say experiment.assigned.by: device")
+        return self.arms[assigned_place(assigned.salt, identifier, assigned.shares)]
 
     def _check_objective(self) -> None:
         objective, target, learner = self.objective, self.target, self.learner

@@ -137,6 +137,12 @@ class TargetEngine(NeverPublished):
                 for start in range(0, len(rows), BLOCK):
                     self._add(rows[start : start + BLOCK], level)
 
+    @locked
+    def add(self, payloads: Integers, level: str) -> None:
+        """Learn payloads (m, d) of a level, which a mechanism made."""
+        for start in range(0, len(payloads), BLOCK):
+            self._add(payloads[start : start + BLOCK], level)
+
     def _add(self, payloads: Integers, level: str) -> None:
         sums = self.statistics[level].add(payloads).tolist()
         count, total = self.totals.get(level, (0, [0] * len(sums)))

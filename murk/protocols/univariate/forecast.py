@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
@@ -151,6 +151,29 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
         outcome = at @ chances
         total += rng.multinomial(int(count), outcome / outcome.sum())
     return total
+
+
+_MANY: Final = 10**9  # people of which the variance of one release is hardly random
+
+
+def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float]:
+    """Return the variance of one person's binary or real target around its mean: of the release, and of the value.
+
+    The real target is in coded units; the mean is of people with a target.
+    """
+    statistics = device.engine().statistics[DEFAULT_LEVEL]
+    assert isinstance(statistics, Cells)
+    inner, rng = statistics.inner, np.random.default_rng(0)
+    drawn = np.rint(records.shares * _MANY)
+    sums = _sums(inner, device.settings.positions(records.y)[:, 0], drawn, rng)
+    summary = inner.summary(np.asarray(sums), int(drawn.sum()), pseudo=0.0)
+    present = np.isfinite(records.y)
+    share = float(records.shares[present].sum())
+    mean = float(records.shares[present] @ records.y[present]) / share
+    exact = float(records.shares[present] @ (records.y[present] - mean) ** 2) / share**2
+    slope = np.zeros(len(summary.values))
+    slope[:2] = [-mean, 1.0 - mean] if device.settings.classes else [1.0, mean]
+    return float(slope @ summary.covariance @ slope) * drawn.sum() / share**2, exact
 
 
 def effect_variance(device: TargetDevice, task: Task, people: int) -> float:
