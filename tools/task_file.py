@@ -11,6 +11,7 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
+from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
 from murk.task.learning import (
@@ -56,6 +57,9 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("predictions", "", PredictionsBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),
+    ("experiment", "", ExperimentBlock),
+    ("experiment.assigned", "", AssignmentBlock),
+    ("experiment.guardrail", "", GuardrailBlock),
     ("log", "log", LogBlock),
 )
 _BOUNDS: Final = (

@@ -2,7 +2,7 @@
 
 import io
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -171,7 +171,7 @@ def plan(
         if name not in PROTOCOLS:
             raise UserError(f"{name!r} is not a protocol; {nearest(name, PROTOCOLS)}")
     forecasting.check_half_widths(task, within or {})
-    names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else PROTOCOLS)]))
+    names = list(dict.fromkeys([task.protocol, *(_comparable(task) if protocols is None else protocols)]))
     found = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
@@ -223,9 +223,14 @@ def plan(
     return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
 
 
+def _comparable(task: Task) -> Iterable[str]:
+    """Return the protocols that can learn a task: known columns are sent as they are by one only."""
+    return () if task.known_columns else PROTOCOLS
+
+
 def size(task: Task, people: Sequence[int], budgets: Sequence[float], protocols: Sequence[str] | None) -> int:
     """Return the number of forecasts of a plan."""
-    others = {*(PROTOCOLS if protocols is None else protocols)} - {task.protocol}
+    others = {*(_comparable(task) if protocols is None else protocols)} - {task.protocol}
     hard = 0 if task.covariates is not None else len(_own_budget(budgets))
     return len(set(people)) * (len(set(budgets)) * (1 + len(others)) + hard)
 

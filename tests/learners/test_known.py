@@ -13,14 +13,16 @@ from murk import Task
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import distribution_of
 from murk.errors import MurkError, UserError
+from murk.gateway.admission import Admission
 from murk.inference.confidence_sequences import Looks
+from murk.monitoring import Monitor
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
 from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import cells, forecast
 from murk.protocols.univariate.engine import estimated
-from murk.stream import open_log
+from murk.stream import Worker, open_log
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import TargetRelease
 
@@ -106,6 +108,37 @@ def test_forged_cells_and_targets_are_rejected(kind, guarantee):
     for payload in ([12, *target], [-1, *target], target, [cell, *target, 0], [2**61, *target], [cell, *[2**50] * 9]):
         with pytest.raises(RejectedError):
             engine.admit(release(payload))
+
+
+def test_door_and_worker_refuse_forged_cells(tmp_path):
+    own = task("maybe")
+    log = open_log(f"sqlite:///{tmp_path / 'log.db'}")
+    with log, open_log(f"sqlite:///{tmp_path / 'other.db'}") as other, Ledger(tmp_path / "ledger.db") as ledger:
+        for each in (log, other):
+            each.register_task(own.document())
+        producer = Producer(own, log, ledger)
+        for person in range(6):
+            producer.release({"arm": "control", "platform": "web", "y": "yes"}, person=str(person))
+        messages = [json.loads(each.value) for each in log.read(0, 0, 10)]
+        for message, cell in zip(messages[3:], (-1, 12, 2**50), strict=True):
+            message["payload"][0] = cell
+        values = [json.dumps(message, separators=(",", ":")).encode() for message in messages]
+        door = Admission(other, own)
+        door.begin()
+        now = messages[0]["time"]
+        found = [each if isinstance(each, str) else None for each in door.judged(values, now)]
+        assert found == [None] * 3 + ["magnitude"] * 3
+        other.append([(0, value) for value in values])
+        worker = Worker(other, own, device_for(own).engine())
+        while worker.step().read:
+            pass
+        worker.close()
+        assert [letter.reason for letter in other.dead_letters(0)] == ["magnitude"] * 3
+        monitor = Monitor(other, own)
+        monitor.poll()
+        assert (monitor.snapshot.problem, monitor.snapshot.figures.releases) == (None, 3)
+        assert "agree in arm and platform" in monitor.snapshot.figures.levels[0].words
+        monitor.close()
 
 
 def test_sending_does_not_depend_on_the_private_value(tmp_path):
