@@ -15,6 +15,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
+from murk.producers.ledger.schema import FORMAT
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 TEMPTATIONS = re.compile(
@@ -108,8 +109,8 @@ SAID = {
     "emptied": "is empty: its content was lost",
     "text": "is not a ledger, or its beginning was destroyed",
     "header lost": "is not a ledger, or its beginning was destroyed",
-    "newer version": "was written by another version of Murk (format 99; this one reads format 6): use the version",
-    "version gone": "was written by another version of Murk (format unknown; this one reads format 6)",
+    "newer version": f"was written by another version of Murk (format 99; this one reads format {FORMAT}): use",
+    "version gone": f"was written by another version of Murk (format unknown; this one reads format {FORMAT})",
     "another application": "is a database of something else, not a ledger",
     "a table gone": "is damaged (its tables are not the ones that Murk makes)",
     "a debit taken out": "is damaged (its debits and its accounts do not agree)",
@@ -156,7 +157,7 @@ def test_what_is_said_of_an_error_of_sqlites(path: Path, code: int, name: str, w
             ledger._file._examined = True
 
 
-@pytest.mark.parametrize("version", [6, 99, None])
+@pytest.mark.parametrize("version", [FORMAT, 99, None])
 def test_a_table_that_is_gone_from_an_open_ledger_is_damage_unless_another_version_took_it(
     path: Path, version: int | None
 ) -> None:
@@ -169,7 +170,7 @@ def test_a_table_that_is_gone_from_an_open_ledger_is_damage_unless_another_versi
         connection.execute("ALTER TABLE spending RENAME TO elsewhere")
         with pytest.raises(UserError) as caught:
             ledger._file.query("SELECT * FROM spending")
-    known = version == 6
+    known = version == FORMAT
     assert ("is damaged (no such table: spending)" in str(caught.value)) == known
     assert ("was written by another version of Murk" in str(caught.value)) != known
 
