@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from murk.task.task import Task
 Interval = tuple[float, float]
 
 CONCENTRATION: Final = 1_000.0  # of the Dirichlet weights
+FEWEST: Final = 100  # people of an arm before its share of missing targets has an interval
 ALARM: Final = 1_000.0  # e-value from which the arms' counts contradict the shares
 
 
@@ -50,6 +51,8 @@ class Lift:
     relative_interval: Interval
     p_value: float | None  # of no difference, valid at every look; None if people answer again
     e_value: float | None
+    attrition: float | None  # difference of the shares of missing targets, in points; None if every person has one
+    attrition_interval: Interval | None
     guardrail: str | None  # "safe", "harmed" or "open"; None without a guard rail
 
 
@@ -100,6 +103,14 @@ class Experiment:
                 found.append(f"{lift.arm} {verb} the target, by {span(low, high)} {self.unit}.")
             else:
                 found.append(f"{lift.arm}: no difference shown; it lies within {span(low, high)} {self.unit}.")
+            if (
+                lift.attrition_interval is not None
+                and not lift.attrition_interval[0] <= 0.0 <= lift.attrition_interval[1]
+            ):
+                found.append(
+                    f"More targets are missing in one of {lift.arm} and {self.control}, by "
+                    f"{span(*lift.attrition_interval)} points: people with a target may differ between the arms."
+                )
             rails = {
                 "safe": "The guard rail holds: the difference is within its margin.",
                 "harmed": "The guard rail is broken: the difference exceeds its margin.",
@@ -170,7 +181,14 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         pair = both @ values
         known = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
         matrix = both @ covariance @ both.T if known else np.full((2, 2), math.inf)
-        found.append(_lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, block.guardrail, unit))
+        lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, block.guardrail, unit)
+        if task.target.missing_share != 0.0:
+            gone = [_absent(cells, place, task.arms.index(name)) for name in (arm, block.control)]
+            half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
+            difference = gone[0][0] - gone[1][0]
+            interval = POINTS * (difference - half), POINTS * (difference + half)
+            lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
+        found.append(lift)
     stated = None if block.assigned is None else block.assigned.shares
     log_e = None if stated is None else log_ratio_evidence(counts[:-1].tolist(), stated)
     return Experiment(
@@ -183,6 +201,20 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         control_mean=shift + factor * float(mean @ values),
         lifts=tuple(found),
     )
+
+
+def _quantile(looks: Looks, alpha: float) -> float:
+    return NormalDist().inv_cdf(0.5 + looks.nominal(1.0 - alpha) / 2.0)
+
+
+def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
+    """Return the share of missing targets in an arm and its standard error, which is infinite for few people."""
+    inside = cells.values[:, place] == arm
+    counts = cells.counts[inside]
+    if counts.sum() < FEWEST:
+        return 0.0, math.inf
+    shares = counts / counts.sum()
+    return float(shares @ cells.absent[inside]), math.sqrt(float(shares**2 @ cells.absent_errors[inside] ** 2))
 
 
 def _line(estimate: Estimate) -> tuple[Floats, Floats, Floats]:
@@ -206,7 +238,7 @@ def _lift(
 ) -> Lift:
     value, mean = float(pair[0]), shift + float(pair[1])
     error = math.sqrt(max(float(covariance[0, 0]), 0.0))
-    z, z_fixed = (NormalDist().inv_cdf(0.5 + at / 2.0) for at in (looks.nominal(1 - alpha), looks.fixed(1 - alpha)))
+    z, z_fixed = _quantile(looks, alpha), NormalDist().inv_cdf(0.5 + looks.fixed(1.0 - alpha) / 2.0)
     interval = value - z * error, value + z * error
     known = math.isfinite(error)
     relative = fieller(value, mean, covariance, z) if known else (-math.inf, math.inf)
@@ -229,6 +261,8 @@ def _lift(
         relative_interval=(POINTS * relative[0], POINTS * relative[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),
+        attrition=None,
+        attrition_interval=None,
         guardrail=rail,
     )
 

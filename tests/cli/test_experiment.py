@@ -119,6 +119,22 @@ def test_experiment_of_a_run(lift, stop, rail):
     assert each["p_value"] == pytest.approx(1.0 / each["e_value"])
 
 
+@pytest.mark.parametrize("gone", [0.4, 0.1])
+def test_attrition(gone):
+    task = Task.parse(TASK.replace(", missing_share: 0", ""))
+    device, rng = device_for(task), np.random.default_rng(6)
+    engine, known = device.engine(), device.settings.known
+    cells = rng.choice([0, 1, 3, 4], 20_000)
+    y = (rng.random(len(cells)) < 0.2).astype(float)
+    y[rng.random(len(y)) < np.where(cells >= 3, gone, 0.1)] = math.nan
+    vectors = device.vectors(known.codes(cells), y)
+    engine.add(device.mechanisms["default"].randomize(vectors, SimulatedNoise(1), np.arange(len(y))), "default")
+    found = experiment(task, engine.estimate(), Looks("always-valid", 100_000, len(y)))
+    low, high = found.lifts[0].attrition_interval
+    assert low < 100.0 * (gone - 0.1) < high
+    assert (low > 0.0) == (gone > 0.1) == any("people with a target may differ" in words for words in found.words())
+
+
 def test_margins_of_real_targets_are_in_their_units():
     text = TASK.replace('kind: binary, positive: "yes", negative: "no", rate: 0.2', "kind: real, low: -100, high: 100")
     task = Task.parse(text.replace("margin: 0.02", "margin: 30"))

@@ -53,6 +53,8 @@ class CellMeans:
     counts: Integers  # releases, (cells,)
     means: Floats  # (cells, k)
     errors: Floats  # standard errors (cells, k), infinite where too few people answered
+    absent: Floats  # estimated shares of missing targets, (cells,); zeros if every person has one
+    absent_errors: Floats  # their standard errors, (cells,)
 
 
 @dataclass(frozen=True)
@@ -353,16 +355,23 @@ def _means(settings: Settings, table: _Table, used: Integers, skew: Floats) -> C
     known = np.maximum(present, 1e-6)[:, None]
     means = np.asarray(sums / known)
     own = pooled = np.zeros_like(means)
+    absent = gone = gone_pooled = np.zeros(len(means))
     for weight, level in zip(weights, table.levels, strict=True):
         _, slopes = table.residuals(level, means)
         _, shared = level.pooled
         part = (weight**2 / np.maximum(level.counts, 1.0))[:, None]
         own = own + part * np.einsum("ckq,cqr,ckr->ck", slopes, level.covariances, slopes)
         pooled = pooled + part * np.einsum("ckq,qr,ckr->ck", slopes, shared, slopes)
+        if settings.missing:
+            absent = absent + weight * level.means[:, -1]
+            gone = gone + part[:, 0] * level.covariances[:, -1, -1]
+            gone_pooled = gone_pooled + part[:, 0] * shared[-1, -1]
     errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / known
     needed = np.maximum(_FEWEST, _PER_SKEW * skew**2)
     errors = np.where(table.counts[:, None] < needed, math.inf, errors)
-    return CellMeans(settings.known.values(used), table.counts.astype(np.int64), means, errors)
+    absent_errors = np.sqrt(np.maximum(np.maximum(gone, gone_pooled), 0.0))
+    counts = table.counts.astype(np.int64)
+    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors)
 
 
 def _absent(settings: Settings, table: _Table) -> tuple[float, float]:
