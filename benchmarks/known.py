@@ -75,14 +75,16 @@ def line(rate):
 
 def coverage(replications):
     print(f"{'':6s} {'rate':>5s} {'people':>7s}  linear effects  log odds  not learned")
+    cell = 0
     for name, guarantee in GUARANTEES.items():
         for rate in RATES:
             own, truth = task(guarantee, f"{BINARY}, rate: {rate}"), line(rate)
             for people in PEOPLE:
                 held, odds, unknown = [], [], 0
+                cell += 1
                 for replication in range(replications):
-                    rng = np.random.default_rng([5, people, replication])
-                    report = murk.run(own, drawn(rng, people, rate), seed=replication).report
+                    rng = np.random.default_rng([5, cell, replication])
+                    report = murk.run(own, drawn(rng, people, rate), seed=1_000 * cell + replication).report
                     for at, (effect, log_odds) in enumerate(zip(truth, EFFECTS, strict=True)):
                         coefficient = list(report["average_effects"])[at]
                         low, high = report["average_effects"][coefficient]["interval"]

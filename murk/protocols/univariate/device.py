@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 _ERROR_CODE = "MURK-LEARN-001"
 
 _ENVELOPE, _NUMBER, _STATE_SUM = 512, 22, 24  # bytes of a release's other fields, of its numbers, and of a state's sums
-_CELL_SUM = 12  # bytes of a cell's sum, on average at most
 _CELLS = 512  # sums of the largest grid of two classes
 
 
@@ -65,7 +64,7 @@ class TargetDevice:
         known, levels = self.settings.known, len(self.mechanisms)
         # Counts of a number's outcomes are the most that is kept for a cell.
         kept = max(1 + self.settings.categories, 1 + 2 * LEVELS if not self.settings.classes else 0)
-        state = _CELL_SUM * known.cells * kept * levels + history_bytes(len(self.settings.names)) + 4096
+        state = _STATE_SUM * known.cells * kept * levels + history_bytes(len(self.settings.names)) + 4096
         if state > MAX_STATE:
             raise UserError(
                 f"{known.cells:,} combinations of known columns, missing values included, at {levels} levels make a "
