@@ -82,7 +82,7 @@ def leaves(facts: Facts) -> Iterator[Block]:
     yield from claims("leaves", facts)
     yield Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False))
     yield Sample(
-        f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by a device's code and randomness"
+        f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by the Python code of devices"
         + (", with a public sample that was made up, too" if example.made_up_public else ""),
         shown,
     )
