@@ -108,7 +108,7 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) ->
 
     >>> from murk.privacy import GaussianDP
     >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)])
-    Repeats(most=10, effect=2.5, supposed=False, within=1)
+    Repeats(most=10, effect=2.4, supposed=False, within=1)
     >>> repeats_of_counts({1: 8, 10: 2}, [GaussianDP(1.0)]).effect
     2.8
     """
@@ -121,7 +121,7 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) ->
     if sum(counts.values()) < FEWEST or most**2 > _STEP * answers * (least + 1.0):
         return Repeats(most, together)
     effect = max(_effect(counts, answers, noise) for noise in map(noise_of, guarantees))
-    return Repeats(most, min(math.ceil(effect / _STEP - 1e-9) * _STEP, together))
+    return Repeats(most, min(round(math.ceil(effect / _STEP - 1e-9) * _STEP, 2), together))
 
 
 def _effect(counts: Mapping[int, int], answers: int, noise: float) -> float:
