@@ -75,7 +75,7 @@ def main(argv: list[str]) -> None:
     print("| answers | coefficient | raw fit | Murk, one seed | half-width | mean error | raw fit in interval |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for design in DESIGNS:
-        raw, _ = raw_fit(frame, 1.0 / counts.to_numpy() if design == "once" else np.ones(len(frame)))
+        raw, errors = raw_fit(frame, 1.0 / counts.to_numpy() if design == "once" else np.ones(len(frame)))
         time = {} if design == "once" else {"time": "day"}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
@@ -88,11 +88,10 @@ def main(argv: list[str]) -> None:
             ends = np.array([result[name].interval for result in results], dtype=float)
             held = int(((ends[:, 0] <= raw[place]) & (raw[place] <= ends[:, 1])).sum())
             half = (ends[:, 1] - ends[:, 0]) / 2
-            print(
-                f"| {results[0].n_releases:,}, {design} | {name} | {raw[place]:.3f} | {values[0]:.3f} ± {half[0]:.3f} "
-                f"| {np.median(half):.3f} | {(values - raw[place]).mean():.3f} | {held} of {options.seeds} |",
-                flush=True,
-            )
+            ours = f"{values[0]:.3f} ± {half[0]:.3f} | {np.median(half):.3f} | {(values - raw[place]).mean():.3f}"
+            theirs = f"{raw[place]:.3f} ± {1.96 * errors[place]:.3f}"
+            held_in = f"{held} of {options.seeds}"
+            print(f"| {results[0].n_releases:,}, {design} | {name} | {theirs} | {ours} | {held_in} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from benchmarks.track import Answer
 from murk import Task
@@ -61,7 +62,7 @@ def rows_of(kind: str, people: int, rows: str, rng: np.random.Generator) -> tupl
         a = np.sign(own)[owner]
     # Uniform for each row, and of a person much alike.
     mixed = math.sqrt(0.7) * luck[owner] + math.sqrt(0.3) * rng.normal(size=total)
-    uniform = 0.5 * (1.0 + np.vectorize(math.erf)(mixed / math.sqrt(2.0)))
+    uniform = np.asarray(ndtr(mixed))
     if kind in ("mean", "contrasts"):
         y = 2.0 * uniform - 1.0
     else:

@@ -12,6 +12,7 @@ from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
 from murk.task.about import AboutBlock
+from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
 from murk.task.learning import (
@@ -60,6 +61,9 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("track", "", TrackBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),
+    ("experiment", "", ExperimentBlock),
+    ("experiment.assigned", "", AssignmentBlock),
+    ("experiment.guardrail", "", GuardrailBlock),
     ("log", "log", LogBlock),
 )
 _BOUNDS: Final = (

@@ -23,6 +23,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     CompositeMechanism,
     Costed,
+    KnownMechanism,
     RandomizedResponse,
     SubsetSelection,
     ThresholdMechanism,
@@ -77,6 +78,8 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
     """Return the distribution of a mechanism's releases; raise `UserError` if none is known for its kernel code."""
     if isinstance(mechanism, ThresholdMechanism):
         return _Thresholds(mechanism, mechanism.noise)
+    if isinstance(mechanism, KnownMechanism):
+        return _Known(mechanism, mechanism.noise)
     noise = mechanism
     while not hasattr(noise, "code") and hasattr(noise, "noise"):
         noise = noise.noise
@@ -267,6 +270,29 @@ class _Thresholds(ReleaseDistribution):
             asked = payloads[:, 0] == place
             losses[asked] = self._answers.losses(payloads[asked, 1:], first[place], second[place])
         return losses
+
+
+class _Known(ReleaseDistribution):
+    """Distribution of a target beside a known cell; of two records of different cells no distance is claimed."""
+
+    @cached_property
+    def _target(self) -> ReleaseDistribution:
+        return distribution_of(self.noise)
+
+    def centres(self, vectors: Points) -> Points:
+        rows = np.asarray(vectors, dtype=np.float64)
+        return np.column_stack([rows[:, 0].astype(np.int64), self._target.centres(rows[:, 1:])])
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        points, other = np.asarray(points), np.asarray(other)
+        apart = self._target.distances(points[..., 1:], other[..., 1:])
+        return np.where(points[..., 0] == other[..., 0], apart, -1.0)
+
+    def exact(self, one: Points, other: Points, tested_guarantee: TestedGuarantee) -> float | None:
+        return self._target.exact(np.asarray(one)[1:], np.asarray(other)[1:], tested_guarantee)
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        return self._target.losses(payloads[:, 1:], np.asarray(one)[1:], np.asarray(other)[1:])
 
 
 class _Composite(ReleaseDistribution):

@@ -31,6 +31,7 @@ _COMMANDS = {
     "fit": "Fit further models to a log's releases, without spending further budget.",
     "status": "Show a log's contents and what was learned from it.",
     "monitor": "Serve metrics and a live page until interrupted.",
+    "experiment": "Plan an experiment, read it at any time, or count its false alarms on your own records.",
     "ledger": "Show a person's guarantees, spending and releases, or withdraw them.",
     "audit": "Measure how much releases disclose and compare it with the guarantee.",
     "config": "Show every setting and where its value comes from.",

@@ -6,14 +6,19 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import click
 
+from murk._internal.atomic_files import check_place
 from murk._internal.numbers import as_json
 from murk.cli.streams import terminal
-from murk.errors import printable
+from murk.errors import UserError, printable
+
+_ERROR_CODE = "MURK-CLI-002"
 
 _PLAIN_SECONDS = 5.0
 
@@ -104,3 +109,15 @@ def _plain(label: str, total: int | None) -> Ticker:
         click.echo(line, err=True)
 
     return tick
+
+
+_FORMATS = ("png", "svg", "pdf")
+
+
+def check_picture(path: Path) -> None:
+    """Raise `UserError` if the picture cannot be drawn or written, before anything is computed."""
+    if path.suffix[1:].lower() not in _FORMATS:
+        raise UserError(f"--picture {path}: give a file that ends in .{', .'.join(_FORMATS)}")
+    if find_spec("matplotlib") is None:
+        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003")
+    check_place(path)

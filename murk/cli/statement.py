@@ -55,6 +55,8 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if task.published:
         features = "Your features, without the target, are published with this task without noise."
         yield "Published", f"{features} Nothing else of yours is released to it."
+    if task.known:
+        yield "Sent as it is", f"{task.known}, without noise and under no guarantee."
     for level in task.levels:
         if level.released or level.refused:
             yield (
@@ -67,11 +69,12 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
     if task.renewed is not None:
         yield "Windows", f"{task.renewed.describe()}.".capitalize()
     if task.accountant.releases and not task.simulated:
+        other = f"any other with the same {task.known}" if task.known else "any other"
         what = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no joint guarantee of one kind: --details shows the guarantee of each."
         central = next((one.central for one in task.levels if one.released and one.central is not None), None)
         if central is None:
-            yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what)
+            yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what, other)
         elif task.guarantee is not None:
             yield "Kept private", f"{COLLUDING}: {_private(task.guarantee, what)}"
             # Such a task takes one answer of each person.
@@ -104,9 +107,9 @@ def _them(count: int) -> str:
     return "it" if count == 1 else "them"
 
 
-def _private(guarantee: Guarantee, what: str) -> str:
+def _private(guarantee: Guarantee, what: str, other: str = "any other") -> str:
     return (
-        f"From {what}, an attacker with any knowledge and computing power tells your record from any other in at most "
+        f"From {what}, an attacker with any knowledge and computing power tells your record from {other} in at most "
         f"{percent(guarantee.max_attack_accuracy)} of cases; guessing gives 50%. ({figures(guarantee)})"
     )
 

@@ -54,7 +54,11 @@ def purpose(facts: Facts) -> Iterator[Block]:
 def asked(facts: Facts) -> Iterator[Block]:
     """Yield the section on features and target."""
     task = facts.task
-    rows = [(feature.name, "feature", _values(feature)) for feature in task.features]
+    known = set(task.known_columns)
+    rows = [
+        (feature.name, "known: sent as it is" if feature.name in known else "feature", _values(feature))
+        for feature in task.features
+    ]
     rows.append((task.target.name, "target", _values(task.target)))
     first, *others = claims("asked", facts, coded=task.missing == "midpoint")
     yield first
@@ -69,6 +73,8 @@ def leaves(facts: Facts) -> Iterator[Block]:
     text = example.messages[0].decode("ascii", "backslashreplace")
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
     meanings = _FIELDS | ({"payload": "a summary of the window, with noise"} if "records" in fields else {})
+    if facts.known:
+        meanings |= {"payload": "known columns as they are, then the answer with noise: all that depends on the record"}
     known = tuple(
         (name, meanings.get(name, "a setting of the protocol"), _shown(name, value)) for name, value in fields.items()
     )
@@ -76,7 +82,7 @@ def leaves(facts: Facts) -> Iterator[Block]:
     yield from claims("leaves", facts)
     yield Sample("MADE UP: a record that nobody has", json.dumps(dict(example.record), ensure_ascii=False))
     yield Sample(
-        f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by a device's code and randomness"
+        f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by the Python code of devices"
         + (", with a public sample that was made up, too" if example.made_up_public else ""),
         shown,
     )
@@ -111,7 +117,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
         yield Table(("towards all but the shuffler, at level", *columns[1:]), tuple(crowds), ("shuffling",))
     elif not central:
         promise = promised(default, facts.mechanisms["default"].kind)
-        yield Claim(f"Each release at the default level: {promise}", noise)
+        yield Claim(f"Each release at the default level: {f'{promise} {task.known_words}'.rstrip()}", noise)
     if task.privacy.grid is not None:
         yield Claim(
             f"A person with a budget of their own releases at the largest one of a public grid within it: "

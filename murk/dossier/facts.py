@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from murk import __version__
+from murk._internal.numbers import listed
 from murk.audit.run import checksum
 from murk.dossier.deployment import Accounts, Deployment
 from murk.dossier.example import Example
@@ -90,7 +91,18 @@ class Facts:
     @property
     def compared(self) -> str:
         """Words for the two records compared by the guarantee."""
-        return "a record from a blank one (all zeros)" if self.is_central else "any two records"
+        return "a record from a blank one (all zeros)" if self.is_central else self.pair
+
+    @property
+    def pair(self) -> str:
+        """Words for the records that an attacker tells apart."""
+        known = self.known
+        return f"any two records that agree in {known}" if known else "any two records"
+
+    @property
+    def known(self) -> str:
+        """Names of the columns that are sent as they are."""
+        return listed(self.task.known_columns)
 
     def given(self, level: str) -> Guarantee:
         """Return the strongest guarantee of one release at a level."""

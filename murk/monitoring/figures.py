@@ -27,7 +27,7 @@ from murk.protocols.windows import track_of
 from murk.results.diagnosis import diagnose_task
 from murk.stream.wire.state import LEVEL, Counters, History, StateMessage
 from murk.task.protocols.registry import PROTOCOLS
-from murk.task.shuffling import COLLUDING, ShuffleBlock
+from murk.task.shuffling import COLLUDING
 from murk.task.task import Task
 
 _FORECAST_GROWTH = 1.25  # growth of the releases after which the needed releases are forecast again
@@ -222,7 +222,7 @@ def figures(
         staleness=_ages(counters) if PROTOCOLS[task.protocol].reads_staleness else None,
         staleness_sum=sum(each.staleness_sum for each in counters),
         levels=tuple(
-            _level(name, levels[name], device.mechanisms[name], learned[name], task.shuffle)
+            _level(name, levels[name], device.mechanisms[name], learned[name], task)
             for name in levels
             if name in shown_levels
         ),
@@ -312,10 +312,8 @@ def _in_words(guarantee: Guarantee) -> tuple[str, float]:
     return guarantee.describe(), guarantee.max_attack_accuracy
 
 
-def _level(
-    name: str, guarantee: Guarantee, mechanism: Costed, learned: int, shuffle: ShuffleBlock | None
-) -> LevelFigures:
-    central = None if shuffle is None else shuffle.promised(guarantee)
+def _level(name: str, guarantee: Guarantee, mechanism: Costed, learned: int, task: Task) -> LevelFigures:
+    central = None if task.shuffle is None else task.shuffle.promised(guarantee)
     guarantee = really_given(guarantee, mechanism.guarantees)
     epsilon = guarantee.epsilon if isinstance(guarantee, PureDP | ApproxDP) else None
     mu = guarantee.mu if isinstance(guarantee, GaussianDP) else None
@@ -328,6 +326,8 @@ def _level(
         right = pair.max_attack_accuracy
     if central is not None:
         words = f"{COLLUDING}: {words}. {central.describe()}"
+    if task.known_columns:
+        words += f" {task.known_words}"
     return LevelFigures(name, words, guarantee.to_dict(), epsilon, mu, right, learned)
 
 

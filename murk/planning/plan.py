@@ -227,7 +227,12 @@ def plan(
 
 
 def comparable(task: Task) -> list[str]:
-    """Return the protocols that may learn the task: those of a target alone only if it has no features."""
+    """Return the protocols that may learn a task.
+
+    Those of a target alone need a task without features; known columns are sent as they are by the task's own only.
+    """
+    if task.known_columns:
+        return [task.protocol]
     return [name for name in PROTOCOLS if not task.features or not PROTOCOLS[name].target_alone]
 
 

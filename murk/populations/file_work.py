@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.populations import ledger_places as places
+from murk.populations.combinations import CombinationSurvey
 from murk.populations.file_source import MOST_SHOWN, FileSource
 from murk.populations.grouping import Tally
 from murk.populations.order import ORDERS, Order, key_of_seed
@@ -417,14 +419,20 @@ class FilePopulation(ABC):
 
     def _survey(self) -> None:
         self._labels, constants, coded = LabelSurvey(self.source), ConstantSurvey(self.source), CodedSurvey(self.source)
+        combinations = CombinationSurvey(self.source.task)
         for block in self.source.blocks():
             self._labels.add(block)
             constants.add(block)
             coded.add(block)
+            combinations.add(block)
             self._look(block)
         self._undeclared = undeclared(self.source)
         self.warnings += tuple(constants.warnings())
         self.findings += tuple(coded.findings())
+        if mistake := combinations.mistake():
+            if not self.source.task.simulated:
+                raise UserError(f"{self.source.records}: {mistake}")
+            self.warnings += (mistake,)
 
     def _check_labels(self) -> None:
         if mistake := self._labels.mistake():
@@ -491,7 +499,10 @@ class FilePopulation(ABC):
         self.log.prepare(task.document())
         # Store the rows that never release before the log knows the task.
         window = task.privacy.window
-        self.ledger.bind(self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window)
+        known = listed(task.known_columns)
+        self.ledger.bind(
+            self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window, known=known
+        )
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)
         places.note(self.log, self._config(), self.ledger.path)

@@ -62,7 +62,8 @@ _MODULES = {
     "NewtonMechanism Sketch SketchAccumulator",
     ".guarantees": "ApproxDP GaussianDP Guarantee PureDP TruncatedCDP ZeroConcentratedDP guarantee_from_dict "
     "guarantee_from_text",
-    ".mechanisms": "Amount CompositeMechanism Currency GaussianMechanism L2BallMechanism LaplaceMechanism "
+    ".mechanisms": "Amount CompositeMechanism Currency GaussianMechanism KnownMechanism "
+    "L2BallMechanism LaplaceMechanism "
     "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
     "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",
     ".noise": "NoiseSource OpenDPNoise SecureNoise SimulatedNoise",

@@ -17,6 +17,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
+from murk._internal.numbers import listed
 from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of, cost_in
@@ -619,7 +620,14 @@ class BaseProducer(ABC, Generic[P]):
         self._device: P = self._find_problem(task) if device is None else device
         self._policy = policy or Policy()
         admission = self._policy.admit(task, self._device.mechanisms)
-        ledger.bind(log.identity, task.hash, name=task.name, simulated=task.simulated, window=task.privacy.window)
+        ledger.bind(
+            log.identity,
+            task.hash,
+            name=task.name,
+            simulated=task.simulated,
+            window=task.privacy.window,
+            known=listed(task.known_columns),
+        )
         self._book(admission)
         # Cache of the fields that all releases of one second share.
         self._moment: tuple[int | None, dict[str, Any]] = None, {}

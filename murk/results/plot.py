@@ -52,6 +52,25 @@ def figure(size: tuple[float, float]) -> Figure:
     return Picture(figsize=size, layout="constrained", facecolor="white")
 
 
+def lifts(report: Mapping[str, Any]) -> Figure:
+    """Draw the lift of each arm of an experiment, with its intervals for every look and, within, for one look."""
+    found = report["experiment"]
+    each = found["lifts"]
+    picture = figure((7.0, 1.4 + 0.7 * len(each)))
+    axes = picture.add_subplot()
+    axes.axvline(0.0, color=GREY, linewidth=1.0)
+    for place, lift in enumerate(each):
+        for key, width in (("interval", 2.0), ("fixed_interval", 6.0)):
+            if math.isfinite(sum(lift[key])):
+                axes.plot(lift[key], [place, place], color=BLUE, linewidth=width, solid_capstyle="butt")
+        axes.plot([lift["value"]], [place], "o", color=INK)
+    axes.set_yticks(range(len(each)), [lift["arm"] for lift in each])
+    axes.set_ylim(-0.7, len(each) - 0.3)
+    axes.set_xlabel(f"lift against {found['control']}, {found['unit']} (thin: every look; thick: one look)")
+    axes.set_title(f"{report['task']}: {report['releases']:,} releases", loc="left", fontsize=10)
+    return picture
+
+
 def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
     """Draw an interval for each coefficient: odds ratios on a log axis, effects per unit, or coded units.
 

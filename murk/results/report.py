@@ -17,6 +17,7 @@ from murk.inference.confidence_sequences import Looks, Validity, looks_of
 from murk.inference.contrasts import contrasts
 from murk.inference.drift import CurvePoint, Drift, columns, merged_curve
 from murk.inference.estimate import Estimate
+from murk.inference.experiments import experiment
 from murk.inference.track import Track
 from murk.inference.units import (
     Unit,
@@ -36,6 +37,7 @@ from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
 from murk.protocols.windows import track_of
+from murk.results.cells import describe_cells
 from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
 from murk.results.predictions import describe_prediction
 from murk.stream.log.interface import Log
@@ -119,6 +121,9 @@ def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     mechanisms = device_for(task).mechanisms
     shown = bounding(mechanisms)
     levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
+    if task.known_columns:
+        for entry in levels.values():
+            entry["words"] += f" {task.known_words}"
     if task.shuffle is not None:
         for level, entry in levels.items():
             central = task.shuffle.promised(task.privacy.levels[level])
@@ -177,6 +182,11 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
 
 def describe_cap(task: Task, *, people_are_rows: bool = False) -> str:
     """Describe the guarantee of all releases of one person, or of one row of a file without a column of people."""
+    words = _describe_cap(task, people_are_rows=people_are_rows)
+    return f"{words} {task.known_words}" if task.known_columns else words
+
+
+def _describe_cap(task: Task, *, people_are_rows: bool) -> str:
     cap = task.privacy.per_person
     if task.of_organisations:
         if cap is None:
@@ -426,6 +436,10 @@ def report_log(
     report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, held, level)] if used else []
     if estimate.sets is not None:
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
+    if (cells := describe_cells(shown, estimate, held.nominal(level))) is not None:
+        report["cells"] = cells
+    if (found_experiment := experiment(shown, estimate, held, level)) is not None:
+        report["experiment"] = found_experiment.to_dict()
     report["missing_values"] = describe_missing(shown, estimate)
     if at is not None:
         report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from murk._internal.numbers import NOT_LEARNED, listed, many, number, span
+from murk.inference import experiments
 from murk.inference.estimate import RANDOM_SCALING
 from murk.task.coding import INTERCEPT, MIDDLE, is_constant, of_interest, without_features
 from murk.task.shuffling import COLLUDING
@@ -73,6 +74,7 @@ def only_effects(report: Mapping[str, Any]) -> bool:
 
 def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield tables and sentences on a report's coefficients."""
+    yield from experiment_table(report)
     if report.get("effects_note"):
         # Average effects may be known although log odds are not.
         yield from average_table(report)
@@ -88,6 +90,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
     if not report.get("effects_note"):
         yield from average_table(report)
     yield from contrast_table(report)
+    yield from cell_table(report)
     yield from prediction_table(report)
     yield from track_table(report)
     if report.get("prediction_sets"):
@@ -159,6 +162,44 @@ def coefficient_table(report: Mapping[str, Any]) -> Table:
 def labelled(name: str, unit: str) -> str:
     """Return the words for a coefficient's unit, which name the coefficient: those of a feature already do."""
     return f"{name}: {unit}" if is_constant(name) and unit == MIDDLE else unit
+
+
+def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the lifts of an experiment's arms, what they show, and whether the arms' counts fit their shares."""
+    found = report.get("experiment")
+    if not found:
+        return
+    interval, unit = interval_words(report), found["unit"]
+    columns = ["arm", "people", f"lift, {unit}", interval, "relative", f"{interval}, %", "p", "e"]
+    yield Table(f"{report['task']}: lifts against {found['control']}", columns, experiments.table(found))
+    yield from map(Paragraph, found["words"])
+    if found["sample_ratio"] is not None and not found["mismatch"]:
+        yield Paragraph(f"The arms' counts fit the stated shares (e = {found['sample_ratio']:.3g}; alarm from 1,000).")
+    if found["unassigned"]:
+        yield Paragraph(f"{many(found['unassigned'], 'person')} had no declared arm and count in no lift.")
+    yield Paragraph("")
+
+
+_MOST_CELLS: Final = 24
+
+
+def cell_table(report: Mapping[str, Any]) -> Iterator[Block]:
+    """Yield the shares or means of each combination of known columns, unless there are too many for a table."""
+    cells = report.get("cells")
+    if not cells:
+        return
+    if len(cells) > _MOST_CELLS:
+        yield Paragraph(f"{len(cells):,} combinations of known columns have people: --json states the mean of each.")
+        return
+    names = [name for name in cells[0] if name not in ("known", "people")]
+    rows = []
+    for cell in cells:
+        pairs = [text for name in names for text in (number(cell[name]["value"]), span(*cell[name]["interval"]))]
+        rows.append([", ".join(cell["known"].values()), f"{cell['people']:,}", *pairs])
+    scale = "mean" if "target units" in {unit["scale"] for unit in report["per_unit"].values()} else "percent"
+    columns = [text for name in names for text in (f"{name}, {scale}", interval_words(report))]
+    yield Paragraph("")
+    yield Table("Combinations of known columns", [", ".join(cells[0]["known"]), "people", *columns], rows)
 
 
 def _learned(report: Mapping[str, Any], name: str, label: str, cells: list[str]) -> list[str]:

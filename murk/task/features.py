@@ -42,7 +42,7 @@ def _words(value: object) -> object:
 
 ADDED: Final[dict[str, tuple[str, ...]]] = {
     "NumberFeature": ("unit", "typical", "missing", "missing_share", "label", "description"),
-    "CategoryFeature": ("missing", "missing_share", "label", "description", "labels"),
+    "CategoryFeature": ("known", "missing", "missing_share", "label", "description", "labels"),
     "DateFeature": ("typical", "missing", "missing_share", "label", "description"),
     "BinaryTarget": ("rate", "missing_share", "label", "description", "labels"),
     "ClassTarget": ("rate", "missing_share", "label", "description", "labels"),
@@ -153,6 +153,15 @@ def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
 Distinct = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000), AfterValidator(_unique)]
 
 
+def _refuse_known(data: Any) -> Any:
+    if isinstance(data, dict) and "known" in data:
+        words = (
+            "only declared categories are sent as they are; give categories, such as bands of a number, or remove it"
+        )
+        raise task_error(words, "known")
+    return data
+
+
 class NumberFeature(Block):
     """A number, coded to [-1, 1] by its public bounds; values outside are clamped."""
 
@@ -167,6 +176,8 @@ class NumberFeature(Block):
     missing_share: Share | None = Field(default=None, description=_MISSING_SHARE)
     label: Words | None = Field(default=None, description=_LABEL)
     description: Words | None = Field(default=None, description=_DESCRIPTION)
+
+    _declared = model_validator(mode="before")(_refuse_known)
 
     @model_validator(mode="after")
     def _check(self) -> "NumberFeature":
@@ -188,6 +199,12 @@ class CategoryFeature(Block):
     label: Words | None = Field(default=None, description=_LABEL)
     description: Words | None = Field(default=None, description=_DESCRIPTION)
     labels: dict[str, Words] | None = Field(default=None, description=_LABELS)
+    known: Literal[True] | None = Field(
+        default=None,
+        description="`true`: the receiver knows this column already, such as the arm of an experiment. It is sent as "
+        "it is, without noise and under no guarantee, and only the target is randomized. Then all features must be "
+        "known; `null`: private",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -232,6 +249,8 @@ class DateFeature(Block):
     missing_share: Share | None = Field(default=None, description=_AS_FOR_A_NUMBER)
     label: Words | None = Field(default=None, description=_LABEL)
     description: Words | None = Field(default=None, description=_DESCRIPTION)
+
+    _declared = model_validator(mode="before")(_refuse_known)
 
     @model_validator(mode="after")
     def _check(self) -> "DateFeature":

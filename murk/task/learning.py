@@ -70,7 +70,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
 """Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
-    **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions", "about", "track")),
+    **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions", "about", "track", "experiment")),
     "as_published": False,
     "contrasts": [],
 }

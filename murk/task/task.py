@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
+from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.privacy.mechanisms import BEST
 from murk.task.about import AboutBlock
 from murk.task.coding import INTERCEPT, Coding, class_clash
 from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
+from murk.task.experiment import ExperimentBlock, assigned_place
 from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, without_defaults
 from murk.task.fields import Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
@@ -139,8 +141,8 @@ class Task(_ProtocolBlocks):
         default="scores",
         description="what is released: `scores` at a round's model, `gradients` at the newest one, `examples` or "
         "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
-        "and with `objective`, `learner` or `max_staleness`; `univariate` without features, where people release their "
-        "target once; else `scores`",
+        "and with `objective`, `learner` or `max_staleness`; `univariate` without features, or with `known` ones, "
+        "where people release their target once; else `scores`",
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
@@ -181,6 +183,9 @@ class Task(_ProtocolBlocks):
     intervals: IntervalsBlock | None = Field(default=None, description="the looks at which intervals hold")
     contrasts: Annotated[tuple[ContrastBlock, ...], Field(max_length=100)] = Field(
         default=(), description="comparisons of two categories, each with a p-value and an e-value for every look"
+    )
+    experiment: ExperimentBlock | None = Field(
+        default=None, description="arms of an experiment among `known` columns (`univariate` only); `null`: none"
     )
     granularity: Duration = Field(default=86_400, description="timestamps are truncated to multiples of this duration")
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
@@ -273,6 +278,8 @@ class Task(_ProtocolBlocks):
         self._check_protocol()
         self._check_intervals()
         self._check_contrasts()
+        if self.experiment is not None:
+            self._check_experiment(self.experiment)
         self._check_objective()
         self._check_times()
         self._check_covariates()
@@ -320,7 +327,7 @@ class Task(_ProtocolBlocks):
                     f"{name} cannot learn quantiles; say protocol: univariate, or leave it out", "protocol"
                 )
         else:
-            protocol.check_features()
+            protocol.check_features(self.features, self.people)
             if quantiles is not None:
                 words = "has no effect in a task with features; remove it, or say features: []"
                 raise task_error(words, "target", "quantiles")
@@ -358,6 +365,8 @@ class Task(_ProtocolBlocks):
             raise task_error(f"{words}; remove it, or say protocol: scores", "track")
         if protocol.without_models and not protocol.reads_models(self.block):
             raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
+        if self.known_columns:
+            raise task_error("known columns have no path; remove it, or known", "track")
         if has_quantiles:
             raise task_error("quantiles have no path; remove it, or target.quantiles", "track")
         if track.window != self.privacy.window or not self.privacy.renews:
@@ -392,6 +401,38 @@ class Task(_ProtocolBlocks):
                 raise task_error(f"{shown(contrast.against)} is compared with itself; name another one", *at, "against")
             if contrast in self.contrasts[:index]:
                 raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
+
+    def _check_experiment(self, experiment: ExperimentBlock) -> None:
+        known, at = self.known_columns, "experiment"
+        if experiment.arm not in known:
+            remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
+            raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+        arms = self.arms
+        if experiment.control not in arms:
+            words = f"{shown(experiment.control)} is not a category of {experiment.arm}; "
+            raise task_error(words + nearest(experiment.control, arms), at, "control")
+        if experiment.assigned is not None and len(experiment.assigned.shares) != len(arms):
+            words = f"{len(experiment.assigned.shares)} shares of {len(arms)} arms; give one of every arm"
+            raise task_error(words, at, "assigned", "shares")
+        if isinstance(self.target, ClassTarget):
+            words = "compares a binary or real target, not several classes; make the class of interest a binary target"
+            raise task_error(words, at)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Arms of the task's experiment; none without one."""
+        names = () if self.experiment is None else (self.experiment.arm,)
+        return next((one.categories for one in self.features if one.name in names and hasattr(one, "categories")), ())
+
+    def arm_of(self, identifier: str) -> str:
+        """Return the arm of the person with this random identifier, which they keep on their device.
+
+        Raises `UserError` unless devices assign the arms of the task's experiment.
+        """
+        assigned = None if self.experiment is None else self.experiment.assigned
+        if assigned is None or assigned.salt is None:
+            raise UserError(f"devices do not assign arms of the task {self.name!r}: say experiment.assigned.by: device")
+        return self.arms[assigned_place(assigned.salt, identifier, assigned.shares)]
 
     def _check_objective(self) -> None:
         objective, target, learner = self.objective, self.target, self.learner
@@ -442,6 +483,12 @@ class Task(_ProtocolBlocks):
             raise task_error(str(context["message"]), "privacy", *context["at"]) from None
 
     def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
+        if self.known_columns:
+            words = (
+                "a crowd hides who released what only among people of the same known columns, and crowds of one "
+                "combination are not formed; remove it, or make the columns private"
+            )
+            raise task_error(words, "shuffle")
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
         if self.privacy.per_person is not None:
             words = "the central guarantee holds for people who are in one crowd, once"
@@ -473,6 +520,16 @@ class Task(_ProtocolBlocks):
     def coding(self) -> Coding:
         """Coding of records as features and targets."""
         return Coding(self.features, self.target)
+
+    @property
+    def known_columns(self) -> tuple[str, ...]:
+        """Names of the features that are sent as they are."""
+        return tuple(feature.name for feature in self.features if getattr(feature, "known", None))
+
+    @property
+    def known_words(self) -> str:
+        """Return which records the guarantee compares, as a sentence; empty if no column is known."""
+        return known_words(listed(self.known_columns))
 
     @property
     def release_kind(self) -> str:
@@ -635,6 +692,18 @@ class Task(_ProtocolBlocks):
         return f"Task({self.name!r}, hash={self.hash[:12]!r})"
 
     __str__ = __repr__
+
+
+def known_words(columns: str) -> str:
+    """Return which records a guarantee beside known columns compares, as a sentence; empty without any.
+
+    >>> known_words("arm")
+    'This compares two records that agree in arm: it is sent as it is, under no guarantee.'
+    """
+    if not columns:
+        return ""
+    verb = "they are sent as they are" if " and " in columns else "it is sent as it is"
+    return f"This compares two records that agree in {columns}: {verb}, under no guarantee."
 
 
 def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task | None:

@@ -157,8 +157,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "target": (
         "A target",
-        "`protocol: univariate`, that of `features: []` ([shares and means](scores.md#without-features)). A person's "
-        "target alone. With `missing_share: 0` there is no integer for a missing target.\n\n"
+        "`protocol: univariate`, that of `features: []` ([shares and means](scores.md#without-features)) and of [known "
+        "columns](known.md). A person's target. With `missing_share: 0` there is no integer for a missing target.\n\n"
         "| mechanism | target | `payload` |\n|---|---|---|\n"
         "| subset selection | classes | for each class, and then a missing target, 1 if it is in the subset, else 0 |\n"
         "| window selection | a number | the number of the window, from 0 |\n"
@@ -167,7 +167,11 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "| Gaussian | a number | for the lower and the upper bound, and then a missing target, an integer: of a number "
         "at share t of the range (1 - t) and t heights, 0 elsewhere, and noise |\n\n"
         "With [quantiles](scores.md#quantiles) the first integer is the number j of a threshold, from 0 to 63, at "
-        "j / 64 of the range. The others are those of two classes: at or below the threshold, and above it.",
+        "j / 64 of the range. The others are those of two classes: at or below the threshold, and above it.\n\n"
+        "With [known columns](known.md) the first integer is the number of their combination of values, which is sent "
+        "as it is, and the target's follow. Each column has a number from 0: the position of its category, or the "
+        "number of categories for a missing or undeclared value, unless `missing` names a category. The combination's "
+        "number counts all, the last column's changing fastest.",
     ),
     "sketch": (
         "A mixture",

@@ -352,6 +352,8 @@ function check(task: TaskDocument): void {
   const { features, target, privacy, contrasts, protocol } = task;
   if (!(typeof protocol === "string" && Object.hasOwn(OF_PROTOCOL, protocol)))
     refuse("its protocol is not one that people's devices answer");
+  if (Array.isArray(features) && features.some((feature) => (feature as { known?: unknown } | null)?.known != null))
+    refuse("it sends known columns as they are, without noise, which this device does not do");
   known(task, `${KEYS} ${protocol}`);
   for (const [block, keys] of Object.entries({ ...OF_BLOCK, [protocol]: OF_PROTOCOL[protocol]! })) known(task[block] as object, keys);
   if (!NAME.test(task.name)) refuse("its name is damaged");

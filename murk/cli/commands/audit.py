@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk import __version__
-from murk._internal.numbers import finite, number
+from murk._internal.numbers import finite, listed, number
 from murk.cli.options import as_json, load_task
 from murk.cli.output import paragraph, print_json, progress, table
 from murk.errors import UserError
@@ -80,6 +80,9 @@ def command(
         print_json({**result, "sha256": checksum(finite(result))})
     else:
         _show(findings, confidence, seed, whole=everything)
+        if task is not None and task.known_columns:
+            names = listed(task.known_columns)
+            paragraph(f"Only inputs that agree in {names} are compared: known columns are sent as they are.")
     if not holds:
         sys.exit(1)
 

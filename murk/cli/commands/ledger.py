@@ -207,6 +207,7 @@ def _document(account: Account, receipt: dict[str, Any] | None) -> dict[str, Any
             {
                 "task": task.name,
                 "simulated": task.simulated,
+                **({"known": task.known} if task.known else {}),
                 "withdrawn": task.withdrawn,
                 "withdrawn_on": _day(task.withdrawn_on),
                 "windows": None if task.windows is None else asdict(task.windows),

@@ -7,17 +7,16 @@ import math
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from murk._internal.atomic_files import check_place, write_whole
+from murk._internal.atomic_files import write_whole
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE
 from murk.cli.options import as_json, rate
-from murk.cli.output import paragraph, print_json, progress, table
+from murk.cli.output import check_picture, paragraph, print_json, progress, table
 from murk.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ _ERROR_CODE = "MURK-CLI-002"
 
 _MOST_FEATURES = 6
 _LINE = 110
-_FORMATS = ("png", "svg", "pdf")
 
 
 @click.command("plan")
@@ -123,7 +121,7 @@ def command(
     )
     counts = people or PEOPLE
     if picture is not None:
-        _check_picture(picture)
+        check_picture(picture)
     if picture is not None and len(set(counts)) == 1:
         counts = (max(counts[0] // 4, 1), counts[0], 4 * counts[0])
     named = protocols or None
@@ -139,15 +137,6 @@ def command(
     _show(found, assumed, asked=bool(wanted))
     if picture is not None:
         click.echo(f"{picture}")
-
-
-def _check_picture(path: Path) -> None:
-    """Raise `UserError` if the picture cannot be drawn or written, before the forecast."""
-    if path.suffix[1:].lower() not in _FORMATS:
-        raise UserError(f"--picture {path}: give a file that ends in .{', .'.join(_FORMATS)}")
-    if find_spec("matplotlib") is None:
-        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003")
-    check_place(path)
 
 
 def _task(path: str | None, settings: str | None) -> Task:

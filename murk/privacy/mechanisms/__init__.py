@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.composite import CompositeMechanism as CompositeMechanism
     from murk.privacy.mechanisms.composite import divided as divided
     from murk.privacy.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
+    from murk.privacy.mechanisms.known import KnownMechanism as KnownMechanism
     from murk.privacy.mechanisms.l2ball import L2BallMechanism as L2BallMechanism
     from murk.privacy.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
     from murk.privacy.mechanisms.privacy_loss import Amount as Amount
@@ -36,6 +37,7 @@ _MODULES = {
     ".caps": "cost_in truncated_cap",
     ".composite": "CompositeMechanism divided",
     ".gaussian": "GaussianMechanism",
+    ".known": "KnownMechanism",
     ".l2ball": "L2BallMechanism",
     ".laplace": "LaplaceMechanism",
     ".privacy_loss": "Amount Currency PrivacyLoss cap_of",

@@ -62,9 +62,7 @@ class ThresholdMechanism(Wrapped):
     @property
     def payload_bound(self) -> PayloadBound:
         """Bound on the norm of an honest answer."""
-        return PayloadBound(
-            tuple((1 + start, 1 + stop, square) for start, stop, square in self.noise.payload_bound.parts)
-        )
+        return self.noise.payload_bound.shifted(1)
 
     def categories(self, places: Floats, thresholds: Integers) -> Floats:
         """Return the answers' categories (m,) of positions (m,), between 0 and 1, or 2 for a missing number."""

@@ -223,25 +223,35 @@ class Ledger:
         return int(self._file.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
 
     def bind(
-        self, log_identity: str, task_hash: str, *, name: str = "", simulated: bool | None = None, window: str = NONE
+        self,
+        log_identity: str,
+        task_hash: str,
+        *,
+        name: str = "",
+        simulated: bool | None = None,
+        window: str = NONE,
+        known: str = "",
     ) -> None:
-        """Bind a task to the log that its releases go to; raise a UserError if they went to another log."""
+        """Bind a task to the log that its releases go to; raise a UserError if they went to another log.
+
+        ``known`` names the columns that are sent as they are.
+        """
         if self.closed_on is not None:
             raise self._file.was_closed()
         query = "SELECT log, name FROM tasks WHERE hash = ?"
-        known = self._file.query(query, (task_hash,))
-        if not known:
+        bound = self._file.query(query, (task_hash,))
+        if not bound:
             with self._file.write() as connection:
                 connection.execute(
-                    "INSERT INTO tasks (hash, name, log, simulated, window) VALUES (?, ?, ?, ?, ?) "
+                    "INSERT INTO tasks (hash, name, log, simulated, window, known) VALUES (?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (hash) DO NOTHING",
-                    (task_hash, name, log_identity, simulated, window),
+                    (task_hash, name, log_identity, simulated, window, known),
                 )
-            known = self._file.query(query, (task_hash,))
-        if known[0][0] != log_identity:
+            bound = self._file.query(query, (task_hash,))
+        if bound[0][0] != log_identity:
             raise UserError(
-                f"people of the ledger {self.path} release to the task {known[0][1] or task_hash[:12]!r} on another "
-                f"log (identity {known[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that "
+                f"people of the ledger {self.path} release to the task {bound[0][1] or task_hash[:12]!r} on another "
+                f"log (identity {bound[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that "
                 "log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
             )
 

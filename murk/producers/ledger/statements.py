@@ -23,6 +23,7 @@ from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
 from murk.task.privacy import MOST_LEVELS
 from murk.task.shuffling import COLLUDING, CentralGuarantee
+from murk.task.task import known_words
 from murk.task.windows import begin_of, each_of, many_of
 
 _COUNTS = ("released", "refused", "queued", "dropped")
@@ -119,7 +120,8 @@ class TaskAccount:
     all of them satisfy (None without one). ``windows`` counts an organisation's windows; None for a person.
     ``withdrawn_on`` is a day (seconds since 1970; None if unknown). ``from_file`` tells whether records of the task
     came from a file, which somebody else than the person may hold. ``renewed`` tells in how many windows of a
-    budget that renews the person has released, and the first day of the newest one.
+    budget that renews the person has released, and the first day of the newest one. ``known`` names the columns that
+    are sent as they are.
     """
 
     name: str
@@ -135,6 +137,7 @@ class TaskAccount:
     simulated: bool = False
     from_file: bool = False
     renewed: Renewed | None = None
+    known: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +228,8 @@ def _task_lines(task: TaskAccount) -> list[str]:
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
+    if task.known:
+        lines.append(f"{task.name}: {known_words(task.known)}")
     if task.renewed is not None:
         lines.append(f"{task.name}: {task.renewed.describe()}.")
     if task.accountant.releases > 1:
@@ -359,10 +364,10 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     newest = {task: (number, count, parse_history(text)) for task, number, count, text in file.query(renewals, owner)}
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
-    found = file.query("SELECT number, name, hash, simulated, window FROM tasks ORDER BY number")
+    found = file.query("SELECT number, name, hash, simulated, window, known FROM tasks ORDER BY number")
     # A withdrawal from a task holds for all tasks of its name.
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
-    for number, name, task_hash, simulated, window in found:
+    for number, name, task_hash, simulated, window, known in found:
         own = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
@@ -383,7 +388,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         states = levels, statuses, is_gone, number in published
         origin = bool(simulated), number in of_files
         total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
-        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed))
+        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed, known))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     names = {task.name for task in tasks} | {""}
     raised = tuple(each for each in read_changes(file) if each.is_raise and each.task in names)

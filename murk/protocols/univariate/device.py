@@ -1,4 +1,7 @@
-"""The target of a task without features, shared by devices and learners. Does not import River."""
+"""The target of a task without features, or with known ones, shared by devices and learners.
+
+Does not import River.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.lazy import bounding
 from murk.errors import UserError
+from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.mechanisms.simplex import SimplexGaussian
+from murk.protocols.univariate.columns import KnownColumns
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
@@ -52,6 +57,9 @@ class TargetDevice:
     def check_state(self) -> None:
         """Raise UserError if releases or states are too large for a log."""
         sums = max(self.settings.categories, _CELLS) * len(self.mechanisms)
+        if self.settings.known.columns:
+            self._check_cells()
+            return
         windows = 0 if self.settings.windows is None else self.settings.windows.kept
         state = (1 + windows) * _STATE_SUM * sums + history_bytes(len(self.settings.names)) + 4096
         if _ENVELOPE + _NUMBER * self.dimension > MAX_MESSAGE or state > MAX_STATE:
@@ -61,9 +69,21 @@ class TargetDevice:
                 "windows (track)"
             )
 
+    def _check_cells(self) -> None:
+        known, levels = self.settings.known, len(self.mechanisms)
+        # Counts of a number's outcomes are the most that is kept for a cell.
+        kept = max(1 + self.settings.categories, 1 + 2 * LEVELS if not self.settings.classes else 0)
+        state = _STATE_SUM * known.cells * kept * levels + history_bytes(len(self.settings.names)) + 4096
+        if state > MAX_STATE:
+            raise UserError(
+                f"{known.cells:,} combinations of known columns, missing values included, at {levels} levels make a "
+                f"learner's state of up to {state / 2**20:.1f} MB, and a log accepts {MAX_STATE / 2**20:g} MB: give "
+                "fewer known columns, categories or levels, or code missing values as a category (missing: NAME)"
+            )
+
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
-        """Return the mechanism's inputs for coded records, (m, 1), for any ``theta``."""
-        return self.settings.positions(np.asarray(y, dtype=np.float64))
+        """Return the mechanism's inputs for coded records, (m, 1) or with known columns (m, 2), for any ``theta``."""
+        return self.settings.vectors(X, np.asarray(y, dtype=np.float64))
 
     def engine(self) -> TargetEngine:
         """Return a learner for this task's releases, at version 0."""
@@ -86,15 +106,15 @@ class TargetDevice:
 
 def device_for(task: Task) -> TargetDevice:
     """Return a resolved task's device; raise UserError if a guarantee does not fit."""
-    target, (name,) = task.target, task.coding.names
+    target, names = task.target, task.coding.names
     classes = 0 if target.kind == "real" else 2
-    names: tuple[str, ...] = (name,)
     if isinstance(target, ClassTarget):
-        classes, names = len(target.classes), tuple(f"{label}:{name}" for label in target.classes)
+        classes = len(target.classes)
+        names = tuple(f"{label}:{name}" for label in target.classes for name in names)
     quantiles: tuple[float, ...] = ()
     if isinstance(target, RealTarget) and target.quantiles is not None:
-        quantiles, names = target.quantiles, tuple(quantile_name(each, name) for each in target.quantiles)
+        quantiles, names = target.quantiles, tuple(quantile_name(each, names[0]) for each in target.quantiles)
     # Zero states that every person has a target.
-    settings = Settings(names, classes, target.missing_share != 0.0, quantiles, windows_of(task))
+    settings = Settings(names, classes, target.missing_share != 0.0, quantiles, KnownColumns.of(task), windows_of(task))
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

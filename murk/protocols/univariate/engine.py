@@ -17,6 +17,7 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
+from murk.protocols.univariate.cells import fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
@@ -66,7 +67,7 @@ class TargetEngine(NeverPublished):
 
     @property
     def coefficients(self) -> int:
-        """Number of reported shares, means or quantiles."""
+        """Number of reported shares, means, quantiles or coefficients."""
         return len(self.settings.names)
 
     def figures(self) -> dict[str, float]:
@@ -98,23 +99,23 @@ class TargetEngine(NeverPublished):
     @locked
     def learn_record(self, values: Sequence[Any], y: float, level: str) -> None:
         """Randomize a coded target once at a level, and learn from the release."""
-        self._learn(np.array([y], dtype=np.float64), level)
+        self._learn(np.array([[*values, 1.0]], dtype=np.float64), np.array([y], dtype=np.float64), level)
 
     @locked
     def learn_records(self, X: Floats, y: Floats, levels: Sequence[str]) -> None:
         """Randomize coded targets (m,), at one level for all or one for each, and learn from the releases."""
         if len(levels) != 1 and len(set(levels)) > 1:
             # In order, as simulated noise depends on the number of releases.
-            for value, level in zip(y, levels, strict=True):
-                self._learn(np.array([value]), level)
+            for row, value, level in zip(X, y, levels, strict=True):
+                self._learn(row[None], np.array([value]), level)
             return
         for start in range(0, len(y), BLOCK):
-            self._learn(y[start : start + BLOCK], levels[0])
+            self._learn(X[start : start + BLOCK], y[start : start + BLOCK], levels[0])
 
     @wiped
-    def _learn(self, y: Floats, level: str) -> None:
+    def _learn(self, X: Floats, y: Floats, level: str) -> None:
         records = np.arange(self.n_releases, self.n_releases + len(y), dtype=np.int64)
-        payloads = self.mechanisms[level].randomize(self.settings.positions(y), self._noise, records)
+        payloads = self.mechanisms[level].randomize(self.settings.vectors(X, y), self._noise, records)
         self._add(payloads, level)
 
     # Releases made elsewhere
@@ -147,6 +148,12 @@ class TargetEngine(NeverPublished):
             for level, rows in block.split("level").items():
                 totals = self._added(totals, rows, level)
             self.totals, self.windows = totals, windows
+
+    @locked
+    def add(self, payloads: Integers, level: str) -> None:
+        """Learn payloads (m, d) of a level, which a mechanism made."""
+        for start in range(0, len(payloads), BLOCK):
+            self._add(payloads[start : start + BLOCK], level)
 
     def _add(self, payloads: Integers, level: str) -> None:
         self.totals = self._added(self.totals, payloads, level)
@@ -232,6 +239,6 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
 
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
-    """Return shares, a mean or quantiles from the sums of all partitions."""
-    function = quantiles_of if settings.quantiles else estimate_of
+    """Return shares, a mean, quantiles or coefficients from the sums of all partitions."""
+    function = fit_of if settings.known.columns else quantiles_of if settings.quantiles else estimate_of
     return function(settings, totals, statistics, partitions)

@@ -1,4 +1,4 @@
-"""Forecasts of shares, means and quantiles, from simulated sums."""
+"""Forecasts of shares, means, quantiles and coefficients of known columns, from simulated sums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import NormalDist
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.random import Generator
@@ -21,6 +21,7 @@ from murk.protocols.univariate.device import TargetDevice
 from murk.protocols.univariate.engine import estimated
 from murk.protocols.univariate.quantiles import critical_value
 from murk.protocols.univariate.statistics import (
+    Cells,
     Grid,
     Numbers,
     Points,
@@ -38,7 +39,7 @@ def estimate(
     device: TargetDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
-    places = device.settings.positions(records.y)[:, 0]
+    places = device.vectors(records.X, records.y)
     totals: dict[str, tuple[int, list[int]]] = {}
     known: dict[str, Statistics] = {}
     for level, size in design.split(people, levels).items():
@@ -70,8 +71,11 @@ def _normal(records: Records) -> Records:
 
 
 def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Floats:
-    """Draw the sums of people's releases, of which ``drawn[i]`` are of the position ``places[i]``."""
+    """Draw the sums of people's releases, of which ``drawn[i]`` have the mechanism's input ``places[i]``."""
     mechanism = statistics.mechanism
+    if isinstance(statistics, Cells):
+        return _of_cells(statistics, places, drawn, rng)
+    places = places.ravel()
     if isinstance(statistics, Thresholds):
         return _answers(statistics, places, drawn, rng)
     if isinstance(statistics, Grid | Windows):
@@ -100,6 +104,18 @@ def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Flo
     square = (axes * drawn[:, None]).T @ axes + drawn.sum() * mechanism.variance * into @ into.T
     coarse = square[np.triu_indices(last)] * (mechanism.height / 1024.0) ** 2
     return np.concatenate([into @ sums, coarse])
+
+
+def _of_cells(statistics: Cells, places: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw how many people are in each cell, and the sums of their targets."""
+    sums = np.zeros((statistics.mechanism.cells, 1 + statistics.inner.size))
+    for cell in np.unique(places[drawn > 0.0, 0]).astype(np.int64):
+        # Many people have the same target.
+        inside = places[:, 0] == cell
+        targets, index = np.unique(places[inside, 1], return_inverse=True)
+        people = np.bincount(index, weights=drawn[inside]).astype(np.float64)
+        sums[cell] = [people.sum(), *_sums(statistics.inner, targets, people, rng)]
+    return sums.ravel()
 
 
 def _answers(statistics: Thresholds, places: Floats, drawn: Floats, rng: Generator) -> Floats:
@@ -137,8 +153,33 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
     return total
 
 
+_MANY: Final = 10**9  # people of which the variance of one release is hardly random
+
+
+def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float]:
+    """Return the variance of one person's binary or real target around its mean: of the release, and of the value.
+
+    The real target is in coded units; the mean is of people with a target.
+    """
+    statistics = device.engine().statistics[DEFAULT_LEVEL]
+    assert isinstance(statistics, Cells)
+    inner, rng = statistics.inner, np.random.default_rng(0)
+    drawn = np.rint(records.shares * _MANY)
+    sums = _sums(inner, device.settings.positions(records.y)[:, 0], drawn, rng)
+    summary = inner.summary(np.asarray(sums), int(drawn.sum()), pseudo=0.0)
+    present = np.isfinite(records.y)
+    share = float(records.shares[present].sum())
+    mean = float(records.shares[present] @ records.y[present]) / share
+    exact = float(records.shares[present] @ (records.y[present] - mean) ** 2) / share**2
+    slope = np.zeros(len(summary.values))
+    slope[:2] = [-mean, 1.0 - mean] if device.settings.classes else [1.0, mean]
+    return float(slope @ summary.covariance @ slope) * drawn.sum() / share**2, exact
+
+
 def effect_variance(device: TargetDevice, task: Task, people: int) -> float:
     """Return the variance of a mean, of a share's 2 s - 1, or of a quantile, of a target coded to -1 and +1.
+
+    With known columns it is that of an effect.
 
     A quantile's is that of a normal interval as wide as the one for even targets: where a run of a share d of the
     thresholds ends at the quantile, the mean of F is d / 2 away, and its variance is that of d n answers.
@@ -147,4 +188,7 @@ def effect_variance(device: TargetDevice, task: Task, people: int) -> float:
     if device.settings.quantiles:
         share = (2.0 * critical_value(0.95) * math.sqrt(variance / people)) ** (2.0 / 3.0)
         return float((2.0 * share / 1.96) ** 2)
+    if device.settings.known.columns:
+        # Changes of a probability are half those of labels, and a coded category has the variance `design.VARIANCE`.
+        return float(variance / (people * design.VARIANCE))
     return float((4.0 if device.settings.classes else 1.0) * variance / people)

@@ -11,19 +11,21 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import empty
+from murk._internal.wiping import empty, track
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units, is_pure
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import ThresholdMechanism
+from murk.protocols.univariate.columns import NONE_KNOWN, KnownColumns
 from murk.protocols.windows import Windows
 
 _ERROR_CODE = "MURK-LEARN-001"
 
 BareMechanism = SubsetSelection | WindowSelection | SimplexGaussian
-TargetMechanism = BareMechanism | ThresholdMechanism
+TargetMechanism = BareMechanism | ThresholdMechanism | KnownMechanism
 
 GAUSSIAN, SELECTION = "gaussian", "selection"  # families of mechanisms
 # From this mu on, windows have a smaller mean variance over the range of a number than Gaussian noise.
@@ -33,12 +35,14 @@ _BETTER: Final = 0.99
 
 @dataclass(frozen=True)
 class Settings:
-    """The public settings of a target alone."""
+    """The public settings of a target alone, or beside known columns."""
 
-    names: tuple[str, ...]  # of the shares of all classes, of the positive class alone, of the mean or of quantiles
+    # Of the shares of all classes, of the positive class alone, of the mean or of quantiles; of the coefficients.
+    names: tuple[str, ...]
     classes: int  # K; 0 for a real target
     missing: bool = True  # whether targets may be missing
     quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
+    known: KnownColumns = NONE_KNOWN
     windows: Windows | None = None  # windows by which sums are kept, too
 
     @property
@@ -49,8 +53,25 @@ class Settings:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
-        parts = self.names, self.classes, self.missing, *self.quantiles, *([self.windows] if self.windows else [])
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+        fields = (
+            self.names,
+            self.classes,
+            self.missing,
+            *self.quantiles,
+            *self.known.columns,
+            *([self.windows] if self.windows else []),
+        )
+        return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
+
+    def vectors(self, X: Floats, y: Floats) -> Floats:
+        """Return the mechanism's inputs for coded records: `positions`, after the number of the known cell, if any."""
+        positions = self.positions(y)
+        if not self.known.columns:
+            return positions
+        out = empty((len(y), 2))
+        out[:, 0] = track(self.known.numbers(X))
+        out[:, 1:] = positions
+        return out
 
     def positions(self, y: Floats) -> Floats:
         """Return the mechanism's input for coded targets (m,): numbers of classes, or positions in the range, (m, 1).
@@ -80,14 +101,17 @@ class Settings:
         family = family or self._best_family(guarantee)
         labelled = bool(self.classes or self.quantiles)
         bare = _mechanism(self.categories, labelled, self.missing, guarantee, family)
+        if self.known.columns:
+            return KnownMechanism(bare, self.known.cells)
         if not self.quantiles:
             return bare
         assert not isinstance(bare, WindowSelection)
         return ThresholdMechanism(bare)
 
     def _best_family(self, guarantee: Guarantee) -> str:
-        # Whether a target exceeds a threshold is one of one class or, as their likelihood is not used, of several.
-        classes = self.categories + 1 if self.quantiles else self.classes
+        # Where the likelihood of two points is not used, two classes are as several.
+        beside = self.quantiles or (self.classes and self.known.columns)
+        classes = self.categories + 1 if beside else self.classes
         return _best_family(self.categories, classes, self.missing, guarantee)
 
 

@@ -6,7 +6,8 @@ the mean of the coded number, 0 for a missing one, and the share of missing ones
 *Subsets*: sums of each category's indicator. *Windows*: numbers of each outcome. *Gaussian noise*: of more than two
 classes sums of the payloads, of a number also sums of their products; of two classes numbers of the releases in each
 cell of a grid, since the likelihood needs fewer people than the mean if one class is rare. *Thresholds*: of each
-threshold the number of releases and the sums of payloads.
+threshold the number of releases and the sums of payloads. *Known columns*: of each cell the number of releases and
+their sums.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk.privacy.mechanisms.base import WIDTH
+from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import THRESHOLDS, ThresholdMechanism
-from murk.protocols.univariate.settings import Settings, TargetMechanism
+from murk.protocols.univariate.settings import BareMechanism, Settings, TargetMechanism
 
 _STEPS: Final = 4  # iterations of the likelihood's weights
 _PSEUDO: Final = 2.0  # pseudo-releases of each class in variances, so that no class seems certain to be empty
@@ -65,18 +67,24 @@ def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
     """Return what is summed of a mechanism's releases."""
     if isinstance(mechanism, ThresholdMechanism):
         return Thresholds(mechanism)
+    if isinstance(mechanism, KnownMechanism):
+        return Cells(mechanism, _sums_of(settings, mechanism.noise))
+    if settings.classes == 2 and isinstance(mechanism, SimplexGaussian):
+        return Grid(mechanism)
+    return _sums_of(settings, mechanism)
+
+
+def _sums_of(settings: Settings, mechanism: BareMechanism) -> Subsets | Windows | Points | Numbers:
     if isinstance(mechanism, SubsetSelection):
         return Subsets(mechanism)
     if isinstance(mechanism, WindowSelection):
         return Windows(mechanism)
-    if settings.classes == 2:
-        return Grid(mechanism)
     return Points(mechanism) if settings.classes else Numbers(mechanism)
 
 
-def _present(shares: Floats, count: int) -> Floats:
-    """Return shares without negative or certain ones, for variances."""
-    raised = np.maximum(shares * count, 0.0) + _PSEUDO
+def _present(shares: Floats, count: int, pseudo: float) -> Floats:
+    """Return shares without negative or, with pseudo-releases, certain ones, for variances."""
+    raised = np.maximum(shares * count, 0.0) + pseudo
     return np.asarray(raised / raised.sum())
 
 
@@ -105,10 +113,10 @@ class Subsets:
         """Return how many subsets contain each category."""
         return np.asarray(payloads.sum(axis=0))
 
-    def summary(self, sums: Floats, count: int) -> Summary:
+    def summary(self, sums: Floats, count: int, pseudo: float = _PSEUDO) -> Summary:
         """Return the shares of all categories."""
         shares = (sums / count - self.mechanism.base) / self.mechanism.gain
-        return Summary(shares, self.mechanism.covariance(_present(shares, count)) / count)
+        return Summary(shares, self.mechanism.covariance(_present(shares, count, pseudo)) / count)
 
 
 @dataclass(frozen=True)
@@ -136,11 +144,12 @@ class Windows:
         """Return the numbers of outcomes."""
         return np.bincount(payloads[:, 0], minlength=self.size).astype(np.int64)
 
-    def summary(self, sums: Floats, count: int) -> Summary:
+    def summary(self, sums: Floats, count: int, pseudo: float = _PSEUDO) -> Summary:
         """Return the mean and the share of missing numbers; people's own spread is in that of the outcomes."""
         weights = self.mechanism.weights
         # A pseudo-release of either end of the range, so that no end seems certain to be empty.
-        counts = sums + self.mechanism.chances[0] + self.mechanism.chances[len(self.mechanism.values) - 1]
+        ends = self.mechanism.chances[0] + self.mechanism.chances[len(self.mechanism.values) - 1]
+        counts = sums + pseudo / 2.0 * ends
         total = float(counts.sum())
         mean = counts @ weights / total
         spread = (weights * counts[:, None]).T @ weights / total - np.outer(mean, mean)
@@ -173,10 +182,10 @@ class Points:
         """Return the sums of payloads."""
         return np.asarray(payloads.sum(axis=0))
 
-    def summary(self, sums: Floats, count: int) -> Summary:
+    def summary(self, sums: Floats, count: int, pseudo: float = _PSEUDO) -> Summary:
         """Return the shares of all categories."""
         shares = self.mechanism.decode(sums[None, :] / count)[0]
-        return Summary(shares, self.mechanism.covariance(_present(shares, count)) / count)
+        return Summary(shares, self.mechanism.covariance(_present(shares, count, pseudo)) / count)
 
 
 def _axes(payloads: Integers) -> Integers:
@@ -219,7 +228,7 @@ class Numbers:
         upper = np.triu_indices(self._axes)
         return np.concatenate([axes.sum(axis=0), (coarse.T @ coarse)[upper]])
 
-    def summary(self, sums: Floats, count: int) -> Summary:
+    def summary(self, sums: Floats, count: int, pseudo: float = _PSEUDO) -> Summary:
         """Return the mean and the share of missing numbers, with the spread of the releases."""
         axes, height = self._axes, float(self.mechanism.height)
         products = np.zeros((axes, axes))
@@ -228,7 +237,7 @@ class Numbers:
         square = 4.0**_COARSE * (products + np.triu(products, 1).T) / count
         covariance = square - np.outer(mean, mean)
         # A pseudo-release of either end of the range.
-        covariance[0, 0] += 2.0 * height**2 / (count + 2.0)
+        covariance[0, 0] += pseudo * height**2 / (count + pseudo)
         into = np.zeros((2, axes))
         into[0, 0] = 1.0 / height
         share = 0.0
@@ -360,3 +369,45 @@ class Thresholds:
         counts = by_threshold[:, 0]
         used = np.maximum(counts, 1.0)
         return counts, counts[:, None] * self.inner.mechanism.decode(by_threshold[:, 1:] / used[:, None])
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Number of releases of each cell of known columns, and the sums of their targets."""
+
+    mechanism: KnownMechanism
+    inner: Subsets | Points | Windows | Numbers  # sums of a cell's targets
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self.mechanism.cells * (1 + self.inner.size)
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a number of one cell by one release, times their number."""
+        return self.inner.longest
+
+    @property
+    def variance(self) -> float:
+        """Variance of a number that is estimated from one release."""
+        return self.inner.variance
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the numbers and sums by cell."""
+        order = np.argsort(payloads[:, 0], kind="stable")
+        cells, starts = np.unique(payloads[order, 0], return_index=True)
+        sums = np.zeros((self.mechanism.cells, 1 + self.inner.size), dtype=np.int64)
+        for cell, rows in zip(cells, np.split(order, starts[1:]), strict=True):
+            sums[cell, 0] = len(rows)
+            sums[cell, 1:] = self.inner.add(payloads[rows, 1:])
+        return sums.ravel()
+
+    def by_cell(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the number of releases (cells,) and the sums (cells, size) of each cell."""
+        by_cell = sums.reshape(self.mechanism.cells, -1)
+        return by_cell[:, 0], by_cell[:, 1:]
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the estimate for all cells together."""
+        return self.inner.summary(self.by_cell(sums)[1].sum(axis=0), count)

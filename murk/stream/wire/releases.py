@@ -159,12 +159,13 @@ class MomentRelease(Release):
 
 
 class TargetRelease(Release):
-    """One person's privatized target alone, randomized once (tasks without features).
+    """One person's privatized target, randomized once (tasks without features, or with known ones).
 
     - ``payload``: Integers that the mechanism released. Subset selection: for each class, and then for a missing
       target, 1 if it is in the subset, else 0. Window selection: the number of the window. Gaussian noise: the point of
       the simplex, an integer for each class (of a number, for either bound), and then for a missing target. Where every
-      person has a target, there is no number for a missing one.
+      person has a target, there is no number for a missing one. With known columns the first integer is the number of
+    their combination of values, which is not randomized, and the target's follow.
     """
 
     kind: Literal["target"] = "target"

@@ -59,9 +59,10 @@ def protocol_by_rule(data: Mapping[str, Any]) -> str:
     """Return the protocol of a task file that names none.
 
     It is `scores`, unless the file has settings that only `gradients` read, or so many coded features that their second
-    moments are too large a release. Without features it is `univariate`.
+    moments are too large a release. Without features, or with known ones, it is `univariate`.
     """
-    if data.get("features") in ([], ()):
+    features = data.get("features")
+    if features in ([], ()) or (isinstance(features, list | tuple) and any(univariate.is_known(features))):
         return "univariate"
     many = bool(PROTOCOLS["scores"].why_impractical(coded_features(data), public=False))
     if many or any(data.get(key) for key in ("objective", "learner", "max_staleness")):

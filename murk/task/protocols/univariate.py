@@ -1,13 +1,23 @@
-"""Releases of a target alone, for shares and means (`protocol: univariate`)."""
+"""Releases of a target alone, or beside known columns (`protocol: univariate`)."""
 
+import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 from murk.task.errors import task_error
 from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
+MOST_CELLS: Final = 1_000
+"""Largest number of combinations of the declared categories of known columns."""
+FEWEST_PEOPLE: Final = 20
+"""Least number of people for each combination, on average, that a task with a stated size may have."""
+
 
 class UnivariateProtocol(TaskProtocol):
-    """Protocol in which people release their target alone, by the mechanism of least variance for its kind."""
+    """Protocol in which only the target is randomized, by the mechanism of least variance for its kind.
+
+    A task has no features, and so learns shares or a mean, or known columns alone, which are sent as they are.
+    """
 
     name = "univariate"
     rank = 0
@@ -16,21 +26,59 @@ class UnivariateProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     target_alone = True
     tracks = True
+    estimates_effects = True
 
-    def check_features(self) -> None:
-        """Raise PydanticCustomError, as features would have no effect."""
-        raise task_error("univariate learns from the target alone: say features: [], or leave protocol out", "protocol")
+    def check_features(self, features: Sequence[Any], people: int | None) -> None:
+        """Raise PydanticCustomError unless all features are known, and their combinations few."""
+        known = is_known(features)
+        if not any(known):
+            words = "univariate learns from the target alone: say features: [], or leave protocol out"
+            raise task_error(words, "protocol")
+        if not all(known):
+            name = features[known.index(False)].name
+            words = (
+                f"{name!r} is private beside known columns, and only the target can be: make all features known: true, "
+                "or none of them"
+            )
+            raise task_error(words, "features", known.index(False))
+        sizes = [len(feature.categories) for feature in features]
+        cells = math.prod(sizes)
+        product = " x ".join(map(str, sizes)) + f" = {cells:,}" if len(sizes) > 1 else f"{cells:,}"
+        remedy = "give fewer known columns, or coarser categories"
+        if cells > MOST_CELLS:
+            words = (
+                f"{product} combinations of known columns point at people; at most {MOST_CELLS:,} are sent: {remedy}"
+            )
+            raise task_error(words, "features")
+        if people is not None and people < FEWEST_PEOPLE * cells:
+            words = (
+                f"{product} combinations of known columns for {people:,} people are {people / cells:.3g} people each, "
+                f"and at least {FEWEST_PEOPLE} are required: {remedy}"
+            )
+            raise task_error(words, "people")
 
     def check_without_features(self, block: Any, target: str) -> None:
         """Accept any target."""
 
+    def check_with_public(self, block: Any, target: str) -> None:
+        """Raise PydanticCustomError, as known columns are sent with each release."""
+        raise task_error("known columns come with each person's release; remove it", "public")
+
     def scale(self, block: Any, target: str) -> Scale:
-        """Return "slope" for a mean, else "probability"."""
-        return "slope" if target == "real" else "probability"
+        """Return "slope" for a real target, else "log odds", on which shares of a task without features are not."""
+        return "slope" if target == "real" else "log odds"
 
     def model(self, block: Any, target: str) -> str:
-        """Return "mean" for a real target, else "shares"."""
-        return "mean" if target == "real" else "shares"
+        """Return the model of a target beside known columns."""
+        return {"real": "squared", "classes": "softmax"}.get(target, "logistic")
+
+
+def is_known(features: Sequence[Any]) -> list[bool]:
+    """Return of each feature, or its content in a task file, whether the receiver knows it."""
+    return [
+        feature.get("known") is True if isinstance(feature, dict) else getattr(feature, "known", None) is True
+        for feature in features
+    ]
 
 
 PROTOCOL: Final = UnivariateProtocol()

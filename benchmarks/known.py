@@ -1,0 +1,200 @@
+"""Known columns and experiments: ``python -m benchmarks.known [--only coverage|alarms|people] [--replications N]``.
+
+*coverage* runs `murk.run` on people of two known columns, and counts nominal 95% intervals of linear effects and of log
+odds that hold, in each cell of a rate, a guarantee and a number of people (15 minutes with 20 replications).
+
+*alarms* assigns arms at random to streams without an effect and counts the streams in which intervals for every look,
+and for one, exclude zero at any look from 50 people on: arms of 50/50 and 90/10, rates of .2 to 30%, skewed amounts, a
+drifting rate (5 minutes).
+
+*people* compares, on the demonstration's 254,654 mothers, the half-width of the effect of same_sex with all columns
+private, with same_sex and three more columns known, with the difference of two arms' plain randomized responses, and
+without privacy, by the mean of several draws.
+"""
+
+import argparse
+import csv
+import gzip
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+import murk
+from murk import Task
+from murk.demo import DATA
+from murk.planning.experiments import false_alarms
+
+GUARANTEES = {
+    "mu .5": "gdp: {mu: 0.5}",
+    "mu 1": "gdp: {mu: 1.0}",
+    "mu 2": "gdp: {mu: 2.0}",
+    "eps 1": "pure: {epsilon: 1.0}",
+    "eps 4": "pure: {epsilon: 4.0}",
+}
+RATES, PEOPLE = (0.02, 0.05, 0.3), (2_000, 10_000, 40_000)
+EFFECTS = np.array([0.3, 0.2, 0.2])  # log odds per coded unit: arm, then two of three platforms
+PLATFORMS = np.array([0.5, 0.3, 0.2])
+TREATED = 0.3
+
+COLUMNS = """
+  - {name: arm, categories: [control, treatment], known: true}
+  - {name: platform, categories: [web, ios, other], known: true}
+"""
+
+
+def task(guarantee, target, features=COLUMNS, more=""):
+    return Task.parse(
+        f"name: known\nfeatures:{features}\ntarget: {{name: y, {target}, missing_share: 0}}\n"
+        f"privacy: {{guarantee: {{{guarantee}}}}}\n{more}"
+    )
+
+
+BINARY = 'kind: binary, positive: "yes", negative: "no"'
+
+
+def drawn(rng, count, rate):
+    arm, platform = rng.random(count) < TREATED, rng.choice(3, count, p=PLATFORMS)
+    codes = np.column_stack([np.where(arm, 1, -1), *(np.where(platform == each, 1, -1) for each in (1, 2))])
+    y = rng.random(count) < 1.0 / (1.0 + np.exp(-codes @ EFFECTS - math.log(rate / (1.0 - rate))))
+    names = np.array(["web", "ios", "other"])
+    return [
+        {"arm": ("control", "treatment")[a], "platform": names[p], "y": "yes" if one else "no"}
+        for a, p, one in zip(arm.astype(int).tolist(), platform.tolist(), y.tolist(), strict=True)
+    ]
+
+
+def line(rate):
+    """Return the best line of the probability, in points per category."""
+    cells = [(a, p) for a in (0, 1) for p in range(3)]
+    X = np.array([[2 * a - 1, *(1 if p == each else -1 for each in (1, 2)), 1] for a, p in cells])
+    shares = np.array([(TREATED if a else 1 - TREATED) * PLATFORMS[p] for a, p in cells])
+    chances = 1.0 / (1.0 + np.exp(-X[:, :-1] @ EFFECTS - math.log(rate / (1.0 - rate))))
+    return 200.0 * np.linalg.solve((X * shares[:, None]).T @ X, (X * shares[:, None]).T @ chances)[:-1]
+
+
+def coverage(replications):
+    print(f"{'':6s} {'rate':>5s} {'people':>7s}  linear effects  log odds  not learned")
+    cell = 0
+    for name, guarantee in GUARANTEES.items():
+        for rate in RATES:
+            own, truth = task(guarantee, f"{BINARY}, rate: {rate}"), line(rate)
+            for people in PEOPLE:
+                held, odds, unknown = [], [], 0
+                cell += 1
+                for replication in range(replications):
+                    rng = np.random.default_rng([5, cell, replication])
+                    report = murk.run(own, drawn(rng, people, rate), seed=1_000 * cell + replication).report
+                    for at, (effect, log_odds) in enumerate(zip(truth, EFFECTS, strict=True)):
+                        coefficient = list(report["average_effects"])[at]
+                        low, high = report["average_effects"][coefficient]["interval"]
+                        if math.isfinite(low + high):
+                            held.append(low <= effect <= high)
+                        if coefficient in report["not_learned"]:
+                            unknown += 1
+                            continue
+                        low, high = report["confidence_intervals"][coefficient]
+                        odds.append(low <= log_odds <= high)
+                rates = [f"{np.mean(each):.3f}" if each else "    -" for each in (held, odds)]
+                share = unknown / 3 / replications
+                print(f"{name:6s} {rate:5.0%} {people:7,}  {rates[0]:>14s}  {rates[1]:>8s}  {share:.0%}", flush=True)
+
+
+def streams(rng, people):
+    """Yield the name, the shares of arms, the coded targets and the kind of each stream."""
+    for name, shares, rate in (
+        ("50/50, 30%", (0.5, 0.5), 0.3),
+        ("50/50, 3%", (0.5, 0.5), 0.03),
+        ("50/50, .2%", (0.5, 0.5), 0.002),
+        ("90/10, 3%", (0.9, 0.1), 0.03),
+        ("90/10, .2%", (0.9, 0.1), 0.002),
+    ):
+        yield name, shares, (rng.random(people) < rate).astype(float), BINARY
+    drift = np.linspace(0.02, 0.2, people)
+    yield "90/10, 2 to 20%", (0.9, 0.1), (rng.random(people) < drift).astype(float), BINARY
+    amounts = np.minimum(rng.lognormal(1.0, 1.5, people), 1_000.0) / 500.0 - 1.0
+    yield "90/10, amounts", (0.9, 0.1), amounts, "kind: real, low: 0, high: 1000"
+
+
+def alarms(replications):
+    people = 20_000
+    print(f"{'':6s} {'stream':16s}  every look  one look  sample ratio   ({people:,} people, {replications} streams)")
+    for name in ("mu 1", "eps 4", "eps 12"):
+        guarantee = GUARANTEES.get(name, "pure: {epsilon: 12.0}")
+        rng = np.random.default_rng(7)
+        for stream, shares, y, target in streams(rng, people):
+            more = f"experiment: {{arm: arm, control: control, assigned: {{by: server, shares: {list(shares)}}}}}"
+            own = task(guarantee, target, "\n  - {name: arm, categories: [control, treatment], known: true}", more)
+            X = np.ones((people, 2))
+            found = false_alarms(own, X, y, runs=replications, seed=11)
+            print(
+                f"{name:6s} {stream:16s}  {found.watched:10.1%}  {found.fixed:8.1%}  {found.sample_ratio:12.1%}",
+                flush=True,
+            )
+
+
+MOTHERS = """
+  - {name: same_sex, categories: ["no", "yes"]KNOWN}
+  - {name: age, categories: [21 to 25, 26 to 30, 31 to 35]KNOWN}
+  - {name: afam, categories: ["no", "yes"]KNOWN}
+  - {name: hispanic, categories: ["no", "yes"]KNOWN}
+"""
+
+
+def mothers():
+    """Return the mothers' records, with their age in three bands."""
+    with gzip.open(DATA, "rt") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        row["y"] = row["third_child"]
+        row["age"] = ("21 to 25", "26 to 30", "31 to 35")[min((int(row["age"]) - 21) // 5, 2)]
+    return rows
+
+
+def randomized_response(arm, y, epsilon, rng):
+    """Return the difference of two arms' rates from plain randomized responses, and its standard error."""
+    keep = math.exp(epsilon) / (1.0 + math.exp(epsilon))
+    answers = np.where(rng.random(len(y)) < keep, y, 1 - y)
+    unbiased = (answers - (1.0 - keep)) / (2.0 * keep - 1.0)
+    groups = [unbiased[arm == each] for each in (1, 0)]
+    error = math.sqrt(sum(group.var(ddof=1) / len(group) for group in groups))
+    return groups[0].mean() - groups[1].mean(), error
+
+
+def halves(guarantee, known, rows):
+    """Return the half-width of the effect of same_sex, in points."""
+    own = task(guarantee, BINARY, MOTHERS.replace("KNOWN", ", known: true" if known else ""))
+    low, high = murk.run(own, rows, seed=1).report["average_effects"]["same_sex"]["interval"]
+    return (high - low) / 2.0
+
+
+def people(replications):
+    rows = mothers()
+    arm = np.array([row["same_sex"] == "yes" for row in rows]).astype(int)
+    y = np.array([row["y"] == "yes" for row in rows]).astype(int)
+    exact = 196.0 * math.sqrt(sum(y[arm == each].var() / (arm == each).sum() for each in (0, 1)))
+    print(f"half-widths of the effect of same_sex in points, {len(rows):,} mothers; without privacy {exact:.2f}")
+    print(f"{'':6s} all private  known  randomized response  people, known over randomized response")
+    for name in ("mu 1", "mu 2", "eps 1", "eps 4"):
+        kind, value = name.split()
+        # Randomized response has the mu of its odds.
+        keep = NormalDist().cdf(float(value) / 2.0)
+        epsilon = float(value) if kind == "eps" else math.log(keep / (1.0 - keep))
+        rng = np.random.default_rng(1)
+        plain = 196.0 * np.mean([randomized_response(arm, y, epsilon, rng)[1] for _ in range(replications)])
+        private, known = (halves(GUARANTEES[name], each, rows) for each in (False, True))
+        print(f"{name:6s} {private:11.2f}  {known:5.2f}  {plain:19.2f}  {(known / plain) ** 2:.2f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["coverage", "alarms", "people"])
+    parser.add_argument("--replications", type=int, default=20)
+    given = parser.parse_args()
+    for name, measure in (("coverage", coverage), ("alarms", alarms), ("people", people)):
+        if given.only in (None, name):
+            measure(given.replications)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,279 @@
+r"""Experiments: lifts of arms against a control, and whether the arms' counts contradict their shares.
+
+A lift is the effect of a category of the arm by least squares, adjusted for the other known columns. It is stated
+absolutely, and relative to the control's mean by Fieller's theorem: all ratios r at which ``D - r M`` is not further
+than z standard errors from 0, for the difference D and the control's mean M. Several arms share the error (Bonferroni).
+
+Counts of arms, which are sent as they are, are tested by a mixture of multinomial distributions with Dirichlet weights,
+1,000 times the stated shares: an exact e-value, which may be watched.
+
+Sources: Fieller, "Some problems in interval estimation", 1954; Lindon and Malek, "Anytime-valid inference for
+multinomial count data", 2022.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk._internal.numbers import number, span
+from murk.inference.confidence_sequences import Looks, evidence
+from murk.inference.contrasts import weights_of
+from murk.inference.estimate import Estimate
+from murk.inference.units import POINTS
+from murk.task.experiment import GuardrailBlock
+from murk.task.features import RealTarget
+from murk.task.learning import ContrastBlock
+from murk.task.task import Task
+
+Interval = tuple[float, float]
+
+CONCENTRATION: Final = 1_000.0  # of the Dirichlet weights
+FEWEST: Final = 100  # people of an arm before its share of missing targets has an interval
+ALARM: Final = 1_000.0  # e-value from which the arms' counts contradict the shares
+
+
+@dataclass(frozen=True)
+class Lift:
+    """The difference of an arm from the control; ends of intervals are infinite where unknown."""
+
+    arm: str
+    value: float  # in percentage points of a probability, or in the target's units
+    interval: Interval
+    fixed_interval: Interval  # for one planned look
+    relative: float  # in percent of the control's mean
+    relative_interval: Interval
+    p_value: float | None  # of no difference, valid at every look; None if people answer again
+    e_value: float | None
+    attrition: float | None  # difference of the shares of missing targets, in points; None if every person has one
+    attrition_interval: Interval | None
+    guardrail: str | None  # "safe", "harmed" or "open"; None without a guard rail
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The state of an experiment at a look."""
+
+    control: str
+    unit: str  # of lifts: "points" or "target units"
+    level: float  # simultaneous level of the intervals
+    people: Mapping[str, int]  # by arm
+    unassigned: int  # people whose arm is missing or undeclared
+    sample_ratio: float | None  # e-value that the arms' counts contradict their shares; None without shares
+    control_mean: float  # in percent of a probability, or in the target's units
+    lifts: tuple[Lift, ...]
+
+    @property
+    def mismatch(self) -> bool:
+        """Whether the counts of arms contradict their shares."""
+        return self.sample_ratio is not None and self.sample_ratio >= ALARM
+
+    @property
+    def stop(self) -> str:
+        """Reason to stop: "mismatch", "harmed", "effect", "safe", or "" for none."""
+        if self.mismatch:
+            return "mismatch"
+        rails = {lift.guardrail for lift in self.lifts}
+        if "harmed" in rails:
+            return "harmed"
+        if any(not lift.interval[0] <= 0.0 <= lift.interval[1] for lift in self.lifts):
+            return "effect"
+        return "safe" if rails == {"safe"} else ""
+
+    def words(self) -> list[str]:
+        """Return what the experiment shows, in sentences."""
+        if self.mismatch:
+            return [
+                f"The arms' counts contradict the stated shares (e = {self.sample_ratio:.3g}): find out why, as people "
+                "in the arms may differ, before reading anything else."
+            ]
+        found = []
+        for lift in self.lifts:
+            low, high = lift.interval
+            if not math.isfinite(low + high):
+                found.append(f"{lift.arm}: too few people for an interval.")
+            elif low > 0.0 or high < 0.0:
+                verb = "raises" if low > 0.0 else "lowers"
+                found.append(f"{lift.arm} {verb} the target, by {span(low, high)} {self.unit}.")
+            else:
+                found.append(f"{lift.arm}: no difference shown; it lies within {span(low, high)} {self.unit}.")
+            if (
+                lift.attrition_interval is not None
+                and not lift.attrition_interval[0] <= 0.0 <= lift.attrition_interval[1]
+            ):
+                found.append(
+                    f"More targets are missing in one of {lift.arm} and {self.control}, by "
+                    f"{span(*lift.attrition_interval)} points: people with a target may differ between the arms."
+                )
+            rails = {
+                "safe": "The guard rail holds: the difference is within its margin.",
+                "harmed": "The guard rail is broken: the difference exceeds its margin.",
+            }
+            if lift.guardrail in rails:
+                found.append(rails[lift.guardrail])
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, with the words."""
+        return {**asdict(self), "mismatch": self.mismatch, "stop": self.stop, "words": self.words()}
+
+
+def log_ratio_evidence(counts: Sequence[int], shares: Sequence[float]) -> float:
+    """Return the log e-value that counts contradict the shares of a multinomial distribution.
+
+    >>> log_ratio_evidence([5_000, 5_000], [0.5, 0.5]) < 0 < log_ratio_evidence([5_300, 4_700], [0.5, 0.5])
+    True
+    """
+    total = CONCENTRATION * sum(shares)
+    log_e = math.lgamma(total) - math.lgamma(total + sum(counts))
+    for count, share in zip(counts, shares, strict=True):
+        prior = CONCENTRATION * share
+        log_e += math.lgamma(prior + count) - math.lgamma(prior) - count * math.log(share)
+    return log_e
+
+
+def fieller(difference: float, mean: float, covariance: Floats, z: float) -> Interval:
+    """Return the interval of ``difference / mean``, given their covariance (2, 2); infinite if the mean may be zero.
+
+    >>> [round(end, 3) for end in fieller(1.0, 10.0, np.diag([0.25, 0.25]), 1.96)]
+    [0.002, 0.2]
+    """
+    own, both, other = float(covariance[0, 0]), float(covariance[0, 1]), float(covariance[1, 1])
+    lead = mean**2 - z**2 * other
+    if not lead > 0.0:
+        return -math.inf, math.inf
+    middle = difference * mean - z**2 * both
+    root = math.sqrt(max(middle**2 - lead * (difference**2 - z**2 * own), 0.0))
+    return (middle - root) / lead, (middle + root) / lead
+
+
+def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> Experiment | None:
+    """Return the state of a task's experiment; None without one, or before the first release."""
+    block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
+    if block is None or cells is None or people is None:
+        return None
+    place = task.coding.columns.index(block.arm)
+    counts = np.bincount(cells.values[:, place], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
+    real = task.target if isinstance(task.target, RealTarget) else None
+    values, covariance, spread = _line(estimate)
+    factor, shift = (POINTS, 0.0) if real is None else ((real.high - real.low) / 2.0, (real.high + real.low) / 2.0)
+    unit = POINTS if real is None else 1.0  # of a margin
+    names = task.coding.names
+    mean = people.shares @ people.points
+    # The control's code: that of the arm's coded features at which the contrast with another arm begins.
+    places = [names.index(name) for name in task.coding.names_of(place)]
+    mean[places] = -1.0
+    if block.control != task.arms[0]:
+        mean[places[task.arms.index(block.control) - 1]] = 1.0
+    alpha = (1.0 - level) / (len(task.arms) - 1)
+    found = []
+    for arm in task.arms:
+        if arm == block.control:
+            continue
+        weights = weights_of(task, names, ContrastBlock(feature=block.arm, category=arm, against=block.control))
+        both = np.array([weights, mean])
+        pair = both @ values
+        known = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
+        matrix = both @ covariance @ both.T if known else np.full((2, 2), math.inf)
+        lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, block.guardrail, unit)
+        if task.target.missing_share != 0.0:
+            gone = [_absent(cells, place, task.arms.index(name)) for name in (arm, block.control)]
+            half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
+            difference = gone[0][0] - gone[1][0]
+            interval = POINTS * (difference - half), POINTS * (difference + half)
+            lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
+        found.append(lift)
+    stated = None if block.assigned is None else block.assigned.shares
+    log_e = None if stated is None else log_ratio_evidence(counts[:-1].tolist(), stated)
+    return Experiment(
+        control=block.control,
+        unit="points" if real is None else "target units",
+        level=level,
+        people=dict(zip(task.arms, counts[:-1].tolist(), strict=True)),
+        unassigned=int(counts[-1]) if len(counts) > len(task.arms) else 0,
+        sample_ratio=None if log_e is None else math.exp(min(log_e, 700.0)),
+        control_mean=shift + factor * float(mean @ values),
+        lifts=tuple(found),
+    )
+
+
+def _quantile(looks: Looks, alpha: float) -> float:
+    return NormalDist().inv_cdf(0.5 + looks.nominal(1.0 - alpha) / 2.0)
+
+
+def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
+    """Return the share of missing targets in an arm and its standard error, which is infinite for few people."""
+    inside = cells.values[:, place] == arm
+    counts = cells.counts[inside]
+    if counts.sum() < FEWEST:
+        return 0.0, math.inf
+    shares = counts / counts.sum()
+    return float(shares @ cells.absent[inside]), math.sqrt(float(shares**2 @ cells.absent_errors[inside] ** 2))
+
+
+def _line(estimate: Estimate) -> tuple[Floats, Floats, Floats]:
+    """Return the linear model of the target: coefficients, covariance and standard errors."""
+    line = getattr(estimate, "line", None)
+    if line is not None:
+        return line, getattr(estimate, "line_covariance"), getattr(estimate, "line_spread")  # noqa: B009
+    assert estimate.covariance is not None
+    return estimate.values, estimate.covariance, estimate.spread
+
+
+def _lift(
+    arm: str,
+    pair: Floats,
+    shift: float,
+    covariance: Floats,
+    looks: Looks,
+    alpha: float,
+    guardrail: GuardrailBlock | None,
+    unit: float,
+) -> Lift:
+    value, mean = float(pair[0]), shift + float(pair[1])
+    error = math.sqrt(max(float(covariance[0, 0]), 0.0))
+    z, z_fixed = _quantile(looks, alpha), NormalDist().inv_cdf(0.5 + looks.fixed(1.0 - alpha) / 2.0)
+    interval = value - z * error, value + z * error
+    known = math.isfinite(error)
+    relative = fieller(value, mean, covariance, z) if known else (-math.inf, math.inf)
+    log_e = None
+    # The process of estimates from answers of the same people again is no martingale.
+    if looks.repeats.most == 1:
+        size = abs(value) / error if known and error > 0.0 else 0.0
+        log_e = float(evidence(size, looks.information, alpha))
+    rail = None
+    if guardrail is not None:
+        margin = guardrail.margin * unit
+        low, high = interval if guardrail.worse == "lower" else (-interval[1], -interval[0])
+        rail = "safe" if low > -margin else "harmed" if high < -margin else "open"
+    return Lift(
+        arm=arm,
+        value=value,
+        interval=interval,
+        fixed_interval=(value - z_fixed * error, value + z_fixed * error),
+        relative=POINTS * value / mean if mean else math.nan,
+        relative_interval=(POINTS * relative[0], POINTS * relative[1]),
+        p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
+        e_value=None if log_e is None else math.exp(log_e),
+        attrition=None,
+        attrition_interval=None,
+        guardrail=rail,
+    )
+
+
+def table(found: Mapping[str, Any]) -> list[list[str]]:
+    """Return the rows of a table of lifts: arm, people, lift, interval, relative lift, interval, p and e."""
+    rows = [[f"{found['control']} (control)", f"{found['people'][found['control']]:,}", *[""] * 6]]
+    for lift in found["lifts"]:
+        tested = ["-", "-"] if lift["p_value"] is None else [f"{lift['p_value']:.2g}", f"{lift['e_value']:.3g}"]
+        known = math.isfinite(sum(lift["interval"]))
+        absolute = [number(lift["value"]), span(*lift["interval"])] if known else ["", "too few people"]
+        relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])] if known else ["", ""]
+        rows.append([lift["arm"], f"{found['people'][lift['arm']]:,}", *absolute, *relative, *tested])
+    return rows

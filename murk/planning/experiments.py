@@ -1,0 +1,183 @@
+"""Plans of experiments: the smallest effect that numbers of people show, and false alarms on a stream without one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats
+from murk.errors import UserError
+from murk.inference.confidence_sequences import Looks, critical_values
+from murk.inference.estimate import Estimate
+from murk.inference.experiments import experiment
+from murk.inference.units import POINTS
+from murk.privacy.noise import SimulatedNoise
+from murk.protocols.device import device_for
+from murk.protocols.population import Effects, designs
+from murk.protocols.registry import part
+from murk.task.features import RealTarget
+from murk.task.privacy import DEFAULT_LEVEL
+from murk.task.task import Task
+
+_ERROR_CODE = "MURK-LEARN-001"
+
+PEOPLE: Final = (10_000, 100_000, 1_000_000)
+POWER: Final = 0.8
+_LEVEL: Final = 0.95
+_FIRST, _GROWTH = 50, 1.2  # first look of an A/A run, and the factor from one look to the next
+
+
+@dataclass(frozen=True)
+class ExperimentPlan:
+    """The smallest effects that a number of people show with a power, in points or in the target's units."""
+
+    people: int
+    planned: float  # at one look at the planned end
+    watched: float  # at the same number of people, where anybody may watch and stop at any time
+    without_privacy: float  # at one look, if a server saw every target
+
+
+def arms_of(task: Task) -> tuple[float, ...]:
+    """Return the shares of the arms, by default even ones; raise UserError without an experiment."""
+    if task.experiment is None:
+        raise UserError(
+            f"the task {task.name!r} has no experiment: add experiment: {{arm: COLUMN, control: CATEGORY}} with a "
+            "known column (docs/known.md)"
+        )
+    assigned = task.experiment.assigned
+    return assigned.shares if assigned is not None else (1.0 / len(task.arms),) * len(task.arms)
+
+
+def plan_experiment(
+    task: Task, people: Sequence[int] = PEOPLE, *, rate: float | None = None, power: float = POWER
+) -> tuple[ExperimentPlan, ...]:
+    """Return what numbers of people show of the arm with the fewest people, by the normal approximation."""
+    per_person, exact = _variances(task, rate)
+    both = _both_arms(task)
+    return tuple(
+        ExperimentPlan(
+            count,
+            *(
+                (z + NormalDist().inv_cdf(power)) * math.sqrt(variance * both / count)
+                for z, variance in (
+                    (_fixed(task), per_person),
+                    (_watched(task, count), per_person),
+                    (_fixed(task), exact),
+                )
+            ),
+        )
+        for count in people
+    )
+
+
+def people_for_effect(
+    task: Task, effect: float, *, rate: float | None = None, power: float = POWER, watched: bool = False
+) -> int:
+    """Return the number of people that show an effect, in points or the target's units, with a power."""
+    variance, both = _variances(task, rate)[0], _both_arms(task)
+    count = 1_000.0
+    # The boundary of a sequence depends on the number.
+    for _ in range(20):
+        z = _watched(task, count) if watched else _fixed(task)
+        count = ((z + NormalDist().inv_cdf(power)) / effect) ** 2 * variance * both
+    return math.ceil(count)
+
+
+def _both_arms(task: Task) -> float:
+    """Return the sum of the inverse shares of the control and of the smallest other arm."""
+    shares = dict(zip(task.arms, arms_of(task), strict=True))
+    assert task.experiment is not None
+    control = shares.pop(task.experiment.control)
+    return 1.0 / control + 1.0 / min(shares.values())
+
+
+def _fixed(task: Task) -> float:
+    return NormalDist().inv_cdf(1.0 - (1.0 - _LEVEL) / (2.0 * (len(task.arms) - 1)))
+
+
+def _watched(task: Task, people: float) -> float:
+    alpha = (1.0 - _LEVEL) / (len(task.arms) - 1)
+    return float(critical_values(np.array(max(people, 1.0) / task.tightest_at), 1.0 - alpha))
+
+
+def _variances(task: Task, rate: float | None) -> tuple[float, float]:
+    """Return the variance of a person's target in points or its units: of the release, and of the exact value."""
+    records = designs(task, Effects(rate=rate))[0].records
+    forecast: Any = part(task.protocol, "forecast")
+    released, exact = forecast.residual_variances(device_for(task), records)
+    unit = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else POINTS
+    return released * unit**2, exact * unit**2
+
+
+@dataclass(frozen=True)
+class FalseAlarms:
+    """Shares of runs without an effect in which intervals excluded zero at one of the looks."""
+
+    runs: int
+    people: int
+    looks: int
+    watched: float  # by sequences
+    fixed: float  # by intervals for one planned look, which are looked at again and again
+    sample_ratio: float  # in which the counts of arms contradicted their shares
+
+
+def false_alarms(
+    task: Task, X: Floats, y: Floats, *, runs: int = 100, seed: int = 1, tick: Callable[[int, str], None] | None = None
+) -> FalseAlarms:
+    """Assign arms at random to coded records (m, p), (m,), randomize their targets, and look again and again.
+
+    The arms have no effect by construction, and everything else is as in the records: rates, drifts and amounts.
+    """
+    shares, device = arms_of(task), device_for(task.with_simulated(True))
+    assert task.experiment is not None
+    place = task.coding.columns.index(task.experiment.arm)
+    first = task.coding.names.index(task.coding.names_of(place)[0])
+    codes = _codes(task, place)
+    looks = [_FIRST]
+    while looks[-1] < len(y):
+        looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), len(y)))
+    counts = np.zeros(3)
+    for run in range(runs):
+        rng = np.random.default_rng([seed, run])
+        rows = X.copy()
+        rows[:, first : first + codes.shape[1]] = codes[rng.choice(len(shares), size=len(y), p=shares)]
+        payloads = device.mechanisms[DEFAULT_LEVEL].randomize(  # type: ignore[attr-defined]
+            device.vectors(rows, y),  # type: ignore[attr-defined]
+            SimulatedNoise(int(rng.integers(2**63))),
+            np.arange(len(y)),
+        )
+        counts += _alarms(task, device, payloads, looks)
+        if tick is not None:
+            tick(run + 1, "")
+    watched, fixed, ratio = (counts / runs).tolist()
+    return FalseAlarms(runs, len(y), len(looks), watched, fixed, ratio)
+
+
+def _codes(task: Task, place: int) -> Floats:
+    """Return the codes of each arm, (arms, coded features)."""
+    name = task.coding.columns[place]
+    width = len(task.coding.names_of(place))
+    at = task.coding.names.index(task.coding.names_of(place)[0])
+    return np.array([task.coding.encode_record({name: arm}, target=False).x[at : at + width] for arm in task.arms])
+
+
+def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Floats:
+    """Return whether a sequence, a fixed interval and the sample ratio raised an alarm at one of the looks."""
+    engine, start, alarms = device.engine(), 0, np.zeros(3)
+    for look in looks:
+        engine.add(payloads[start:look], DEFAULT_LEVEL)
+        start = look
+        estimate: Estimate = engine.estimate()
+        found = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
+        if found is None:
+            continue
+        for lift in found.lifts:
+            alarms[0] = max(alarms[0], float(not lift.interval[0] <= 0.0 <= lift.interval[1]))
+            alarms[1] = max(alarms[1], float(not lift.fixed_interval[0] <= 0.0 <= lift.fixed_interval[1]))
+        alarms[2] = max(alarms[2], float(found.mismatch))
+    return alarms

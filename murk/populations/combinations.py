@@ -1,0 +1,43 @@
+"""Counts of people by the combination of their known columns, for the holder of a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from murk._internal.numbers import listed
+from murk.producers.blocks import Block
+
+if TYPE_CHECKING:
+    from murk.task.task import Task
+
+SMALLEST: Final = 20  # number of rows below which a combination points at people
+MOST_SMALL: Final = 0.05  # largest share of rows in such combinations
+
+
+class CombinationSurvey:
+    """Counts the rows of each combination of known columns, which are sent as they are."""
+
+    def __init__(self, task: Task) -> None:
+        self._columns = task.known_columns
+        self._counts: Counter[bytes] = Counter()
+
+    def add(self, block: Block) -> None:
+        """Count the rows of a block."""
+        if self._columns:
+            rows, counts = np.unique(block.x, axis=0, return_counts=True)
+            for row, count in zip(rows, counts.tolist(), strict=True):
+                self._counts[row.tobytes()] += count
+
+    def mistake(self) -> str:
+        """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""
+        rows, small = sum(self._counts.values()), [n for n in self._counts.values() if n < SMALLEST]
+        if sum(small) <= MOST_SMALL * rows:
+            return ""
+        return (
+            f"known columns nearly identify people: {sum(small):,} of {rows:,} rows are in {len(small):,} combinations "
+            f"of {listed(self._columns)} with fewer than {SMALLEST} rows each, {small.count(1):,} of them alone; at "
+            f"most {MOST_SMALL:.0%} of the rows may be. Give fewer known columns, or coarser categories"
+        )

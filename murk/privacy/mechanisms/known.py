@@ -1,0 +1,86 @@
+"""A randomized target beside a number that is sent as it is: the cell of a record's known columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import track, wiped
+from murk.errors import UserError
+from murk.privacy.mechanisms.base import Wrapped
+from murk.privacy.mechanisms.payload_limits import PayloadBound
+
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
+    from murk.privacy.mechanisms.simplex import SimplexGaussian
+    from murk.privacy.noise import NoiseSource
+
+_ERROR_CODE = "MURK-PRIVACY-001"
+
+
+@dataclass(frozen=True)
+class KnownMechanism(Wrapped):
+    """Release the number of a record's cell as it is, and randomize its target.
+
+    The guarantee is the target's: it compares two records of one cell, and says nothing about records of different
+    cells, which anybody tells apart. The first integer of a release is the cell, the others are the target's.
+
+    Parameters
+    ----------
+    noise
+        Mechanism of the target.
+    cells
+        Number of cells.
+
+    Examples
+    --------
+    >>> from murk.privacy import PureDP, SubsetSelection
+    >>> known = KnownMechanism(SubsetSelection.calibrate(PureDP(1.0), categories=2), cells=6)
+    >>> known.dimension, known.guarantee, known.holds(np.array([[5, 0, 1]])), known.holds(np.array([[6, 0, 1]]))
+    (3, PureDP(epsilon=1.0), True, False)
+    """
+
+    noise: SubsetSelection | WindowSelection | SimplexGaussian  # type: ignore[assignment]
+    cells: int
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+        return 1 + self.noise.dimension
+
+    @property
+    def magnitude(self) -> int:
+        """Bound on each integer of an honest payload."""
+        return max(self.cells - 1, self.noise.magnitude)
+
+    @property
+    def payload_bound(self) -> PayloadBound:
+        """Bound on the norm of an honest target's integers."""
+        return self.noise.payload_bound.shifted(1)
+
+    def holds(self, payload: Integers) -> bool:
+        """Return whether every payload (m, d) has a cell of the task and a possible target."""
+        rows = np.asarray(payload)
+        is_cell = (rows[:, 0] >= 0) & (rows[:, 0] < self.cells)
+        return bool(is_cell.all()) and self.noise.holds(rows[:, 1:])
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize the targets of m pairs of a cell and a target's position (m, 2) into payloads (m, d)."""
+        rows = np.asarray(vectors, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != 2:
+            raise UserError(f"known cells and targets need an array of shape (m, 2), got {rows.shape}")
+        cells = track(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.cells - 1.0).astype(np.int64))
+        return np.column_stack([cells, track(self.noise.randomize(rows[:, 1:], noise, records))])
+
+    def decode(self, payload: npt.ArrayLike) -> Floats:
+        """Return unbiased estimates of the target's numbers from payloads (m, d)."""
+        return self.noise.decode(np.asarray(payload)[:, 1:])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public and derived parameters as plain data."""
+        return {**self.noise.to_dict(), "cells": self.cells}

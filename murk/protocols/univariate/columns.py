@@ -1,0 +1,116 @@
+"""Known columns: their combinations of values are numbered cells, which devices send as they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import track
+from murk.task.features import INDICATOR, CategoryFeature
+
+if TYPE_CHECKING:
+    from murk.task.task import Task
+
+MISSING = "missing"  # label of a missing or undeclared value
+
+
+@dataclass(frozen=True)
+class KnownColumn:
+    """A column with declared categories, and a last value for those missing or undeclared unless they are coded."""
+
+    categories: int
+    coded: bool = False  # whether a missing value counts as one of the categories
+    indicated: bool = False  # whether a coded feature indicates a missing value
+
+    @property
+    def values(self) -> int:
+        """Number of values."""
+        return self.categories + (not self.coded)
+
+    @property
+    def width(self) -> int:
+        """Number of coded features."""
+        return self.categories - 1 + self.indicated
+
+    def numbers(self, codes: Floats) -> Integers:
+        """Return the numbers (m,) of the values that have these codes (m, width)."""
+        own = codes[:, : self.categories - 1]
+        above, below = track(own > 0.0), track(own < 0.0)
+        first = track(np.where(track(np.all(below, axis=1)), 0, self.values - 1))
+        return np.where(track(np.any(above, axis=1)), track(above.argmax(axis=1)) + 1, first).astype(np.int64)
+
+    @property
+    def codes(self) -> Floats:
+        """The codes of each value, (values, width): zeros of a missing one."""
+        rows = np.zeros((self.values, self.width))
+        own = rows[: self.categories]
+        own[:] = -1.0
+        np.fill_diagonal(own[1:, : self.categories - 1], 1.0)
+        if self.indicated:
+            rows[-1, -1] = 1.0
+        return rows
+
+
+@dataclass(frozen=True)
+class KnownColumns:
+    """All known columns of a task; a cell is a value of each, the last column's changing fastest.
+
+    >>> known = KnownColumns((KnownColumn(2), KnownColumn(3, coded=True)))
+    >>> known.cells, known.numbers(known.codes(np.arange(9))).tolist(), known.values(np.array([5])).tolist()
+    (9, [0, 1, 2, 3, 4, 5, 6, 7, 8], [[1, 2]])
+    """
+
+    columns: tuple[KnownColumn, ...] = ()
+
+    @classmethod
+    def of(cls, task: Task) -> KnownColumns:
+        """Return a task's known columns."""
+        features = [feature for feature in task.features if isinstance(feature, CategoryFeature)]
+        return cls(
+            tuple(
+                KnownColumn(
+                    len(feature.categories),
+                    feature.missing not in (None, INDICATOR),
+                    feature.missing == INDICATOR,
+                )
+                for feature in features
+            )
+        )
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return math.prod(column.values for column in self.columns)
+
+    def _places(self) -> Iterator[tuple[KnownColumn, slice]]:
+        start = 0
+        for column in self.columns:
+            yield column, slice(start, start + column.width)
+            start += column.width
+
+    def numbers(self, X: Floats) -> Integers:
+        """Return the cells (m,) of coded records (m, p), the constant last."""
+        cells = np.zeros(len(X), dtype=np.int64)
+        for column, place in self._places():
+            cells *= column.values
+            cells += track(column.numbers(X[:, place]))
+        return cells
+
+    def values(self, cells: Integers) -> Integers:
+        """Return the number of each column's value, (m, columns)."""
+        sizes = [column.values for column in self.columns]
+        return np.column_stack(np.unravel_index(cells, sizes)).astype(np.int64)
+
+    def codes(self, cells: Integers) -> Floats:
+        """Return the coded features of cells, (m, p), the constant last."""
+        values = self.values(cells)
+        parts = [column.codes[values[:, place]] for place, column in enumerate(self.columns)]
+        return np.column_stack([*parts, np.ones(len(cells))])
+
+
+NONE_KNOWN: Final = KnownColumns()

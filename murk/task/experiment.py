@@ -1,0 +1,79 @@
+"""Experiments: arms that are assigned to people and known to the receiver, and what is watched of them."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, model_validator
+
+from murk.task.errors import task_error
+from murk.task.features import Share
+from murk.task.fields import Block, Number, Text
+
+_TOLERANCE: Final = 1e-6  # of the sum of shares
+
+
+def assigned_place(salt: str, identifier: str, shares: Sequence[float]) -> int:
+    """Return the position of the arm that a person's own random identifier is assigned to.
+
+    The first 53 bits of HMAC-SHA256(salt, identifier) are a number between 0 and 1; the arm is the first whose summed
+    share exceeds it. The same person has the same arm in every window, and arms of other salts are independent of it.
+
+    >>> [assigned_place("checkout-7", f"person {number}", [0.5, 0.5]) for number in range(8)]
+    [0, 0, 0, 0, 1, 0, 1, 1]
+    """
+    digest = hmac.digest(salt.encode(), identifier.encode(), hashlib.sha256)
+    uniform = (int.from_bytes(digest[:8], "big") >> 11) * 2.0**-53
+    total = 0.0
+    for place, share in enumerate(shares):
+        total += share
+        if uniform < total:
+            return place
+    return len(shares) - 1
+
+
+class AssignmentBlock(Block):
+    """Who assigns arms, and with which shares."""
+
+    by: Literal["device", "server"] = Field(
+        description="`device`: by a keyed hash of the person's own random identifier; `server`: the column is given"
+    )
+    salt: Text | None = Field(
+        default=None, description="public key of the hash, one of each experiment (`by: device`), as in `checkout-7`"
+    )
+    shares: Annotated[tuple[Share, ...], Field(min_length=2)] = Field(
+        description="the share of people in each category of `arm`, in order, adding up to 1"
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> "AssignmentBlock":
+        if self.by == "device" and self.salt is None:
+            words = "missing, and required where devices assign arms; give a text that no other experiment has"
+            raise task_error(words, "salt")
+        if self.by == "server" and self.salt is not None:
+            raise task_error("has no effect where the server assigns arms; remove it, or say by: device", "salt")
+        if abs(sum(self.shares) - 1.0) > _TOLERANCE:
+            raise task_error(f"the shares add up to {sum(self.shares):g}; give shares that add up to 1", "shares")
+        return self
+
+
+class GuardrailBlock(Block):
+    """A difference that must not be exceeded."""
+
+    margin: Annotated[Number, Field(gt=0)] = Field(
+        description="the tolerated difference against `control`: of a probability (0.01 is a point), or in a real "
+        "target's units"
+    )
+    worse: Literal["lower", "higher"] = Field(description="the direction in which the target is worse")
+
+
+class ExperimentBlock(Block):
+    """An experiment: its arms, and what is watched."""
+
+    arm: Text = Field(description="a known feature, whose categories are the arms")
+    control: Text = Field(description="the category that the others are compared with")
+    assigned: AssignmentBlock | None = Field(
+        default=None, description="how arms are assigned; `null`: unknown, so that their counts are not tested"
+    )
+    guardrail: GuardrailBlock | None = Field(default=None, description="`null`: none")

@@ -1,0 +1,215 @@
+"""``murk experiment``: its plan, its state on a log, and its false alarms; what a task's experiment refuses."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import murk
+from murk import Task
+from murk.cli import cli
+from murk.errors import UserError
+from murk.inference.confidence_sequences import Looks
+from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence
+from murk.planning.experiments import false_alarms, people_for_effect, plan_experiment
+from murk.privacy.noise import SimulatedNoise
+from murk.protocols.device import device_for
+from murk.task.experiment import assigned_place
+
+TASK = """
+name: checkout
+features:
+  - {name: arm, categories: [control, treatment], known: true}
+  - {name: platform, categories: [web, ios], known: true}
+target: {name: bought, kind: binary, positive: "yes", negative: "no", rate: 0.2, missing_share: 0}
+experiment:
+  arm: arm
+  control: control
+  assigned: {by: device, salt: checkout-7, shares: [0.5, 0.5]}
+  guardrail: {margin: 0.02, worse: lower}
+privacy: {guarantee: {pure: {epsilon: 3.0}}}
+"""
+
+
+def people(task, count, lift, seed=1):
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        arm = task.arm_of(f"{rng.integers(2**63):x}")
+        chance = 0.2 + lift * (arm == "treatment")
+        rows.append({"arm": arm, "platform": str(rng.choice(["web", "ios"])), "bought": "no"})
+        rows[-1]["bought"] = "yes" if rng.random() < chance else "no"
+    return rows
+
+
+# Tasks
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("arm: arm", "arm: platfrom", "experiment.arm: 'platfrom' is not a known feature; did you mean 'platform'"),
+        ("control: control", "control: contrl", "is not a category of arm"),
+        ("[0.5, 0.5]", "[0.5, 0.6]", "the shares add up to 1.1; give shares that add up to 1"),
+        ("[0.5, 0.5]", "[0.5, 0.3, 0.2]", "3 shares of 2 arms; give one of every arm"),
+        ("salt: checkout-7, ", "", "missing, and required where devices assign arms"),
+        ("by: device", "by: server", "has no effect where the server assigns arms"),
+        (
+            'kind: binary, positive: "yes", negative: "no", rate: 0.2',
+            "kind: classes, classes: [a, b]",
+            "binary or real",
+        ),
+    ],
+)
+def test_refused_with_remedy(old, new, words):
+    assert old in TASK
+    with pytest.raises(UserError) as refused:
+        Task.parse(TASK.replace(old, new, 1))
+    assert words in str(refused.value)
+
+
+def test_assignment_is_by_the_persons_own_identifier():
+    task, shares = Task.parse(TASK), [0.1, 0.6, 0.3]
+    names = [f"id {number}" for number in range(20_000)]
+    places = np.array([assigned_place("one", name, shares) for name in names])
+    # 4.5 standard deviations: a false alarm in one of 10^5.
+    for place, share in enumerate(shares):
+        assert abs((places == place).mean() - share) < 4.5 * math.sqrt(share * (1 - share) / len(names))
+    others = np.array([assigned_place("two", name, shares) for name in names])
+    assert abs((places == others).mean() - sum(share**2 for share in shares)) < 4.5 * 0.5 / math.sqrt(len(names))
+    assert {task.arm_of("me") for _ in range(3)} == {task.arms[assigned_place("checkout-7", "me", [0.5, 0.5])]}
+    with pytest.raises(UserError, match="devices do not assign arms"):
+        Task.parse(TASK.replace("by: device, salt: checkout-7", "by: server")).arm_of("me")
+
+
+# Statistics
+
+
+def test_ratios_of_means_hold():
+    # As often as stated, give or take 4 standard deviations of 4,000 draws at 95%: 1.4 points.
+    rng = np.random.default_rng(3)
+    covariance = np.array([[0.25, -0.1], [-0.1, 0.16]])
+    draws = rng.multivariate_normal([0.8, 2.0], covariance, 4_000)
+    held = np.mean([low <= 0.4 <= high for low, high in (fieller(d, m, covariance, 1.96) for d, m in draws)])
+    assert abs(held - 0.95) < 0.014
+    assert fieller(1.0, 0.5, np.diag([0.1, 0.25]), 1.96) == (-math.inf, math.inf)
+
+
+def test_sample_ratios():
+    rng, shares = np.random.default_rng(4), [0.5, 0.5]
+    assert max(log_ratio_evidence(rng.multinomial(50_000, shares).tolist(), shares) for _ in range(200)) < math.log(
+        ALARM
+    )
+    assert log_ratio_evidence([51_000, 49_000], shares) > math.log(ALARM)
+
+
+@pytest.mark.parametrize(("lift", "stop", "rail"), [(0.1, "effect", "safe"), (-0.1, "harmed", "harmed")])
+def test_experiment_of_a_run(lift, stop, rail):
+    task = Task.parse(TASK)
+    found = murk.run(task, people(task, 6_000, lift), seed=5).report["experiment"]
+    (each,) = found["lifts"]
+    low, high = each["interval"]
+    assert low < 100.0 * lift < high
+    assert each["relative_interval"][0] < 100.0 * lift / 0.2 < each["relative_interval"][1]
+    assert (found["stop"], each["guardrail"], sum(found["people"].values())) == (stop, rail, 6_000)
+    assert found["sample_ratio"] < 1.0
+    assert each["e_value"] > 20.0
+    assert each["p_value"] == pytest.approx(1.0 / each["e_value"])
+
+
+@pytest.mark.parametrize("gone", [0.4, 0.1])
+def test_attrition(gone):
+    task = Task.parse(TASK.replace(", missing_share: 0", ""))
+    device, rng = device_for(task), np.random.default_rng(6)
+    engine, known = device.engine(), device.settings.known
+    cells = rng.choice([0, 1, 3, 4], 20_000)
+    y = (rng.random(len(cells)) < 0.2).astype(float)
+    y[rng.random(len(y)) < np.where(cells >= 3, gone, 0.1)] = math.nan
+    vectors = device.vectors(known.codes(cells), y)
+    engine.add(device.mechanisms["default"].randomize(vectors, SimulatedNoise(1), np.arange(len(y))), "default")
+    found = experiment(task, engine.estimate(), Looks("always-valid", 100_000, len(y)))
+    low, high = found.lifts[0].attrition_interval
+    assert low < 100.0 * (gone - 0.1) < high
+    assert (low > 0.0) == (gone > 0.1) == any("people with a target may differ" in words for words in found.words())
+
+
+def test_margins_of_real_targets_are_in_their_units():
+    text = TASK.replace('kind: binary, positive: "yes", negative: "no", rate: 0.2', "kind: real, low: -100, high: 100")
+    task = Task.parse(text.replace("margin: 0.02", "margin: 30"))
+    rng = np.random.default_rng(2)
+    rows = [
+        {
+            "arm": task.arms[number % 2],
+            "platform": ("web", "ios")[number % 3 % 2],
+            "bought": float(rng.normal(10 + 5 * (number % 2), 20)),
+        }
+        for number in range(6_000)
+    ]
+    found = murk.run(task, rows, seed=5).report["experiment"]
+    low, high = found["lifts"][0]["interval"]
+    assert low < 5.0 < high
+    assert found["unit"] == "target units"
+    assert found["lifts"][0]["guardrail"] == "safe"
+    assert abs(found["control_mean"] - 10.0) < 5.0
+
+
+def test_arms_that_contradict_their_shares_come_first():
+    task = Task.parse(TASK)
+    device = device_for(task)
+    engine = device.engine()
+    X = device.settings.known.codes(np.repeat([0, 3], [6_000, 5_000]))
+    y = np.zeros(len(X))
+    engine.add(
+        device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(1), np.arange(len(y))), "default"
+    )
+    found = experiment(task, engine.estimate(), Looks("always-valid", 100_000, len(y)))
+    assert (found.people, found.stop) == ({"control": 6_000, "treatment": 5_000}, "mismatch")
+    assert found.words()[0].startswith("The arms' counts contradict the stated shares")
+
+
+# Plans
+
+
+def test_plans_agree_with_runs():
+    task = Task.parse(TASK)
+    (plan,) = plan_experiment(task, [6_000])
+    low, high = murk.run(task, people(task, 6_000, 0.0), seed=5).report["experiment"]["lifts"][0]["fixed_interval"]
+    # A power of 80% asks for (1.96 + 0.84) standard errors.
+    assert plan.planned == pytest.approx((high - low) / 2.0 * 2.8 / 1.96, rel=0.06)
+    assert plan.without_privacy < plan.planned < plan.watched
+    assert people_for_effect(task, plan.planned) == pytest.approx(6_000, rel=0.001)
+    assert people_for_effect(task, plan.planned, watched=True) > 9_000
+
+
+def test_false_alarms_without_an_effect():
+    task = Task.parse(TASK)
+    rows = people(task, 3_000, 0.0)
+    block = task.coding.encode({name: [row[name] for row in rows] for name in ("arm", "platform", "bought")})
+    found = false_alarms(task, block.x, block.y, runs=16, seed=2)
+    # At 5% each more than 3 of 16 runs with a probability of 1%; intervals for one look fail far more often.
+    assert found.watched <= 0.2 < found.fixed
+    assert found.sample_ratio == 0.0
+
+
+def test_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "task.yaml").write_text(TASK)
+    task = Task.parse(TASK)
+
+    def call(*words):
+        return CliRunner().invoke(cli, ["experiment", "task.yaml", *words])
+
+    plan = json.loads(call("--effect", "2", "--json").stdout)
+    assert [each["people"] for each in plan["plans"]] == [10_000, 100_000, 1_000_000]
+    assert plan["needed"]["planned"] < plan["needed"]["watched"]
+    assert "one look at the end" in call().stdout
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    murk.run(task, people(task, 2_000, 0.1), log=url, ledger=tmp_path / "ledger.db")
+    found = json.loads(call("--log", url, "--json", "--picture", "lift.png").stdout)
+    assert found["releases"] == 2_000
+    assert found["experiment"]["people"].keys() == {"control", "treatment"}
+    assert (tmp_path / "lift.png").read_bytes().startswith(b"\x89PNG")
+    assert "lifts against control" in call("--log", url).stdout
+    assert "exclude each other" in str(call("--log", url, "--aa", "x.csv").exception)

@@ -1,0 +1,347 @@
+"""Known columns: sent as they are, with a randomized target; what is refused, learned, stated and watched."""
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import murk
+from murk import Task
+from murk.audit.neighbours import worst_neighbours
+from murk.audit.release_distributions import distribution_of
+from murk.errors import MurkError, UserError
+from murk.gateway.admission import Admission
+from murk.inference.confidence_sequences import Looks
+from murk.monitoring import Monitor
+from murk.privacy.noise import SimulatedNoise
+from murk.producers import Ledger, Producer
+from murk.protocols.device import device_for
+from murk.protocols.population import Records
+from murk.protocols.univariate import cells, forecast
+from murk.protocols.univariate.engine import estimated
+from murk.stream import Worker, open_log
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import TargetRelease
+
+ARM = "{name: arm, categories: [control, treatment], known: true}"
+PLATFORM = "{name: platform, categories: [web, ios, other], known: true}"
+TARGETS = {
+    "binary": "{name: y, kind: binary, positive: 'yes', negative: 'no', missing_share: 0}",
+    "maybe": "{name: y, kind: binary, positive: 'yes', negative: 'no'}",
+    "real": "{name: y, kind: real, low: 10, high: 60, missing_share: 0}",
+    "classes": "{name: y, kind: classes, classes: [red, green, blue], missing_share: 0}",
+}
+
+
+def task(kind="binary", guarantee="{gdp: {mu: 2.0}}", features=f"[{ARM}, {PLATFORM}]", more=""):
+    return Task.parse(
+        f"name: known\nfeatures: {features}\ntarget: {TARGETS[kind]}\nprivacy: {{guarantee: {guarantee}}}\n{more}"
+    )
+
+
+# Tasks
+
+
+def test_a_task_with_known_columns_randomizes_the_target_alone():
+    own = task()
+    assert (own.protocol, own.known_columns, own.coefficient_scale) == ("univariate", ("arm", "platform"), "log odds")
+    private = task(features="[{name: arm, categories: [control, treatment]}]")
+    assert (private.protocol, private.known_columns) == ("scores", ())
+    assert "known" not in json.loads(private.document())["features"][0]
+    assert Task.from_document(own.document()) == own
+
+
+@pytest.mark.parametrize(
+    ("features", "more", "words"),
+    [
+        (f"[{ARM}, {{name: age, low: 1, high: 9}}]", "", "make all features known: true, or none of them"),
+        ("[{name: age, low: 1, high: 9, known: true}]", "", "only declared categories are sent as they are"),
+        ("[{name: day, kind: date, as: weekday, known: true}]", "", "only declared categories are sent as they are"),
+        (f"[{ARM}]", "protocol: scores", "scores randomizes every feature; leave protocol out"),
+        (f"[{ARM}]", "shuffle: {crowd: 1000}", "crowds of one combination are not formed"),
+        (f"[{ARM}]", "public: {set_aside: 100}", "come with each person's release; remove it"),
+        (f"[{ARM}, {PLATFORM}]", "people: 100", "2 x 3 = 6 combinations of known columns for 100 people are 16.7"),
+        (f"[{ARM}, {{name: zip, categories: [{', '.join(map(str, range(1000, 1501)))}], known: true}}]", "", "1,002"),
+    ],
+)
+def test_refused_with_remedy(features, more, words):
+    with pytest.raises(UserError, match=words.replace("(", r"\(").replace("+", r"\+")):
+        task(features=features, more=more)
+
+
+# Devices
+
+
+def test_cells_are_the_values_that_devices_code():
+    own = task(
+        features="[{name: a, categories: [x, y], known: true}, "
+        "{name: b, categories: [p, q, r], known: true, missing: q}, "
+        "{name: c, categories: [k, l, m, n], known: true, missing: indicator}]"
+    )
+    known, found = device_for(own).settings.known, {}
+    for a, b, c in itertools.product(["x", "y", None], ["p", "q", "r"], ["k", "l", "m", "n", "?"]):
+        coded = own.coding.encode_record({"a": a, "b": b, "c": c, "y": "yes"}).x
+        (cell,) = known.numbers(coded[None])
+        found[(a, b, c)] = int(cell)
+        assert known.codes(np.array([cell]))[0].tolist() == coded.tolist()
+    assert sorted(found.values()) == list(range(known.cells))
+    assert known.numbers(own.coding.encode_record({"a": "x", "b": "?", "c": "k"}).x[None]) == found[("x", "q", "k")]
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+@pytest.mark.parametrize("guarantee", ["{gdp: {mu: 2.0}}", "{pure: {epsilon: 2.0}}"])
+def test_forged_cells_and_targets_are_rejected(kind, guarantee):
+    device = device_for(task(kind, guarantee))
+    engine, mechanism = device.engine(), device.mechanisms["default"]
+    X = np.array([[1.0, -1.0, 1.0, 1.0]])
+    ((cell, *target),) = mechanism.randomize(device.vectors(X, np.array([1.0])), SimulatedNoise(1), [0]).tolist()
+    assert cell == 6  # treatment and other, of (2 + 1) x (3 + 1) with missing values
+
+    def release(payload):
+        common = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 9}
+        return TargetRelease(**common, payload=payload)
+
+    engine.admit(release([cell, *target]))
+    for payload in ([12, *target], [-1, *target], target, [cell, *target, 0], [2**61, *target], [cell, *[2**50] * 9]):
+        with pytest.raises(RejectedError):
+            engine.admit(release(payload))
+
+
+def test_door_and_worker_refuse_forged_cells(tmp_path):
+    own = task("maybe")
+    log = open_log(f"sqlite:///{tmp_path / 'log.db'}")
+    with log, open_log(f"sqlite:///{tmp_path / 'other.db'}") as other, Ledger(tmp_path / "ledger.db") as ledger:
+        for each in (log, other):
+            each.register_task(own.document())
+        producer = Producer(own, log, ledger)
+        for person in range(6):
+            producer.release({"arm": "control", "platform": "web", "y": "yes"}, person=str(person))
+        messages = [json.loads(each.value) for each in log.read(0, 0, 10)]
+        for message, cell in zip(messages[3:], (-1, 12, 2**50), strict=True):
+            message["payload"][0] = cell
+        values = [json.dumps(message, separators=(",", ":")).encode() for message in messages]
+        door = Admission(other, own)
+        door.begin()
+        now = messages[0]["time"]
+        found = [each if isinstance(each, str) else None for each in door.judged(values, now)]
+        assert found == [None] * 3 + ["magnitude"] * 3
+        other.append([(0, value) for value in values])
+        worker = Worker(other, own, device_for(own).engine())
+        while worker.step().read:
+            pass
+        worker.close()
+        assert [letter.reason for letter in other.dead_letters(0)] == ["magnitude"] * 3
+        monitor = Monitor(other, own)
+        monitor.poll()
+        assert (monitor.snapshot.problem, monitor.snapshot.figures.releases) == (None, 3)
+        assert "agree in arm and platform" in monitor.snapshot.figures.levels[0].words
+        monitor.close()
+
+
+def test_sending_does_not_depend_on_the_private_value(tmp_path):
+    own = task("maybe", "{pure: {epsilon: 1.0}}")
+    log = open_log(f"sqlite:///{tmp_path / 'log.db'}")
+    with log, Ledger(tmp_path / "ledger.db") as ledger:
+        log.register_task(own.document())
+        producer = Producer(own, log, ledger)
+        values = ["yes", "no", None, "forty", 3.5]
+        for number, value in enumerate(values):
+            producer.release({"arm": "treatment", "platform": "ios", "y": value}, person=str(number))
+        messages = [json.loads(each.value) for each in log.read(0, 0, 10)]
+        assert [each["payload"][0] for each in messages] == [5] * len(values)
+        assert len({len(each.value) for each in log.read(0, 0, 10)}) == 1
+        lines = "\n".join(ledger.account("1").describe())
+        assert "two records that agree in arm and platform: they are sent as they are, under no guarantee" in lines
+
+
+@pytest.mark.parametrize("kind", ["binary", "real"])
+def test_audited_pairs_agree_in_known_columns(kind):
+    device = device_for(task(kind, "{pure: {epsilon: 1.0}}"))
+    mechanism = device.mechanisms["default"]
+    pair = worst_neighbours(task(kind, "{pure: {epsilon: 1.0}}"), device, mechanism, np.random.default_rng(1))
+    first, second = ({name: row[name] for name in ("arm", "platform")} for row in (pair.first, pair.second))
+    assert first == second
+    assert pair.first["y"] != pair.second["y"]
+    # Records of different cells are told apart with certainty, which is no claim.
+    centres = distribution_of(mechanism).centres(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    assert distribution_of(mechanism).distances(centres[:1], centres[1]) < 0.0
+
+
+# Learning
+
+
+def people(kind, count, seed, lift=0.1):
+    rng = np.random.default_rng(seed)
+    arm, platform = rng.integers(2, size=count), rng.integers(3, size=count)
+    chance = 0.2 + lift * arm + 0.05 * (platform == 1)
+    if kind == "real":
+        y = np.clip(10 + 50 * rng.beta(2, 8, count) + 5 * arm, 10, 60)
+    elif kind == "classes":
+        y = np.where(rng.random(count) < chance, "red", np.where(rng.random(count) < 0.5, "green", "blue"))
+    else:
+        y = np.where(rng.random(count) < chance, "yes", "no")
+    names = {"arm": np.array(["control", "treatment"])[arm], "platform": np.array(["web", "ios", "other"])[platform]}
+    rows = [
+        dict(zip(names, each, strict=True)) | {"y": v} for *each, v in zip(*names.values(), y.tolist(), strict=True)
+    ]
+    if kind == "maybe":
+        for row, gone in zip(rows, rng.random(count) < np.where(arm == 1, 0.3, 0.2), strict=True):
+            row["y"] = None if gone else row["y"]
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("kind", "guarantee", "name", "truth"),
+    [
+        ("binary", "{gdp: {mu: 2.0}}", "arm", 10.0),
+        ("maybe", "{pure: {epsilon: 3.0}}", "arm", 10.0),
+        ("real", "{gdp: {mu: 2.0}}", "arm", 5.0),
+        ("real", "{pure: {epsilon: 3.0}}", "arm", 5.0),
+        ("classes", "{pure: {epsilon: 3.0}}", "red:arm", 10.0),
+    ],
+)
+def test_effects_of_known_columns(kind, guarantee, name, truth):
+    result = murk.run(task(kind, guarantee), people(kind, 12_000, 5), seed=2)
+    effect = result.report["average_effects"][name]
+    low, high = effect["interval"]
+    half = (high - low) / 2.0
+    # 4.5 standard errors: a false alarm in one of 10^5; without an effect the estimate lies farther than that from it.
+    assert abs(effect["value"] - truth) < 4.5 / 1.96 * half < truth
+    assert len(result.report["cells"]) == 6
+    assert sum(cell["people"] for cell in result.report["cells"]) == 12_000
+    words = result.report["levels"]["default"]["words"]
+    assert words.endswith("agree in arm and platform: they are sent as they are, under no guarantee.")
+    assert "agree in arm and platform" in result.report["cap_words"]
+    assert "arm, platform" in str(result)
+
+
+def test_states_merge_by_addition_and_order_does_not_matter():
+    own = task("maybe")
+    device = device_for(own)
+    rng = np.random.default_rng(4)
+    X = device.settings.known.codes(rng.integers(device.settings.known.cells, size=3_000))
+    y = rng.choice([0.0, 1.0, math.nan], 3_000)
+    payloads = device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(3), np.arange(3_000))
+    whole, halves = device.engine(), [device.engine(), device.engine()]
+    whole._add(payloads[rng.permutation(3_000)], "default")
+    for half, rows in zip(halves, (payloads[:900], payloads[900:]), strict=True):
+        for start in range(0, len(rows), 37):
+            half._add(rows[start : start + 37], "default")
+    assert device.estimate(halves).values.tolist() == whole.estimate().values.tolist()
+    again = device.engine()
+    again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
+    assert again.totals == whole.totals
+    other = device_for(task("maybe", features=f"[{ARM}]")).engine()
+    with pytest.raises(MurkError, match="different target"):
+        other.load_state_dict(whole.state_dict())
+
+
+def made(share, rate, lift=0.0):
+    """Return the records of two arms, of which a share is treated."""
+    X = np.array([[-1.0, 1.0], [-1.0, 1.0], [1.0, 1.0], [1.0, 1.0]])
+    treated = rate + lift
+    shares = np.array([(1 - share) * (1 - rate), (1 - share) * rate, share * (1 - treated), share * treated])
+    return Records(X, np.array([0.0, 1.0, 0.0, 1.0]), shares)
+
+
+def totals_of(device, records, looks, rng):
+    """Yield the sums at each look, from independent increments."""
+    ((_, known),) = statistics = list(device.engine().statistics.items())
+    places, sums = device.vectors(records.X, records.y), np.zeros(known.size)
+    for count, before in zip(looks, [0, *looks[:-1]], strict=True):
+        sums += np.rint(forecast._sums(known, places, records.drawn(count - before, rng), rng))
+        yield {"default": (count, sums.astype(np.int64).tolist())}, dict(statistics)
+
+
+def one_look(guarantee, count, share, rate, lift, replications, factor=1.0):
+    """Return how many intervals hold: of linear effects, and of log odds."""
+    device, held = device_for(task("binary", guarantee, f"[{ARM}]")), np.zeros(2, dtype=int)
+    odds = math.log((rate + lift) / (1 - rate - lift) * (1 - rate) / rate) / 2.0
+    for replication in range(replications):
+        rng = np.random.default_rng([11, replication])
+        ((totals, statistics),) = totals_of(device, made(share, rate, lift), [count], rng)
+        found = estimated(device.settings, totals, statistics, 1)
+        value, half = found.effects()
+        held += (
+            abs(value[0] - lift / 2.0) <= factor * half[0],
+            abs(found.values[0] - odds) <= factor * found.half_widths()[0],
+        )
+    return held
+
+
+# With 95% coverage fewer than 133 of 150 hold with a probability below 1e-3. Intervals 0.65 times as wide hold with
+# 80%, and 133 or more of them with a probability below 1e-2.
+@pytest.mark.parametrize("case", [("{gdp: {mu: 1.0}}", 40_000, 0.05), ("{pure: {epsilon: 4.0}}", 5_000, 0.3)])
+def test_intervals_hold(case):
+    guarantee, count, rate = case
+    assert binom.cdf(132, 150, 0.95) < 1e-3
+    assert (one_look(guarantee, count, 0.3, rate, 0.01, 150) >= 133).all()
+    assert binom.sf(132, 150, 0.8) < 1e-2
+    assert one_look(guarantee, count, 0.3, rate, 0.01, 150, factor=0.65)[0] < 133
+
+
+def excluded(streams, seed):
+    """Return how many streams without an effect ever exclude it, of one arm of 5% at a rate of 2%, from 50 people."""
+    device = device_for(task("binary", "{pure: {epsilon: 10.0}}", f"[{ARM}]"))
+    looks, alarms = np.unique(np.geomspace(50, 10_000, 14).astype(int)).tolist(), 0
+    for stream in range(streams):
+        rng = np.random.default_rng([seed, stream])
+        for totals, statistics in totals_of(device, made(0.05, 0.02), looks, rng):
+            found = estimated(device.settings, totals, statistics, 1)
+            level = Looks("always-valid", 100_000, found.n_releases).nominal(0.95)
+            value, half = found.effects(level)
+            if abs(value[0]) > half[0]:
+                alarms += 1
+                break
+    return alarms
+
+
+def test_sequences_hold_from_the_first_look():
+    # At 5% each, more than 6 of 40 streams with a probability below 1e-2.
+    assert binom.sf(6, 40, 0.05) < 1e-2
+    assert excluded(40, 3) <= 6
+
+
+def test_own_variances_of_a_small_arm_are_a_trap(monkeypatch):
+    monkeypatch.setattr(cells, "larger", lambda own, pooled: own)
+    monkeypatch.setattr(cells, "_FEWEST", 2)
+    monkeypatch.setattr(cells, "_PER_SKEW", 0.0)
+    assert excluded(40, 3) > 6
+
+
+def test_a_small_category_has_no_interval():
+    own = device_for(task("binary", "{gdp: {mu: 4.0}}", f"[{ARM}]"))
+    ((totals, statistics),) = totals_of(own, made(0.001, 0.3), [50_000], np.random.default_rng(1))
+    found = estimated(own.settings, totals, statistics, 1)
+    assert found.not_learned() == ["arm", "intercept"]
+    assert not np.isfinite(found.effects()[1]).any()
+    assert np.isfinite(found.cells.errors).tolist() == [[True, True], [False, False]]
+
+
+def test_forecasts_are_what_runs_give():
+    own = task("binary", "{pure: {epsilon: 2.0}}")
+    device, rows = device_for(own), people("binary", 12_000, 5)
+    block = own.coding.encode({name: [row[name] for row in rows] for name in ("arm", "platform", "y")})
+    records = Records(block.x, block.y, np.full(len(rows), 1.0 / len(rows)))
+    step = next(iter(forecast.estimates(device, records, [len(rows)], {"default": 1.0}, 1, np.random.default_rng(1))))
+    run = murk.run(own, rows, seed=2).report["average_effects"]["arm"]["interval"]
+    expected = 200.0 * step().effects()[1][0]
+    assert expected == pytest.approx((run[1] - run[0]) / 2.0, rel=0.1)
+
+
+# Files
+
+
+def test_columns_that_nearly_identify_are_refused_with_counts(tmp_path):
+    rows = people("binary", 200, 1)
+    codes = ", ".join(f"c{number}" for number in range(50))
+    own = task(features=f"[{ARM}, {{name: code, categories: [{codes}], known: true}}]")
+    for number, row in enumerate(rows):
+        row["code"] = f"c{number % 50}"
+    with pytest.raises(UserError, match=r"200 of 200 rows are in \d+ combinations of arm and code with fewer than 20"):
+        murk.run(own, rows, log=f"sqlite:///{tmp_path / 'log.db'}", ledger=tmp_path / "ledger.db")
+    with pytest.warns(UserWarning, match="nearly identify people"):
+        murk.run(own, rows, seed=1)
