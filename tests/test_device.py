@@ -39,13 +39,8 @@ BLOCKS = {
 # What only a learner needs, as a package or a module.
 LEARNER = {"engine", "estimate", "inference", "learners", "results", "solve", "worker"}
 MOST_MODULES = {
-    "scores": 90,
-    "gradients": 88,
-    "outer products": 100,
-    "joint examples": 100,
-    "moments": 97,
-    "shares": 81,
-}
+    "scores": 94, "gradients": 91, "outer products": 103, "joint examples": 103, "moments": 100, "shares": 87,
+}  # fmt: skip
 HEAVY = {"numba", "llvmlite", "scipy", "river", "pandas", "matplotlib"}
 
 

@@ -49,9 +49,9 @@ class _Scope:
         if arrays is None:
             return
         _wipe(arrays)
-        for place, scope in enumerate(scopes):
+        for index, scope in enumerate(scopes):
             if scope is arrays:
-                del scopes[place:]
+                del scopes[index:]
                 break
         if not scopes and (count := getattr(_LOCAL, "numbers", 0)):
             _LOCAL.numbers = 0
@@ -145,7 +145,7 @@ def overwrite_numbers(count: int = _FREED) -> None:
 
 def overwrite_large_numbers() -> None:
     """Do the same as `overwrite_numbers` for integers beyond 60 bits."""
-    made = [[(1 << bits) + place for place in range(_FREED // 4)] for bits in (61, 91, 121, 151)]
+    made = [[(1 << bits) + index for index in range(_FREED // 4)] for bits in (61, 91, 121, 151)]
     del made
 
 

@@ -107,6 +107,6 @@ def differences(page: str, again: str) -> list[str]:
 
 
 def _parts(page: str) -> dict[str, str]:
-    places = [("head", 0), *((found[1], found.start()) for found in _SECTION.finditer(page))]
-    ends = [place for _, place in places[1:]] + [len(page)]
-    return {key: html.unescape(page[place:end]) for (key, place), end in zip(places, ends, strict=True)}
+    indices = [("head", 0), *((found[1], found.start()) for found in _SECTION.finditer(page))]
+    ends = [index for _, index in indices[1:]] + [len(page)]
+    return {key: html.unescape(page[index:end]) for (key, index), end in zip(indices, ends, strict=True)}

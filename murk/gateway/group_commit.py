@@ -82,7 +82,7 @@ def shuffled(items: Sequence[T]) -> list[T]:
     ['a', 'b', 'c']
     """
     keys = np.frombuffer(os.urandom(8 * len(items)), dtype=np.uint64)
-    return [items[place] for place in np.argsort(keys, kind="stable").tolist()]
+    return [items[index] for index in np.argsort(keys, kind="stable").tolist()]
 
 
 class GroupCommit:

@@ -109,7 +109,7 @@ class ObliviousKeys:
         header, rest = message[:_HEADER], message[_HEADER:]
         if len(rest) < _ENCAPSULATED + 16:
             raise UnopenedError(key=False)
-        key, kem, kdf, aead = header[0], *(int.from_bytes(header[place : place + 2]) for place in (1, 3, 5))
+        key, kem, kdf, aead = header[0], *(int.from_bytes(header[index : index + 2]) for index in (1, 3, 5))
         if key not in self._keys or kem != _KEM or kdf != _KDF or aead not in _AEADS:
             raise UnopenedError(key=True)
         encapsulated = rest[:_ENCAPSULATED]

@@ -131,8 +131,8 @@ class Root:
     def quantile(self, probability: float) -> float:
         """Return the threshold above which the root lies with probability 1 - ``probability``."""
         total = np.cumsum(self.weights.sum(axis=1))
-        place = min(int(np.searchsorted(total, probability)), _POINTS - 1)
-        return self.scale.threshold(float(self.positions[place]))
+        index = min(int(np.searchsorted(total, probability)), _POINTS - 1)
+        return self.scale.threshold(float(self.positions[index]))
 
     def next_query(self) -> float:
         """Return the threshold to ask about next.
@@ -145,10 +145,10 @@ class Root:
         quantile = NormalDist().inv_cdf(1.0 - (1.0 - _ABOVE) * (1.0 - CONFIDENCE) / 2.0)
         asked = self.positions[::_EVERY]
         shown = np.empty(len(asked))
-        for place, position in enumerate(asked.tolist()):
+        for index, position in enumerate(asked.tolist()):
             beyond = self.share * (self.curve(position) - self.coverage) * math.sqrt(precision) - quantile
             # The logistic function of 1.7 x is the normal distribution's within 0.01.
-            shown[place] = np.sum(self.weights * logistic(1.7 * beyond))
+            shown[index] = np.sum(self.weights * logistic(1.7 * beyond))
         if shown[-1] < _WORTH or len(self.replies) < _SEARCHED:
             return self.quantile(_FIRST)
         ends = zip(self.replies, bounds(self.coverage, self.replies), strict=True)

@@ -171,13 +171,13 @@ class AlwaysClamped:
         """Check codes of raw values (m, columns), as in `EncodedBlock`; warn after `FIRST` records."""
         cells = cells[: self._left]
         self._left -= len(cells)
-        for place, name in enumerate(columns):
+        for index, name in enumerate(columns):
             if name not in self._clamped:
                 continue
-            if np.any(cells[:, place] == Cell.FINE):
+            if np.any(cells[:, index] == Cell.FINE):
                 del self._clamped[name]
             else:
-                self._clamped[name] += int(np.count_nonzero(cells[:, place] == Cell.CLAMPED))
+                self._clamped[name] += int(np.count_nonzero(cells[:, index] == Cell.CLAMPED))
         for name, count in self._clamped.items() if self._left <= 0 else ():
             if count:
                 _warn(

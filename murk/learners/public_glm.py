@@ -197,7 +197,7 @@ class PublicMoments(PersonEstimator):
         """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``."""
         self._require()
         labels = self._layout.labels
-        twice = next((label for place, label in enumerate(labels) if label in labels[:place]), None)
+        twice = next((label for index, label in enumerate(labels) if label in labels[:index]), None)
         if twice is not None:
             raise UserError(f"two entries of a release would be named {twice!r}: rename the features")
         return labels

@@ -113,19 +113,19 @@ def _population(task: Task, extent: Extent | None) -> Population:
     if task.covariates is not None or extent is None or not extent.known or len(extent.moment) != task.coding.size:
         return typical
     points = typical.points.copy()
-    for place in range(task.coding.size - 1):
-        column, mean = points[:, place], float(extent.mean[place])
-        variance, error = extent.variance(place)
+    for index in range(task.coding.size - 1):
+        column, mean = points[:, index], float(extent.mean[index])
+        variance, error = extent.variance(index)
         if variance < _SIGMAS * error:
             continue
         if set(np.unique(column)) <= {-1.0, 1.0}:
             # Use the released share of the category, and change as few rows as possible.
             share = min(max((1.0 + mean) / 2.0, 1.0 / len(column)), 1.0 - 1.0 / len(column))
             rank = np.argsort(np.argsort(column, kind="stable"), kind="stable")
-            points[:, place] = np.where(rank >= len(column) - round(share * len(column)), 1.0, -1.0)
+            points[:, index] = np.where(rank >= len(column) - round(share * len(column)), 1.0, -1.0)
         else:
             spread = math.sqrt(variance) / max(float(column.std()), 1e-9)
-            points[:, place] = np.clip(mean + spread * (column - column.mean()), -1.0, 1.0)
+            points[:, index] = np.clip(mean + spread * (column - column.mean()), -1.0, 1.0)
     theta = coefficients(task, points, typical.shares, Effects())
     return replace(typical, name="released", points=points, theta=theta)
 

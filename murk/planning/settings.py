@@ -41,7 +41,7 @@ def task_of(text: str) -> Task:
     missing = [key for key in ("features", "target") if key not in settings]
     if missing:
         raise UserError(f"--settings: {missing[0]}= is required, as in {EXAMPLE!r}")
-    names = [f"x{place + 1}" for place in range(_integer(settings, "features", 0, MOST_FEATURES))]
+    names = [f"x{index + 1}" for index in range(_integer(settings, "features", 0, MOST_FEATURES))]
     content: dict[str, Any] = {
         "name": "settings",
         "features": [{"name": name, "low": -1, "high": 1} for name in names],
@@ -81,7 +81,7 @@ def _target(settings: Mapping[str, str]) -> dict[str, Any]:
         raise UserError(f"--settings: target={kind}: {fix}")
     target = {"name": "y", **_TARGETS[kind]}
     if kind == "classes":
-        target["classes"] = [f"c{place + 1}" for place in range(_integer(settings, "classes", 2, 100))]
+        target["classes"] = [f"c{index + 1}" for index in range(_integer(settings, "classes", 2, 100))]
     return target
 
 

@@ -54,17 +54,17 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
         )
     X = _coded(task, records)
     # Without an intercept, or without coefficients of a class, columns are left out.
-    columns, places = [], []
+    columns, indices = [], []
     for label in _labels(task):
         names = [f"{label}{name}" for name in task.coding.names]
         columns.append([column for column, name in enumerate(names) if name in estimate.names])
-        places.append([estimate.names.index(name) for name in names if name in estimate.names])
-    lines = np.column_stack([X[:, own] @ estimate.values[place] for own, place in zip(columns, places, strict=True)])
+        indices.append([estimate.names.index(name) for name in names if name in estimate.names])
+    lines = np.column_stack([X[:, own] @ estimate.values[index] for own, index in zip(columns, indices, strict=True)])
 
     def halves(factors: Floats) -> Floats:
         weights = np.zeros((len(X), len(estimate.names)))
-        for factor, own, place in zip(factors.T, columns, places, strict=True):
-            weights[:, place] = factor[:, None] * X[:, own]
+        for factor, own, index in zip(factors.T, columns, indices, strict=True):
+            weights[:, index] = factor[:, None] * X[:, own]
         return combined_half_widths(estimate, weights, level)
 
     if not isinstance(task.target, ClassTarget):

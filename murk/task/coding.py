@@ -567,7 +567,7 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
     """
     known = set(classes)
     if len(known) < len(classes):
-        twice = next(label for place, label in enumerate(classes) if label in classes[:place])
+        twice = next(label for index, label in enumerate(classes) if label in classes[:index])
         return twice, twice, next(iter(names))
     for label in classes:
         for colon in re.finditer(":", label):
@@ -740,11 +740,11 @@ class Coding:
         x = self._complete.copy()
         clamped = missing = 0
         get = record.get if self._has_ascii_names else _by_canonical_name(record)
-        for name, column, low, high, width, place, fill in self._record_columns:
+        for name, column, low, high, width, index, fill in self._record_columns:
             value = get(name)
             if type(value) is float and low <= value <= high:
                 # As in `NumberColumn`, without a call: most values are numbers within their bounds.
-                x[place] = (value - low) / width * 2.0 - 1.0
+                x[index] = (value - low) / width * 2.0 - 1.0
                 continue
             cell = column.encode_one(value, x)
             if cell:

@@ -190,8 +190,8 @@ def _numbers_of(column: Any) -> NDArray[Any] | None:
 
 def _objects(values: Sequence[Any]) -> NDArray[Any]:
     objects = np.empty(len(values), dtype=object)
-    for place, value in enumerate(values):
-        objects[place] = value
+    for index, value in enumerate(values):
+        objects[index] = value
     return objects
 
 
@@ -259,7 +259,7 @@ def _polars_values(column: Any, what: str) -> list[Any]:
             raise
         unit = "D" if name == "Date" else column.dtype.time_unit
         numbers = enumerate(column.to_physical().to_list())
-        return [_polars_time(column, place, number, unit) for place, number in numbers]
+        return [_polars_time(column, index, number, unit) for index, number in numbers]
 
 
 def _polars_time(column: Any, place: int, number: Any, unit: Any) -> Any:

@@ -133,13 +133,13 @@ def _check_quantiles(quantiles: tuple[float, ...] | None) -> None:
     if not 0 < len(quantiles) <= MOST_QUANTILES:
         words = f"{len(quantiles)} quantiles; give 1 to {MOST_QUANTILES}, or leave the key out for the mean"
         raise task_error(words, "quantiles")
-    for place, quantile in enumerate(quantiles):
+    for index, quantile in enumerate(quantiles):
         if not 0.001 <= quantile <= 0.999:
             remedy = "give shares from 0.001 to 0.999, as in [0.5, 0.9]"
-            raise task_error(f"{quantile:g} is not the share of people below a quantile; {remedy}", "quantiles", place)
-        if place and not quantiles[place - 1] < quantile:
+            raise task_error(f"{quantile:g} is not the share of people below a quantile; {remedy}", "quantiles", index)
+        if index and not quantiles[index - 1] < quantile:
             words = f"{quantile:g} does not exceed the one before it; give each quantile once, in ascending order"
-            raise task_error(words, "quantiles", place)
+            raise task_error(words, "quantiles", index)
 
 
 def _unique(values: tuple[str, ...]) -> tuple[str, ...]:

@@ -177,16 +177,16 @@ def columns_of(model: Model, task: Task) -> Columns:
     if target.name in names:
         raise model.refuse("features", f"{shown(target.name)} is the target, which cannot predict itself; remove it")
     features = tuple(_feature(known[name]) for name in names)
-    coded, places = task.coding.names, []
+    coded, indices = task.coding.names, []
     of_feature = {feature.name: task.coding.names_of(index) for index, feature in enumerate(task.features)}
     for name in names:
         if name != task.target.name:
-            places += [coded.index(each) for each in of_feature[name]]
+            indices += [coded.index(each) for each in of_feature[name]]
         elif isinstance(task.target, ClassTarget):
-            places += [OWN - 1 - k for k in range(1, len(task.target.classes))]
+            indices += [OWN - 1 - k for k in range(1, len(task.target.classes))]
         else:
-            places += [OWN]
-    return Columns(features, target, (*places, coded.index(INTERCEPT)), aim, sign)
+            indices += [OWN]
+    return Columns(features, target, (*indices, coded.index(INTERCEPT)), aim, sign)
 
 
 def _check_known(model: Model, key: str, name: str, known: Mapping[str, Any]) -> None:

@@ -39,7 +39,7 @@ class Columns:
         found = hashlib.sha256(json.dumps(self.names).encode())
         for start in range(0, self.size, SLICE):
             stop = min(start + SLICE, self.size)
-            values = [self.read(place, start, stop) for place in range(len(self.names))]
+            values = [self.read(index, start, stop) for index in range(len(self.names))]
             found.update(json.dumps(values, default=_as_json, skipkeys=True).encode())
         return found.hexdigest()
 
@@ -59,11 +59,11 @@ class MemoryTable(TupleTable):
 
     def rows(self, start: int) -> Iterator[tuple[Any, ...]]:
         """Yield the rows from ``start`` on."""
-        places = [self.names.index(name) for name in self.wanted]
+        indices = [self.names.index(name) for name in self.wanted]
         size, read = self._columns.size, self._columns.read
         for first in range(start, size, SLICE):
             stop = min(first + SLICE, size)
-            yield from zip(*(read(place, first, stop) for place in places), strict=True)
+            yield from zip(*(read(index, first, stop) for index in indices), strict=True)
 
 
 def columns_of(source: object) -> Columns:

@@ -276,9 +276,9 @@ def _unit(
     word, limit = coins[1], np.uint64(threshold)
     near = word < limit
     if near:
-        place = np.int64(word // (limit // np.uint64(k)))
+        index = np.int64(word // (limit // np.uint64(k)))
     else:
-        place = np.int64((word - limit) // ((_ALL - limit) // np.uint64(2 * n - k) + _ONE))
+        index = np.int64((word - limit) // ((_ALL - limit) // np.uint64(2 * n - k) + _ONE))
     start, sign = np.int64(0), np.int64(1)
     for i in range(n):
         size = abs(scores[i])
@@ -288,11 +288,11 @@ def _unit(
             ties -= 1
         # For a draw among the closest, only its side towards the vector is a closest candidate; else neither side is.
         side = np.int64(1) if scores[i] >= 0.0 else np.int64(-1)
-        if place == 0 and (member or not near):
+        if index == 0 and (member or not near):
             start, sign = i * d, side if near else -side
-        elif place == 1 and not (member or near):
+        elif index == 1 and not (member or near):
             start, sign = i * d, side
-        place -= np.int64(1) if member else np.int64(0 if near else 2)
+        index -= np.int64(1) if member else np.int64(0 if near else 2)
     for j in range(d):
         out[j] = sign * noise[start + j]
     empty = True

@@ -55,7 +55,7 @@ def _outer_early(rows: Array, out: Array) -> None:
         np.maximum(lengths, np.divide(1.0, largest, out=largest), out=lengths)
         v /= lengths
         # Indexing would copy through memory that is not wiped.
-        left, right = (np.take(v, places, axis=1, out=empty(out.shape), mode="clip") for places in (row, column))
+        left, right = (np.take(v, indices, axis=1, out=empty(out.shape), mode="clip") for indices in (row, column))
         np.multiply(left, right, out=out)
         out *= factor
 

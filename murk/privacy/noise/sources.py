@@ -191,9 +191,9 @@ def _simulate_early(noise: NoiseDistribution, simulate: Any, seed: np.uint64, re
             if value != REJECTED:
                 values[i, trial], kept[i, trial] = value, True
                 more += 1
-    places = np.cumsum(kept, axis=1)
+    indices = np.cumsum(kept, axis=1)
     enough = kept.sum(axis=1) >= size
-    out[enough] = track(values[enough[:, None] & kept & (places <= size)]).reshape(enough.sum(), size)
+    out[enough] = track(values[enough[:, None] & kept & (indices <= size)]).reshape(enough.sum(), size)
     for i in np.flatnonzero(~enough).tolist():
         simulate(seed, records[i], out[i])
 

@@ -309,7 +309,7 @@ class CellTable:
         X, y = both[:, list(columns.places)], columns.sign * both[:, columns.aim]
         if real:
             grids[OWN % both.shape[1]] = cells.target
-        found = ((at, grids.get(place % both.shape[1], 0)) for at, place in enumerate(columns.places))
+        found = ((at, grids.get(index % both.shape[1], 0)) for at, index in enumerate(columns.places))
         rounded = tuple((at, grid) for at, grid in found if grid)
         return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y), rounded)
 

@@ -404,8 +404,8 @@ class CellEngine(NeverPublished, RecordEngine):
             vectors = cell_vectors(X[block], y[block], self.settings.features, self.settings.target)
             records = np.arange(self.n_releases, self.n_releases + len(vectors), dtype=np.int64)
             cells = np.empty(len(vectors), dtype=np.int64)
-            for place, mechanism in enumerate(distinct):
-                own = levels[block] == place
+            for index, mechanism in enumerate(distinct):
+                own = levels[block] == index
                 if own.any():
                     cells[own] = mechanism.randomize(track(vectors[own]), self._noise, records[own])[:, 0]
             self._learn(cells, levels[block], distinct)
@@ -426,9 +426,9 @@ class CellEngine(NeverPublished, RecordEngine):
         if not releases:
             return
         block = block_of(releases)
-        places = {level: place for place, level in enumerate(dict.fromkeys(block.levels))}
-        levels = np.array([places[level] for level in block.levels], dtype=np.int64)
-        self._learn(block.rows(1)[:, 0], levels, [self.mechanisms[level] for level in places])
+        indices = {level: index for index, level in enumerate(dict.fromkeys(block.levels))}
+        levels = np.array([indices[level] for level in block.levels], dtype=np.int64)
+        self._learn(block.rows(1)[:, 0], levels, [self.mechanisms[level] for level in indices])
 
     def _learn(self, cells: Integers, levels: Integers, mechanisms: Sequence[CellMechanism]) -> None:
         rows = np.array([_weights(each) for each in mechanisms])
@@ -455,8 +455,8 @@ class CellEngine(NeverPublished, RecordEngine):
         sums = CellSums(self.sums.cells.copy(), self.sums.totals.copy())
         for row, values in enumerate(by_cell):
             np.add.at(sums.cells[row], cells, values)
-        for place, values in enumerate((*totals, *of_loss)):
-            np.add.at(sums.totals, np.full(len(cells), place), values)
+        for index, values in enumerate((*totals, *of_loss)):
+            np.add.at(sums.totals, np.full(len(cells), index), values)
         self.sums = sums
 
     def add(self, mechanism: CellMechanism, counts: Integers) -> None:

@@ -291,7 +291,7 @@ class IWPEngine(NeverPublished, IterateEngine):
             "schema": 1,
             "settings": self.settings.digest,
             "dimension": self.settings.features,
-            **{name: int(whole[place]) for name, place in zip(_COUNTS, _PLACES, strict=True)},
+            **{name: int(whole[index]) for name, index in zip(_COUNTS, _PLACES, strict=True)},
             "sums": pack(self.real[k.FIRST_SUM : k.LAST_SUM + 1]),
             "rows": {name: pack(self.rows[i]) for i, name in enumerate(self._row_names)},
             "triangles": pack(self.triangles.ravel()),
@@ -312,8 +312,8 @@ class IWPEngine(NeverPublished, IterateEngine):
         self.rows[: len(rows)] = rows
         self.triangles[:] = triangles
         self.real[k.FIRST_SUM : k.LAST_SUM + 1] = sums
-        for place, count in zip(_PLACES, counts, strict=True):
-            self.whole[place] = count
+        for index, count in zip(_PLACES, counts, strict=True):
+            self.whole[index] = count
 
 
 _PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)
@@ -359,8 +359,8 @@ class OuterEngine(IWPEngine):
         if len(used) == 1:
             return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
         numbers = np.empty((m, self.dimension))
-        for place, mechanism in enumerate(used):
-            own = levels == place
+        for index, mechanism in enumerate(used):
+            own = levels == index
             numbers[own] = mechanism.decode(mechanism.randomize(track(vectors[own]), self._noise, indices[own]))
         return numbers
 

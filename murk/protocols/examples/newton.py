@@ -150,7 +150,7 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
     along, beside = outer * z - cross * v, fourth * v - cross * z - inner
     uu, ud, dd, trace, squares = 0.0, 0.0, 0.0, 0.0, 0.0
     # Unsigned, so that numba does not check for negative indices.
-    place = np.uintp(0)
+    index = np.uintp(0)
     for i in range(p):
         own = real[k.CONSTANT_VARIANCE] if i == p - 1 else real[k.VARIANCE]
         ui, di = u[i], own * rho[i]
@@ -163,12 +163,12 @@ def follow(whole: Array, real: Array, rho: Array, u: Array, z: float, v: float, 
         residual = square * (pull * ui - push * di + ridge * rho[i])
         by_u, by_rho = residual * pull, residual * (ridge - push * real[k.VARIANCE])
         for j in range(i):
-            bend[place] += first * u[j] + second * rho[j]
-            meat[place] += by_u * u[j] + by_rho * rho[j]
-            place += np.uintp(1)
-        bend[place] += weight * (own_bend - inner * own)
-        meat[place] += residual * (pull * ui - push * di + ridge * rho[i])
-        place += np.uintp(1)
+            bend[index] += first * u[j] + second * rho[j]
+            meat[index] += by_u * u[j] + by_rho * rho[j]
+            index += np.uintp(1)
+        bend[index] += weight * (own_bend - inner * own)
+        meat[index] += residual * (pull * ui - push * di + ridge * rho[i])
+        index += np.uintp(1)
     length = outer * outer * uu * uu + 2.0 * cross * cross * (uu * dd + ud * ud) + fourth * fourth * dd * dd
     length += 2.0 * outer * fourth * ud * ud - 4.0 * cross * ud * (outer * uu + fourth * dd)
     real[k.POLISH_WEIGHT] += weight
@@ -196,7 +196,7 @@ def follow_direction(whole: Array, real: Array, rho: Array, u: Array, z: float, 
         squared[j] += square * u[j] * u[j]
     variance = own_variance(p, uu, u[p])
     by_rho, trace, squares = ridge - variance, 0.0, 0.0
-    place = np.uintp(0)
+    index = np.uintp(0)
     for i in range(p):
         ui = u[i]
         trace += variance * (ui * ui)
@@ -205,13 +205,13 @@ def follow_direction(whole: Array, real: Array, rho: Array, u: Array, z: float, 
         residual = square * left
         to_u, to_rho = residual * pull, residual * by_rho
         for j in range(i):
-            bend[place] += first * u[j]
-            meat[place] += to_u * u[j] + to_rho * rho[j]
-            place += np.uintp(1)
-        bend[place] += weight * (ui * ui - variance)
-        bend[place] += weight * own_ridge
-        meat[place] += residual * left
-        place += np.uintp(1)
+            bend[index] += first * u[j]
+            meat[index] += to_u * u[j] + to_rho * rho[j]
+            index += np.uintp(1)
+        bend[index] += weight * (ui * ui - variance)
+        bend[index] += weight * own_ridge
+        meat[index] += residual * left
+        index += np.uintp(1)
     real[k.POLISH_WEIGHT] += weight
     real[k.POLISH_SQUARES] += square
     real[k.MEAT_SQUARES] += square

@@ -378,8 +378,8 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         k.LIMIT: limit,
         k.TARGET_LIMIT: target_limit,
     }
-    for place, value in values.items():
-        real[place - k.UNIT] = value
+    for index, value in values.items():
+        real[index - k.UNIT] = value
     whole[k.STEPS - k.STEPS] = features.steps
     whole[k.TARGET_STEPS - k.STEPS] = steps
     whole[k.THRESHOLD - k.STEPS] = threshold.astype(np.int64)

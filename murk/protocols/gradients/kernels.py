@@ -290,9 +290,9 @@ def find(whole: Array, version: int) -> int:
     """Return the position of a published version in the ring, or -1. The newest are searched first."""
     size = whole[RING]
     for back in range(1, whole[RING_LENGTH] + 1):
-        place = (whole[RING_HEAD] - back + size) % size
-        if whole[WHOLE_HEADER + place] == version:
-            return int(place)
+        index = (whole[RING_HEAD] - back + size) % size
+        if whole[WHOLE_HEADER + index] == version:
+            return int(index)
     return -1
 
 
@@ -592,12 +592,12 @@ def learn_releases(
     _, _, _, g_at, _, ring_at = places(whole)
     g = real[g_at : g_at + d]
     for i in range(rows.shape[0]):
-        place = find(whole, versions[i])
-        if place < 0:
+        index = find(whole, versions[i])
+        if index < 0:
             return i
         level = levels[i]
         lattice.decode(kinds[level], rows[i], units[level], g)
-        at = real[ring_at + place * d : ring_at + (place + 1) * d]
+        at = real[ring_at + index * d : ring_at + (index + 1) * d]
         whole[AGE] = whole[COUNT] - versions[i]
         apply(whole, real, state, at, g, variances[level])
         whole[AGE] = 0

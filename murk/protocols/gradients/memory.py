@@ -105,8 +105,8 @@ class Memory(KernelMemory):
 
     def _bind(self) -> None:
         real, whole = self.real, self.whole
-        places = (k.FEATURES, k.DIMENSION, k.CLASSES, k.OUTPUTS, k.RING)
-        p, d, classes, outputs, size = (int(whole[i]) for i in places)
+        indices = (k.FEATURES, k.DIMENSION, k.CLASSES, k.OUTPUTS, k.RING)
+        p, d, classes, outputs, size = (int(whole[i]) for i in indices)
         wide = p if whole[k.WHITEN] else 0
         state, x, _, _, basis, ring = k.places(whole)
         transform = basis + classes * outputs

@@ -66,7 +66,7 @@ class MomentMemory(KernelMemory):
         self.x[-1] = 1.0
 
     def _bind(self) -> None:
-        p, d, constant = (int(self.whole[place]) for place in (k.FEATURES, k.NUMBERS, k.CONSTANT))
+        p, d, constant = (int(self.whole[index]) for index in (k.FEATURES, k.NUMBERS, k.CONSTANT))
         _, _, x = k.sizes(d, p)
         self._open(x, p + 1 - constant)
         self.noise = self.whole[k.WHOLE_HEADER : k.WHOLE_HEADER + d]
@@ -207,8 +207,8 @@ class MomentEngine(NeverPublished, RecordEngine):
                 payloads = own[0].randomize(vectors, self._noise, records)
             else:
                 payloads = np.empty(vectors.shape, dtype=np.int64)
-                for place, mechanism in enumerate(distinct):
-                    mine = levels == place
+                for index, mechanism in enumerate(distinct):
+                    mine = levels == index
                     payloads[mine] = mechanism.randomize(track(vectors[mine]), self._noise, records[mine])
             self._learn_batch(payloads, levels, self._table_of(distinct))
 
@@ -254,9 +254,9 @@ class MomentEngine(NeverPublished, RecordEngine):
         if not releases:
             return
         block = block_of(releases)
-        places = {level: place for place, level in enumerate(dict.fromkeys(block.levels))}
-        levels = np.array([places[level] for level in block.levels], dtype=np.int64)
-        table = self._table_of([self.mechanisms[level] for level in places])
+        indices = {level: index for index, level in enumerate(dict.fromkeys(block.levels))}
+        levels = np.array([indices[level] for level in block.levels], dtype=np.int64)
+        table = self._table_of([self.mechanisms[level] for level in indices])
         self._learn_batch(block.rows(self.dimension), levels, table)
 
     @locked

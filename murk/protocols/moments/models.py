@@ -45,14 +45,14 @@ class PartModel(MomentModel):
 
 def part_of_means(private: Private, columns: Columns) -> Private:
     """Return the means of a model's columns, with the noise of the release."""
-    places = list(columns.places)
-    among = np.ix_(places, places)
+    indices = list(columns.places)
+    among = np.ix_(indices, indices)
     found = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
     if columns.own_target:
-        return replace(found, cross=private.cross[places])
-    cross, people = columns.sign * private.matrix[places, columns.aim], (private.people[0], private.people[0])
+        return replace(found, cross=private.cross[indices])
+    cross, people = columns.sign * private.matrix[indices, columns.aim], (private.people[0], private.people[0])
     # Off the diagonal, all entries have the same noise.
-    noise = float(private.matrix_noise[places[0], columns.aim])
+    noise = float(private.matrix_noise[indices[0], columns.aim])
     return replace(found, cross=cross, cross_noise=noise, people=people)
 
 
@@ -90,6 +90,6 @@ def _covariates(public: Covariates | None, columns: Columns) -> Covariates | Non
     """Return public covariates of a model's features."""
     if public is None:
         return None
-    places = list(columns.places)
-    moment = public.second_moment[np.ix_(places, places)]
-    return replace(public, points=public.points[:, places], second_moment=moment)
+    indices = list(columns.places)
+    moment = public.second_moment[np.ix_(indices, indices)]
+    return replace(public, points=public.points[:, indices], second_moment=moment)

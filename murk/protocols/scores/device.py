@@ -128,7 +128,7 @@ class ScoreDevice:
         words = noise.words(indices, 1, Purpose.QUERY)[:, 0]
         shown = self._model(model)
         if len(words) > 1 or shown.survey:
-            return [query_at(place) for place in drawn_queries(words, shown).tolist()]
+            return [query_at(index) for index in drawn_queries(words, shown).tolist()]
         word, (scatter, matrix, covered) = int(words[0]), shown.thresholds
         if word < matrix:
             return ["scatter" if word < scatter else "curvature"]

@@ -108,13 +108,13 @@ class ScoreEngine:
 
     def check_payload(self, release: ScoreRelease) -> None:
         """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
-        place = _PLACES[release.query]
-        if place >= len(self.lengths):
-            what = "a matrix" if place == 1 else "an answer of one number"
+        index = _PLACES[release.query]
+        if index >= len(self.lengths):
+            what = "a matrix" if index == 1 else "an answer of one number"
             raise RejectedError("dimension", f"{what}, but this task asks nobody for one")
-        if len(release.payload) != self.lengths[place]:
+        if len(release.payload) != self.lengths[index]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
-        if not self._payload_bounds[release.level][place].holds(release.payload):
+        if not self._payload_bounds[release.level][index].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:

@@ -262,10 +262,10 @@ class LearnKernel(KernelMemory, Held):
         self.x[-1] = 1.0
 
     def _bind(self) -> None:
-        p, d, m, classes = (int(self.whole[place]) for place in (FEATURES, NUMBERS, MATRIX, CLASSES))
+        p, d, m, classes = (int(self.whole[index]) for index in (FEATURES, NUMBERS, MATRIX, CLASSES))
         _, words, reals = sizes(d, m, p, classes)
         self._open(reals - m - d - p, p)
-        self._sizes = {query: m if place else d for place, query in enumerate(QUERIES)}
+        self._sizes = {query: m if index else d for index, query in enumerate(QUERIES)}
         wide = max(d, m)
         self.noise = self.whole[words - 2 * wide : words - wide]
         self.words = self.whole[words:].view(np.uint64)

@@ -334,8 +334,8 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query
         kernels.class_scores(X, y, origin, model.transform, model.clipping_norm, model.exponent, response.basis, out)
         return out
     out = empty((len(X), p))
-    clipping_norm, place = model.clipping_norm if query == "score" else model.matrix_clipping_norm, QUERIES.index(query)
-    kernels.vectors(X, y, model.origin[:p], model.transform, clipping_norm, model.exponent, response.binary, place, out)
+    clipping_norm, index = model.clipping_norm if query == "score" else model.matrix_clipping_norm, QUERIES.index(query)
+    kernels.vectors(X, y, model.origin[:p], model.transform, clipping_norm, model.exponent, response.binary, index, out)
     return out
 
 

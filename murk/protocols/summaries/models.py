@@ -25,11 +25,11 @@ Sums = TypeVar("Sums", GramSums, SketchSums)
 def part_of_sums(sums: Sums, columns: Columns) -> Sums:
     """Return the sums of a model's columns, the target last."""
     last = sums.columns - 1
-    places = [last if place < 0 else place for place in (*columns.places, columns.aim)]
-    signs = np.ones(len(places))
+    indices = [last if index < 0 else index for index in (*columns.places, columns.aim)]
+    signs = np.ones(len(indices))
     signs[-1] = columns.sign
-    part = type(sums)(len(places))
-    part.moment[...] = sums.moment[np.ix_(places, places)] * np.outer(signs, signs)
+    part = type(sums)(len(indices))
+    part.moment[...] = sums.moment[np.ix_(indices, indices)] * np.outer(signs, signs)
     for name in (*sums.scalars, *sums.counts):
         setattr(part, name, getattr(sums, name))
     return part

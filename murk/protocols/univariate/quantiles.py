@@ -160,12 +160,12 @@ def _tests(
         variance += numbers * of_one / each.variance**2
         largest = max(largest, extreme / each.variance)
     total, spread = (np.concatenate([[0.0], np.cumsum(values)]) for values in (sums, variance))
-    places = np.arange(THRESHOLDS + 1)
+    indices = np.arange(THRESHOLDS + 1)
     from_below, from_above = np.full(THRESHOLDS + 1, -math.inf), np.full(THRESHOLDS + 1, -math.inf)
     for length in RUNS:
-        after, before = np.minimum(places + length, THRESHOLDS), np.maximum(places - length, 0)
+        after, before = np.minimum(indices + length, THRESHOLDS), np.maximum(indices - length, 0)
         # All thresholds of a run are on the candidate's side of the range.
-        for ratios, start, stop, sign in ((from_below, places, after, -1.0), (from_above, before, places, 1.0)):
+        for ratios, start, stop, sign in ((from_below, indices, after, -1.0), (from_above, before, indices, 1.0)):
             squares = spread[stop] - spread[start]
             enough = squares > _FEWEST * largest**2
             z = sign * (total[stop] - total[start]) / np.sqrt(np.where(enough, squares, 1.0))
@@ -201,8 +201,8 @@ def _rising(values: Floats, weights: Floats) -> Floats:
 
 def _quantile(distribution: Floats, q: float) -> float:
     """Return the q-quantile of a distribution function on the grid, linear between thresholds."""
-    place = int(np.argmax(distribution >= q))
-    if not place:
+    index = int(np.argmax(distribution >= q))
+    if not index:
         return float(_GRID[0])
-    low, high = distribution[place - 1], distribution[place]
-    return float(_GRID[place - 1] + (q - low) / (high - low) * (_GRID[place] - _GRID[place - 1]))
+    low, high = distribution[index - 1], distribution[index]
+    return float(_GRID[index - 1] + (q - low) / (high - low) * (_GRID[index] - _GRID[index - 1]))

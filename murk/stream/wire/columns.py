@@ -51,8 +51,8 @@ class Columns:
 
     def column(self, name: str) -> Integers:
         """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
-        place = self.layout.places.get(name)
-        column: Integers = np.zeros(len(self), np.int64) if place is None else self.numbers[:, place]
+        index = self.layout.places.get(name)
+        column: Integers = np.zeros(len(self), np.int64) if index is None else self.numbers[:, index]
         return column
 
     def groups(self, *names: str) -> dict[Any, Integers | slice]:
@@ -127,7 +127,7 @@ class Layout:
                 text = closing
             text += ","
         literals.append((text[:-1] + "}").encode())
-        self.places = {name: place for place, name in enumerate(holes)}
+        self.places = {name: index for index, name in enumerate(holes)}
         kinds = {"id": _ID, "payload": _PAYLOAD} | dict.fromkeys(self.words, _WORD)
         words = [[word.encode() for word in self.words.get(name, ())] for name in holes]
         limits = [{"time": _LATEST, "expires": _LATEST, "item": MOST_ITEMS - 1}.get(name, _LARGEST) for name in holes]
@@ -266,14 +266,14 @@ def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, tex
                 while at < end and data[at] != _QUOTE:
                     at += 1
                 number = -1
-                for place in range(word_places[hole], word_places[hole + 1]):
-                    first, last = word_ends[place], word_ends[place + 1]
+                for index in range(word_places[hole], word_places[hole + 1]):
+                    first, last = word_ends[index], word_ends[index + 1]
                     if last - first == at - start:
                         equal = True
                         for i in range(last - first):
                             equal &= words[first + i] == data[start + i]
                         if equal:
-                            number = place - word_places[hole]
+                            number = index - word_places[hole]
                 if number < 0:
                     return -1
                 numbers[m, hole] = number
@@ -415,12 +415,12 @@ def compose(
                     out[written], out[written + 1] = _HEX[byte >> 4], _HEX[byte & 15]
                     written += 2
             elif kind == _PAYLOAD:
-                place, stop, count = at + HEAD, at + size, 0
-                while place <= stop:
-                    _, end = _integer(records, place, stop, bound, True)
+                index, stop, count = at + HEAD, at + size, 0
+                while index <= stop:
+                    _, end = _integer(records, index, stop, bound, True)
                     if end < 0 or (end < stop and records[end] != _COMMA):
                         return False
-                    place = end + 1
+                    index = end + 1
                     count += 1
                 known = False
                 for length in lengths:
@@ -431,10 +431,10 @@ def compose(
                     out[written] = records[i]
                     written += 1
             elif kind == _WORD:
-                place = word_places[hole] + (fixed[hole] if fixed[hole] >= 0 else np.int64(records[at + 20]))
-                if place >= word_places[hole + 1]:
+                index = word_places[hole] + (fixed[hole] if fixed[hole] >= 0 else np.int64(records[at + 20]))
+                if index >= word_places[hole + 1]:
                     return False
-                for i in range(word_ends[place], word_ends[place + 1]):
+                for i in range(word_ends[index], word_ends[index + 1]):
                     out[written] = words[i]
                     written += 1
             else:

@@ -163,9 +163,9 @@ def contained(prints: Words, known: Words) -> Any:
     """
     if not len(known):
         return np.zeros(len(prints), np.bool_)
-    places = np.searchsorted(known, prints)
-    places[places == len(known)] = 0
-    return known[places] == prints
+    indices = np.searchsorted(known, prints)
+    indices[indices == len(known)] = 0
+    return known[indices] == prints
 
 
 @jit_helper
@@ -216,8 +216,8 @@ def mark(words: Array, prints: Array, suspect: Array) -> int:
         at, step = prints[m] & np.uint64(0xFFFFFFFF), (prints[m] >> np.uint64(32)) | np.uint64(1)
         had = True
         for _ in range(_PROBES):
-            place = at % bits
-            word, bit = np.int64(place >> np.uint64(6)), np.uint64(1) << (place & np.uint64(63))
+            index = at % bits
+            word, bit = np.int64(index >> np.uint64(6)), np.uint64(1) << (index & np.uint64(63))
             had = had and (words[word] & bit) != 0
             words[word] |= bit
             at += step
@@ -234,7 +234,7 @@ def probe(words: Array, prints: Array, suspect: Array) -> None:
         at, step = prints[m] & np.uint64(0xFFFFFFFF), (prints[m] >> np.uint64(32)) | np.uint64(1)
         had = True
         for _ in range(_PROBES):
-            place = at % bits
-            had = had and (words[np.int64(place >> np.uint64(6))] & (np.uint64(1) << (place & np.uint64(63)))) != 0
+            index = at % bits
+            had = had and (words[np.int64(index >> np.uint64(6))] & (np.uint64(1) << (index & np.uint64(63)))) != 0
             at += step
         suspect[m] = had

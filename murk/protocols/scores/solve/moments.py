@@ -417,14 +417,14 @@ def pooled(
     """
     p = len(onto)
     measured, expected, weights = np.zeros((p, p)), np.zeros((p, p)), np.zeros((p, p))
-    for place, (model, answer, predicted) in enumerate(answers):
+    for index, (model, answer, predicted) in enumerate(answers):
         if answer is None:
             continue
         into = onto @ model.back
         grown = np.sum(into * into, axis=1)
         variance = own_variance(answer, p) * np.outer(grown, grown)
         if doubts:
-            variance = variance + (into @ doubts[place] @ into.T) ** 2
+            variance = variance + (into @ doubts[index] @ into.T) ** 2
         share = 1.0 / variance
         measured += share * (into @ answer.mean @ into.T)
         expected += share * (into @ predicted() @ into.T)

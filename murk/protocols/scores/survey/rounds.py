@@ -65,7 +65,7 @@ class Survey:
         """Versions at which rounds may begin, and the one at which the last of them ends."""
         if not self.later:
             return 0, self.first
-        return 0, *(self.first + place * self.later for place in range(_MOST))
+        return 0, *(self.first + index * self.later for index in range(_MOST))
 
     @property
     def end(self) -> int:
