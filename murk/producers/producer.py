@@ -877,9 +877,9 @@ class Producer(BaseProducer["PersonDevice"]):
         That is one drawn uniformly of all that the person had in the window, at the level given last. It is kept coded
         and encrypted in the ledger, and deleted when it is released or refused, or the person withdraws. It is due at a
         time after the window's end that is drawn uniformly over a quarter of a window, whatever records say, so that
-        devices do not answer all at once. The outcome is
-        "held", or "refused" if no release of the window would be granted: then the record is not read. Raises UserError
-        as `release` does, and if the task's budget does not renew.
+        devices do not answer all at once. The outcome is "held", or "refused" if no release of the window would be
+        granted: then the record is not read. Raises UserError as `release` does, and if the task's budget does not
+        renew.
         """
         self._ledger.check_thread()
         person = person_name(person)
