@@ -155,10 +155,11 @@ def _file(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
 
 
 def _kafka(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment:
+    from murk.stream.log.kafka.connection.network import Address
     from murk.stream.log.kafka.connection.settings import Settings
     from murk.stream.log.kafka.log import TopicSetup
 
-    settings = Settings.read()
+    settings = Settings.read(servers=Address.parse(log.url).servers)
     encrypted = settings.security_protocol.endswith("SSL")
     identified = settings.security_protocol.startswith("SASL") or settings.ssl_certificate_file is not None
     with TopicSetup(log.url, task) as setup:

@@ -132,7 +132,7 @@ class KafkaLog(Log):
 
     def __init__(self, url: str, *, create: bool = True, name: str | None = None, model: str | None = None) -> None:
         self._address = Address.parse(url)
-        self._settings = Settings.read()
+        self._settings = Settings.read(servers=self._address.servers)
         self._create = create
         self._name = self._address.name or name
         self.model_name, self._has_states = model, model is None
@@ -484,7 +484,7 @@ class KafkaLog(Log):
 def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
     """Return the URLs of the logs at a URL that this user may see, of a cluster only those of ``names``, if given."""
     address = Address.parse(url)
-    admin = Clients(address, Settings.read(), url).admin()
+    admin = Clients(address, Settings.read(servers=address.servers), url).admin()
     try:
         if address.name is None:
             found = find(admin, url)
@@ -518,7 +518,7 @@ class TopicSetup:
         self.url = address.url(name)
         self._task, self._estimates = task, estimates
         self._replication = -1 if replication is None else replication
-        self._admin = Clients(address, Settings.read(), self.url).admin()
+        self._admin = Clients(address, Settings.read(servers=address.servers), self.url).admin()
         self.topics = Topics(self._admin, self.url, Names(name))
 
     def create(self) -> list[str]:

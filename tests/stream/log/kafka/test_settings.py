@@ -42,6 +42,26 @@ def test_nothing_set_is_no_encryption():
     assert Settings.read({"MURK_KAFKA_CONFIG": "", "MURK_KAFKA_HOME": "/x", "PATH": "/y"}) == Settings()
 
 
+def test_a_section_is_of_one_cluster(tmp_path):
+    environment = write(
+        tmp_path,
+        "ssl.ca.file=/dev/null\nsasl.username=everywhere\n[one:9092]\nsecurity.protocol=SASL_SSL\n"
+        f"sasl.username=first\nsasl.password={SECRET}\n[two:9092]\nsecurity.protocol=SSL\n",
+    )
+    one, two, other = (
+        Settings.read(environment, servers=servers)
+        for servers in (("zero:1", "one:9092"), ("two:9092",), ("one:9093",))
+    )
+    assert (one.security_protocol, one.sasl_username, one.sasl_password) == ("SASL_SSL", "first", SECRET)
+    assert (two.security_protocol, two.sasl_username, two.sasl_password) == ("SSL", "everywhere", None)
+    assert (other.security_protocol, other.sasl_password) == ("PLAINTEXT", None)
+    assert {one.ssl_ca_file, two.ssl_ca_file, other.ssl_ca_file} == {"/dev/null"}
+    for line in ("[one]", "[one:x]", "[]", f"[{SECRET}"):
+        refused(write(tmp_path, f"{line}\nsasl.username=x\n"), "line 1", "write [HOST:PORT]")
+    # A typing mistake in a section of another cluster is found, too.
+    refused(write(tmp_path, f"[one:9092]\nsasl.pasword={SECRET}\n"), "did you mean sasl.password")
+
+
 def test_file_and_environment(tmp_path):
     environment = write(
         tmp_path,

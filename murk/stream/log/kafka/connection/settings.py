@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import ssl
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,6 +26,7 @@ PREFIX = "MURK_KAFKA_"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
+_SECTION = re.compile(r"\[([^\[\]\s]+:[0-9]{1,5})\]")
 MOST_CHARACTERS = 100_000  # longest properties file
 _below: dict[str, tuple[str, str]] = {}
 _warned: set[str] = set()
@@ -46,15 +48,16 @@ class Settings:
     session_timeout_ms: int = 10_000  # time without a heartbeat after which a learner counts as dead
 
     @classmethod
-    def read(cls, environment: Mapping[str, str] | None = None) -> Settings:
+    def read(cls, environment: Mapping[str, str] | None = None, servers: Collection[str] = ()) -> Settings:
         """Read the ``MURK_KAFKA_*`` variables, the file named by ``MURK_KAFKA_CONFIG``, and the values of `set_below`.
 
-        Raises `UserError`, naming the key (never the value) that is unknown, missing or invalid.
+        The file's section ``[HOST:PORT]`` counts for the cluster with this bootstrap server alone. Raises `UserError`,
+        naming the key (never the value) that is unknown, missing or invalid.
 
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
         'SSL'
         """
-        given = sources(environment)
+        given = sources(environment, servers)
         _warn_of_readable_files(given)
         values = {name: value for name, (value, _) in given.items()}
         session = values.pop("session_timeout_ms", "10000")
@@ -129,16 +132,19 @@ def set_below(values: Mapping[str, str], where: str) -> None:
     _below.update({KEYS[key]: (value, where) for key, value in values.items()})
 
 
-def sources(environment: Mapping[str, str] | None = None) -> dict[str, tuple[str, str]]:
-    """Return the value and source of each field that is set; raise `UserError`, naming the unknown key."""
+def sources(environment: Mapping[str, str] | None = None, servers: Collection[str] = ()) -> dict[str, tuple[str, str]]:
+    """Return the value and source of each field set for a cluster; raise `UserError`, naming the unknown key."""
     environment = os.environ if environment is None else environment
     values = dict(_below)
     path = environment.get(VARIABLE)
     if path:
-        for number, key, value in _properties(Path(path)):
+        of_cluster: dict[str, tuple[str, str]] = {}
+        for number, section, key, value in _properties(Path(path)):
             if key not in KEYS:
                 raise _unknown(f"{path}, line {number}: there is no such setting", key, KEYS)
-            values[KEYS[key]] = value, path
+            if section is None or section in servers:
+                (values if section is None else of_cluster)[KEYS[key]] = value, path
+        values |= of_cluster
     variables = {PREFIX + name.upper(): name for name in KEYS.values()}
     for variable, value in environment.items():
         # MURK_KAFKA_HOME tells a local broker where its files are.
@@ -168,7 +174,8 @@ def _warn_of_readable_files(given: Mapping[str, tuple[str, str]]) -> None:
             _log.warning(words, source, name.replace("_", "."), stat.S_IMODE(status.st_mode), source)
 
 
-def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
+def _properties(path: Path) -> Iterator[tuple[int, str | None, str, str]]:
+    """Yield the number of each line with a setting, the bootstrap server of its section if any, key and value."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(MOST_CHARACTERS + 1)
@@ -178,15 +185,22 @@ def _properties(path: Path) -> Iterator[tuple[int, str, str]]:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})", code="MURK-CONF-001") from error
+    section = None
     for number, line in enumerate(text.splitlines(), 1):
         line = line.strip()
         if not line or line.startswith("#"):
+            continue
+        if line.startswith("["):
+            matched = _SECTION.fullmatch(line)
+            if matched is None:
+                raise UserError(f"{path}, line {number}: not a section: write [HOST:PORT]", code="MURK-CONF-001")
+            section = matched[1]
             continue
         key, equals, value = line.partition("=")
         if not equals:
             # The line is not repeated: it may be a password without its key.
             raise UserError(f"{path}, line {number}: not a setting: write key=value", code="MURK-CONF-001")
-        yield number, key.strip(), value.strip()
+        yield number, section, key.strip(), value.strip()
 
 
 def _unknown(what: str, key: str, known: Mapping[str, str]) -> UserError:
