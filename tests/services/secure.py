@@ -140,7 +140,12 @@ class SecureBroker(Broker):
             "ssl.client.auth": "required",
             "listener.name.sasl_ssl.ssl.client.auth": "none",
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]+).*$/$1/",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+            # Tokens without a signature, as of a test.
+            "listener.name.sasl_ssl.oauthbearer.sasl.jaas.config": (
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+                'unsecuredLoginStringClaim_sub="broker";'
+            ),
             "listener.name.sasl_ssl.scram-sha-512.sasl.jaas.config": login,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:admin;User:broker",
@@ -169,6 +174,11 @@ class SecureBroker(Broker):
                 "ssl.ca.file": (authority or self.authority).path,
             },
         )
+
+    def token_properties(self, path, command):
+        """The same for a login with a token that a command prints."""
+        lines = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER", "sasl.token.command": command}
+        return _write(path, lines | {"ssl.ca.file": self.authority.path})
 
     def ssl_properties(self, path, user, *, signer=None, authority=None, key_password=None):
         """The same for ``ssl_url``: with a new certificate of the user, signed by ``signer``."""

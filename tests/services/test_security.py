@@ -327,6 +327,26 @@ def test_who_is_allowed_nothing(secure_broker, folder, users, log):
     Run(folder, users["device"], "status", "--log", url).refused(*told)
 
 
+PRINTS_TOKEN = """
+import base64, json, time
+part = lambda content: base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
+print(part({"alg": "none"}) + "." + part({"sub": USER, "iat": time.time(), "exp": time.time() + 600}) + ".")
+"""
+
+
+def test_a_command_prints_the_token_of_a_user(secure_broker, folder, log):
+    program = folder / "token.py"
+    program.write_text(PRINTS_TOKEN.replace("USER", '"reader"'))
+    command = f"{sys.executable} {program}"
+    properties = secure_broker.token_properties(folder / "token.properties", command)
+    status = json.loads(Run(folder, properties, "status", "--log", log[1], "--json").good())
+    assert status["dead_letters"] == {}
+    program.write_text(PRINTS_TOKEN.replace("USER", f'"{UNKNOWN}"'))
+    Run(folder, properties, "status", "--log", log[1]).refused("denies this user access to the topic", "docs/deploy.md")
+    program.write_text(f"print('{GUESS}'); raise SystemExit(3)")
+    Run(folder, properties, "status", "--log", log[1]).refused("sasl.token.command", "ended with status 3")
+
+
 WRONG = {
     "password": ("refuses user name or password", "MURK_KAFKA_"),
     "user": ("refuses user name or password", "MURK_KAFKA_"),

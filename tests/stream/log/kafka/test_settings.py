@@ -3,11 +3,13 @@
 import errno
 import os
 import ssl
+import sys
 from pathlib import Path
 
 import pytest
 
 from murk.errors import UserError
+from murk.stream.log.kafka.connection import tokens
 from murk.stream.log.kafka.connection.settings import Settings, set_below
 
 SECRET = "hunter2-S3CR3T"
@@ -215,3 +217,35 @@ def test_a_file_of_root_may_be_read_through_a_group(tmp_path, caplog, monkeypatc
         path.chmod(mode)
         Settings.read(environment)
         assert len(caplog.messages) == warned
+
+
+def test_a_command_prints_a_token_which_is_kept_for_a_minute(tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    command = f"{sys.executable} -c \"open('{runs}', 'a').write('x'); print('{SECRET}')\""
+    assert tokens.CommandTokens(command).token() == SECRET
+    provider = tokens.CommandTokens(command)
+    assert [provider.token(), provider.token()] == [SECRET, SECRET]
+    assert runs.read_text() == "xx"
+    monkeypatch.setattr(tokens, "_FRESH", -1.0)
+    assert provider.token() == SECRET
+    assert runs.read_text() == "xxx"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (f"{sys.executable} -c \"print('{SECRET}'); raise SystemExit(2)\"", "ended with status 2"),
+        (f"{sys.executable} -c \"print('a'); print('{SECRET}')\"", "printed no token"),
+        (f"{sys.executable} -c pass {SECRET}", "printed no token"),
+        (f"/nowhere/program {SECRET}", "cannot be run"),
+        ("", "cannot be run"),
+    ],
+)
+def test_a_command_without_a_token_is_an_error_that_shows_no_secret(command, words):
+    with pytest.raises(UserError, match=words) as caught:
+        tokens.CommandTokens(command).token()
+    assert SECRET not in str(caught.value)
+
+
+def test_a_token_needs_a_command(tmp_path):
+    refused(write(tmp_path, "security.protocol=SASL_SSL\nsasl.mechanism=OAUTHBEARER\n"), "sasl.token.command")

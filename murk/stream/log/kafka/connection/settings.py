@@ -24,7 +24,8 @@ _ERROR_CODE = "MURK-KAFKA-003"
 VARIABLE = "MURK_KAFKA_CONFIG"
 PREFIX = "MURK_KAFKA_"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TOKENS = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKENS)
 
 _SECTION = re.compile(r"\[([^\[\]\s]+:[0-9]{1,5})\]")
 MOST_CHARACTERS = 100_000  # longest properties file
@@ -41,6 +42,7 @@ class Settings:
     sasl_mechanism: str = "SCRAM-SHA-512"  # one of `MECHANISMS`
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
+    sasl_token_command: str | None = field(default=None, repr=False)  # prints a token, for `TOKENS`
     ssl_ca_file: str | None = None  # PEM; by default the system's authorities
     ssl_certificate_file: str | None = None  # client certificate, if the broker requires one
     ssl_key_file: str | None = None
@@ -74,7 +76,12 @@ class Settings:
         ):
             if value not in known:
                 raise UserError(f"{key} is invalid: set it to one of {', '.join(known)}")
-        if self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
+        if self.is_by_token:
+            if not self.sasl_token_command:
+                raise UserError(
+                    f"sasl.mechanism is {TOKENS}, which needs sasl.token.command, a command that prints a token"
+                )
+        elif self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
             raise UserError(
                 f"security.protocol is {self.security_protocol}, which needs sasl.username and sasl.password in the "
                 f"file that {VARIABLE} names, or {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD"
@@ -83,6 +90,11 @@ class Settings:
             path = getattr(self, key)
             if path and not os.access(path, os.R_OK):
                 raise UserError(f"{key.replace('_', '.')}: {path} cannot be read: check the path and its permissions")
+
+    @property
+    def is_by_token(self) -> bool:
+        """Whether clients log in with a token."""
+        return self.security_protocol.startswith("SASL") and self.sasl_mechanism == TOKENS
 
     @property
     def encrypted(self) -> bool:
@@ -116,7 +128,14 @@ class Settings:
         arguments: dict[str, Any] = {"security_protocol": self.security_protocol}
         if self.encrypted:
             arguments["ssl_context"] = self.context()
-        if self.security_protocol.startswith("SASL"):
+        if self.is_by_token:
+            from murk.stream.log.kafka.connection.tokens import CommandTokens
+
+            tokens = CommandTokens(self.sasl_token_command or "")
+            # Here its errors are raised; within the client they would be a broker that cannot be reached.
+            tokens.token()
+            arguments |= {"sasl_mechanism": TOKENS, "sasl_oauth_token_provider": tokens}
+        elif self.security_protocol.startswith("SASL"):
             arguments["sasl_mechanism"] = self.sasl_mechanism
             arguments |= {"sasl_plain_username": self.sasl_username, "sasl_plain_password": self.sasl_password}
         return arguments
