@@ -168,7 +168,10 @@ class Kernel:
 
     def _create(self) -> Any:
         if not _can_compile():
-            raise UserError("this needs numba, which a device can do without: install murk with its dependencies")
+            raise UserError(
+                "this needs numba, which a device can do without: install murk with its dependencies",
+                code="MURK-CLI-003",
+            )
         import numba
 
         with _CREATING:

@@ -211,16 +211,32 @@ def _describe_windows(privacy: PrivacyBlock) -> str:
     cap, whole = privacy.per_person, privacy.lifetime
     each = "One release a person and window, at their level" if cap is None else "All releases of one person and window"
     end = "" if whole is None else f" Over all windows: {whole.describe()}"
-    return f"{describe_renewal(privacy)}. {each}: {(cap or privacy.guarantee).describe()}{end}"
+    # Without a cap, further levels have guarantees of their own, which are described as such.
+    promise = "." if cap is None and privacy.further_levels else f": {(cap or privacy.guarantee).describe()}"
+    return f"{describe_renewal(privacy)}. {each}{promise}{end}"
 
 
 def describe_renewal(privacy: PrivacyBlock) -> str:
-    """Return the figures of a budget that renews, as in "At most mu = 1 a week, and mu = 3.163 over 10 weeks"."""
-    cap = privacy.per_person or privacy.guarantee
-    words = f"At most {figures(cap)} {each_of(privacy.window)}"
-    together = Accountant().compose(cap, SEVERAL_WINDOWS).strongest()
-    if together is not None:
-        words += f", and {figures(together)} over {many_of(privacy.window, SEVERAL_WINDOWS)}"
+    """Return the figures of a budget that renews, as in "At most mu = 1 a week, and mu = 3.163 over 10 weeks".
+
+    Without a cap each level has its own; of a grid of levels the largest is stated.
+    """
+    if privacy.per_person is not None:
+        budgets = {"": privacy.per_person}
+    elif privacy.grid is not None:
+        budgets = {"at the largest level ": privacy.levels[str(len(privacy.grid.points) - 1)]}
+    else:
+        several = bool(privacy.further_levels)
+        budgets = {f"at level {name} " if several else "": each for name, each in privacy.levels.items()}
+    parts = []
+    for level, budget in budgets.items():
+        part = f"{level}at most {figures(budget)} {each_of(privacy.window)}"
+        together = Accountant().compose(budget, SEVERAL_WINDOWS).strongest()
+        if together is not None:
+            part += f", and {figures(together)} over {many_of(privacy.window, SEVERAL_WINDOWS)}"
+        parts.append(part)
+    words = "; ".join(parts)
+    words = words[0].upper() + words[1:]
     if privacy.lifetime is None:
         return f"{words}; no cap over all windows (privacy.lifetime)"
     return f"{words}; {figures(privacy.lifetime)} over all windows"

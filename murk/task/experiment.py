@@ -21,7 +21,7 @@ def assigned_place(salt: str, identifier: str, shares: Sequence[float]) -> int:
     share exceeds it. The same person has the same arm in every window, and arms of other salts are independent of it.
 
     >>> [assigned_place("checkout-7", f"person {number}", [0.5, 0.5]) for number in range(8)]
-    [0, 0, 0, 0, 1, 0, 1, 1]
+    [1, 1, 1, 0, 0, 0, 0, 1]
     """
     digest = hmac.digest(salt.encode(), identifier.encode(), hashlib.sha256)
     uniform = (int.from_bytes(digest[:8], "big") >> 11) * 2.0**-53

@@ -59,11 +59,13 @@ CONTRASTS = 'contrasts: [{feature: same_sex, category: "yes", against: "no"}]'
 OTHERS = {
     "examples": f"protocol: examples\n{CONTRASTS}",
     "scores": "protocol: scores\npublic: {set_aside: 500}\npredictions: {coverage: 0.9, share: 0.2}",
+    "tracked": "track: {window: week}",
 }
 OF_OTHERS = {
     "with protocol examples": "examples",
     "with `contrasts`": "examples",
     "with `predictions`": "scores",
+    "with `track`, for the newest windows": "tracked",
     "with `predictions`, once enough people have answered": "scores",
     "if releases allow this check: scores, examples and moments (not joint or separate ones)": "scores",
 }
@@ -153,6 +155,11 @@ def world(folder):
     (folder / "task.yaml").write_text(TASK)
     for name, protocol in OTHERS.items():
         text = TASK.replace("third-child", name).replace("learner: {radius: 1.5, intervals: random-scaling}", protocol)
+        if name == "tracked":
+            # A share, whose bands have an end from the first people on.
+            before, _, after = text.partition("features:")
+            text = f"{before}features: []\ntarget:{after.partition('target:')[2]}"
+            text = text.replace("privacy:\n", "privacy:\n  window: week\n")
         (folder / f"{name}.yaml").write_text(text)
     shuffled = TASK.partition("privacy:")[0].replace("name: third-child", f"name: {SHUFFLED}")
     # Its protocol has no models, for which people would wait.

@@ -177,7 +177,7 @@ def test_classes_have_coefficients_and_no_average_effects():
     assert set(own.forecast.halves) == {f"{label}:{name}" for label in "uvw" for name in ("a", "intercept")}
     assert own.forecast.learned
     assert found.chosen[6_000][0] == "scores"
-    assert {one.protocol for one in found.cells if one.refused} == {"summaries"}
+    assert {one.protocol for one in found.cells if one.refused} == {"moments", "summaries"}
 
 
 def test_draws_with_and_without_an_interval_are_compared():
