@@ -153,7 +153,15 @@ def _unique(values: tuple[str, ...]) -> tuple[str, ...]:
 Distinct = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000), AfterValidator(_unique)]
 
 
+def _without_false(data: Any) -> Any:
+    """Return the content of a feature without ``known: false``, which means that it is private, as others are."""
+    if isinstance(data, dict) and data.get("known") is False:
+        return {key: value for key, value in data.items() if key != "known"}
+    return data
+
+
 def _refuse_known(data: Any) -> Any:
+    data = _without_false(data)
     if isinstance(data, dict) and "known" in data:
         words = (
             "only declared categories are sent as they are; give categories, such as bands of a number, or remove it"
@@ -212,7 +220,7 @@ class CategoryFeature(Block):
         for key in ("low", "high"):
             if isinstance(data, dict) and key in data:
                 raise task_error("a feature has either bounds or categories; remove one of them", key)
-        return data
+        return _without_false(data)
 
     @model_validator(mode="after")
     def _check_missing(self) -> "CategoryFeature":

@@ -125,8 +125,8 @@ def test_the_promise_says_both() -> None:
 def test_the_promise_is_of_each_level_where_nothing_caps_them() -> None:
     words = describe_cap(weekly("  levels:\n    open: {gdp: {mu: 2.0}}\n"))
     assert words == (
-        "At level default at most mu = 1 a week, and mu = 3.163 over 10 weeks; at level open at most mu = 2 a week, and "
-        "mu = 6.325 over 10 weeks; no cap over all windows (privacy.lifetime). One release a person and window, at "
+        "At level default at most mu = 1 a week, and mu = 3.163 over 10 weeks; at level open at most mu = 2 a week, "
+        "and mu = 6.325 over 10 weeks; no cap over all windows (privacy.lifetime). One release a person and window, at "
         "their level."
     )
     words = describe_cap(weekly("  levels: {from: 0.25, to: 4}\n"))

@@ -296,14 +296,6 @@ def test_models_of_the_log_and_the_forecast():
             model_device_for(Model.parse(text), own)
 
 
-def test_a_log_that_serves_no_models_of_classes_names_a_release_that_does():
-    """Not the release for labels, which a task of several classes cannot have."""
-    moments = Task.parse(TEXT.replace("examples", "moments").format("{}", "{gdp: {mu: 4}}"))
-    for text in ("{name: m}", "{name: m, target: {name: mode, positive: bus}}", "{name: m, target: sex}"):
-        with pytest.raises(UserError, match=r"serve no other model; examples: \{release: cells\} in a task serves any"):
-            model_device_for(Model.parse(text), moments)
-
-
 def test_a_run_reports_each_class_and_predicts(tmp_path):
     own = Task.parse(
         TEXT.format("{}", "{pure: {epsilon: 5}}") + "contrasts: [{feature: region, category: south, against: east}]\n"

@@ -406,17 +406,10 @@ def test_forged_answers_move_coverage_by_no_more_than_is_stated():
 # Pickles of earlier versions
 
 
-def test_models_and_learners_pickled_before_there_were_sets_load():
+def test_a_pickled_model_holds_no_thresholds():
     model = Model.of(device_for(task_of("real", sets="")).initial, 3)
     assert len(model.thresholds) == 3
     assert "thresholds" not in pickle.loads(pickle.dumps(model)).__dict__
-    old = Model.__new__(Model)
-    old.__setstate__({**model.__getstate__(), "thresholds": (1, 2)})
-    assert old.thresholds == model.thresholds
-    plain = learner("real", coverage=None)
-    del plain.__dict__["coverage"], plain.__dict__["coverage_share"]
-    plain.learn_one({"a": 0.1, "b": 0.2}, 0.3)
-    assert plain.clone().coverage is None
 
 
 # River

@@ -10,6 +10,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.task.about import AboutBlock
+from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
 from murk.task.features import ADDED as ADDED_TO_FEATURES
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block
@@ -131,6 +132,19 @@ COMPARED = {"feature": "arm", "category": "b", "against": "a"}
 ABOUT = {"purpose": "p", "controller": "c", "contact": "x", "notice": "https://example.org/a"}
 WEEKLY = {"privacy": {"guarantee": {"gdp": {"mu": 1.0}}, "window": "week"}, "track": {"window": "week"}}
 TRACKED = protocol("scores") | WEEKLY
+KNOWN = {"categories": ["a", "b"], "known": True}
+TRIED = {
+    "name": "t",
+    "features": [{"name": "arm"} | KNOWN, {"name": "page"} | KNOWN],
+    "target": {"name": "y", "kind": "binary", "positive": "yes"},
+    "privacy": {"guarantee": {"gdp": {"mu": 1.0}}},
+    "experiment": {
+        "arm": "arm",
+        "control": "a",
+        "assigned": {"by": "device", "salt": "s", "shares": [0.5, 0.5]},
+        "guardrail": {"margin": 0.01, "worse": "lower"},
+    },
+}
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     AboutBlock: (content(HUBER) | {"about": ABOUT}, ("about",)),
     Task: (content(HUBER), ()),
@@ -160,6 +174,9 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
     TrackBlock: (TRACKED, ("track",)),
+    ExperimentBlock: (TRIED, ("experiment",)),
+    AssignmentBlock: (TRIED, ("experiment", "assigned")),
+    GuardrailBlock: (TRIED, ("experiment", "guardrail")),
     PredictionsBlock: (protocol("scores") | {"predictions": {}}, ("predictions",)),
     ShuffleBlock: (SHUFFLED, ("shuffle",)),
     PromiseBlock: (SHUFFLED, ("shuffle", "promise")),
@@ -203,6 +220,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "predictions": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "predictions": {}}},
         "track": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, **WEEKLY}},
         "intervals": {"validity": "always-valid"},
+        "experiment": FIXED,
         "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
     },
     NumberFeature: {
@@ -233,6 +251,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "missing": "no",
         "missing_share": 0.1,
         "labels": {"yes": "Yes!"},
+        "known": FIXED,
         **WORDS,
     },
     BinaryTarget: {
@@ -342,6 +361,9 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
     TrackBlock: {"window": FIXED, "windows": 10, "smooth": 0},
+    ExperimentBlock: {"arm": "page", "control": "b", "assigned": None, "guardrail": None},
+    AssignmentBlock: {"by": {SEVERAL: {"by": "server", "salt": None}}, "salt": "t", "shares": [0.4, 0.6]},
+    GuardrailBlock: {"margin": 0.02, "worse": "higher"},
     PredictionsBlock: {"coverage": 0.8, "share": 0.05},
     IntervalsBlock: {"validity": {SEVERAL: {"validity": "fixed-n", "tightest_at": None}}, "tightest_at": 6_000},
     ShuffleBlock: {
@@ -402,6 +424,12 @@ def test_every_key_but_log_changes_the_hash(block: type[Block], key: str) -> Non
     assert (after.hash == before.hash) is (block is LogBlock or key == "log")
     assert after != before
     assert differences(before.document(), after.document())
+
+
+def test_known_columns_and_an_experiment_are_part_of_the_hash() -> None:
+    plain = {key: value for key, value in TRIED.items() if key != "experiment"}
+    private = plain | {"features": [{**each, "known": False} for each in plain["features"]], "protocol": "scores"}
+    assert len({parse(each).hash for each in (TRIED, plain, private)}) == 3
 
 
 def test_simulation_is_part_of_the_hash() -> None:
