@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from murk.demo import DATA
 from murk.errors import UserError
 from murk.protocols.covariates import PublicSample
+from murk.task.coding import INTERCEPT
 from reproductions.data_file import read_columns
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting, Tag
 from reproductions.public_glm.designs import People, Population, corrected, default, noiseless, published
@@ -235,10 +236,10 @@ def _learners(
 
 def _accuracy(learner: Learner, x: Floats, y: Floats) -> float:
     """Return the accuracy on features that are coded to [-1, 1]."""
-    values = coefficients(learner)
-    scores = x @ values
-    if learner.intercept:
-        scores = scores + float(learner.estimate().values[-1])
+    estimate = learner.estimate()
+    scores = x @ coefficients(learner)
+    if estimate.names[-1] == INTERCEPT:
+        scores = scores + float(estimate.values[-1])
     return float(np.mean((scores > 0.0) == (y > 0.5)))
 
 
