@@ -103,6 +103,9 @@ def test_a_sketch_with_half_the_noise_does_not_stand():
     assert not twin.holds
 
 
+_LESS = "scores scatter, laplace", "scores once, matrix"
+
+
 def test_what_the_search_finds():
     """The whole of the claim where records can reach it, and the known share of it where they cannot."""
     share = {name: CASES[name].prepare() for name in CASES if name not in SKETCHES}
@@ -116,9 +119,11 @@ def test_what_the_search_finds():
         "examples separate, real",
         "moments observed, gaussian",
         "moments joint",
-        *(name for name in found if name.startswith("scores") and name != "scores scatter, laplace"),
+        *(name for name in found if name.startswith("scores") and name not in _LESS),
     ):
         assert 0.999 < found[name] <= 1.0
+    # Matrices of records in whitened coordinates of public rows, which are not the longest in all directions.
+    assert 0.8 < found["scores once, matrix"] < 0.9
     # Same scale component whichever way the residual is clipped: c against sqrt(c^2 + (4 c^2 / 4)^2), c = 1/2.
     assert found["gradients huber, gaussian"] == pytest.approx(0.5 / math.hypot(0.5, 0.25), rel=1e-3)
     # No record is far from both others at once: x x' and x y are not at their ends together.

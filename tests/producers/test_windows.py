@@ -151,7 +151,7 @@ def test_a_file_is_grouped_by_person_and_window() -> None:
     source = FileSource(rows(), weekly(), person_column="who", time_column="on")
     people = source.grouping(key_of_seed(1))
     tally = people.tally()
-    assert (tally.people, tally.rows, tally.most) == (4 * 28 + 2, 8 * 28 + 4, 2)
+    assert (tally.people, tally.size, tally.rows, tally.most) == (30, 4 * 28 + 2, 8 * 28 + 4, 2)
     assert tally.windows is not None
     assert (tally.windows[1] - tally.windows[0], tally.windows[2]) == (3, 4)
     seen = []
@@ -159,7 +159,7 @@ def test_a_file_is_grouped_by_person_and_window() -> None:
         assert block.windows is not None
         assert block.people is not None
         seen += list(zip(block.windows.tolist(), block.people, strict=True))
-    assert len(set(seen)) == len(seen) == tally.people
+    assert len(set(seen)) == len(seen) == tally.size
     windows = [window for window, _ in seen]
     assert windows == sorted(windows)
     by_row = list(source.people_in_order(source.grouping(key_of_seed(1), by_row=True), 0, 500))
@@ -185,7 +185,7 @@ def test_a_file_answers_once_a_window(tmp_path: Path, monkeypatch: pytest.Monkey
     result = murk.run(weekly(LIFE), rows(), log=f"sqlite:///{tmp_path}/log.db", **places)  # type: ignore[arg-type]
     # Everybody has two weeks of budget.
     assert (result.n_releases, result.report["refusals"]) == (2 * 28 + 2, 2 * 28)
-    assert "114 answers in 4 weeks (2023-10-16 to 2023-11-06) with 228 rows" in result.report["counted_rows"]
+    assert "30 people with 228 rows in 4 weeks (2023-10-16 to 2023-11-06), 114 answers" in result.report["counted_rows"]
     with Ledger(tmp_path / "ledger.db") as ledger:
         [task] = ledger.account("p3").tasks
         assert task.renewed is not None
@@ -327,7 +327,9 @@ class TestOddInput:
         given = [row for person in range(20) for row in dated(f"p{person}", 1, 29)]
         result = murk.run(weekly(), given, person="who", time="on", seed=1)
         assert (result.n_releases, result.report["budget_windows"]) == (40, 2)
-        assert result.report["counted_rows"].startswith("40 answers in 2 weeks (2023-10-16 to 2023-11-13) with 40 rows")
+        assert result.report["counted_rows"].startswith(
+            "20 people with 40 rows in 2 weeks (2023-10-16 to 2023-11-13), 40 answers"
+        )
 
     def test_a_record_that_was_held_by_a_clock_ahead_waits_for_its_window(self, tmp_path: Path) -> None:
         with World(tmp_path, weekly(LIFE)) as world:

@@ -175,7 +175,7 @@ class Ledger:
     transaction (``synchronous=FULL``) before anything is sent: a crash may lose a report, never a debit. One object
     serves one thread; any number of processes may open the file.
 
-    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, older than `LEDGER.last`
+    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, older than ``LEDGER.last``
     beside it, or of another version or identity with a UserError. An older copy of the whole folder cannot be detected.
     Raises MurkError if the file cannot be opened or made.
 
