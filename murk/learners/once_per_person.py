@@ -35,9 +35,9 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     """Let a learner learn one answer of each person, or one in each window, whatever a stream holds of them.
 
     The first record of a person in a window is their answer. Further ones are refused before they are read, and so are
-    records of windows before the person's newest one, and those that ``lifetime`` does not allow: `n_refused` counts
+    records of windows before the person's newest one, and those that ``lifetime`` does not allow: ``n_refused`` counts
     them. So people count alike, not records. Intervals allow for people who answer in several windows, as
-    `murk.task.repeats` says.
+    ``murk.task.repeats`` says.
 
     Names that differ in white space alone are one. They are kept as hashes under a key of this object, 16 bytes for
     each person. Accounts live as long as the object: a new one knows nobody. Where they must last, use a
