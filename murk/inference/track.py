@@ -75,18 +75,18 @@ class Track:
         """The first day of each window."""
         return tuple(begin_of(self.window, number).isoformat() for number in self.numbers)
 
-    @property
-    def words(self) -> str:
-        """What the bands hold, in a sentence or two.
+    def words(self, units: Mapping[str, Unit]) -> str:
+        """Return what the bands hold, in a sentence or two, with coefficients named by their units.
 
         >>> import numpy as np
         >>> none = Path(np.zeros((2, 1)), np.zeros((2, 1)))
-        >>> Track("week", ("intercept",), (7, 8), (90, 80), 0.95, 2, none, none).words.partition(". ")[0]
+        >>> Track("week", ("intercept",), (7, 8), (90, 80), 0.95, 2, none, none).words({}).partition(". ")[0]
         'Bands hold each number in all 2 weeks at once with a probability of 95%'
         """
         moved = ""
         if self.changed:
-            moved = f" Not the same in all windows, with {FALSE_ALARM:.0%} of false alarms: {', '.join(self.changed)}."
+            labels = ", ".join(units[name].label if name in units else name for name in self.changed)
+            moved = f" Not the same in all windows, with {FALSE_ALARM:.0%} of false alarms: {labels}."
         together = f"in all {many_of(self.window, len(self.numbers))} at once"
         words = f"Bands hold each number {together} with a probability of {100.0 * self.level:g}%"
         if not self.smooth:
@@ -106,7 +106,7 @@ class Track:
             "level": self.level,
             "smooth": self.smooth,
             "changed": list(self.changed),
-            "words": self.words,
+            "words": self.words(units),
             "coefficients": {
                 name: {
                     "unit": units[name].label if name in units else None,
