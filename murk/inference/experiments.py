@@ -189,7 +189,8 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
             interval = POINTS * (difference - half), POINTS * (difference + half)
             lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
         found.append(lift)
-    stated = None if block.assigned is None else block.assigned.shares
+    # Who answers again has the same arm again, so that counts vary more than those of different people.
+    stated = None if block.assigned is None or looks.repeats.most > 1 else block.assigned.shares
     log_e = None if stated is None else log_ratio_evidence(counts[:-1].tolist(), stated)
     return Experiment(
         control=block.control,

@@ -81,14 +81,14 @@ class Track:
         >>> import numpy as np
         >>> none = Path(np.zeros((2, 1)), np.zeros((2, 1)))
         >>> Track("week", ("intercept",), (7, 8), (90, 80), 0.95, 2, none, none).words({}).partition(". ")[0]
-        'Bands hold each number in all 2 weeks at once with a probability of 95%'
+        'At one look bands hold each number in all 2 weeks at once with a probability of 95%'
         """
         moved = ""
         if self.changed:
             labels = ", ".join(units[name].label if name in units else name for name in self.changed)
-            moved = f" Not the same in all windows, with {FALSE_ALARM:.0%} of false alarms: {labels}."
+            moved = f" Not the same in all windows, with {FALSE_ALARM:.0%} of false alarms a look: {labels}."
         together = f"in all {many_of(self.window, len(self.numbers))} at once"
-        words = f"Bands hold each number {together} with a probability of {100.0 * self.level:g}%"
+        words = f"At one look bands hold each number {together} with a probability of {100.0 * self.level:g}%"
         if not self.smooth:
             return f"{words}.{moved}"
         sides = many_of(self.window, self.smooth)

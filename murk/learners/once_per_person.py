@@ -11,6 +11,7 @@ from unicodedata import normalize
 
 from river import base
 
+from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import UserError
 from murk.inference.confidence_sequences import wider_level
 from murk.privacy import Guarantee, PrivacyLoss, cap_of
@@ -72,7 +73,10 @@ class OncePerPerson(base.Wrapper, base.Estimator):
             raise UserError(f"window={window!r} is not a window; {error}") from None
         if window == NONE and lifetime is not None:
             raise UserError(f"lifetime={lifetime!r}: without window= a person answers once; remove it, or give one")
+        self._turns = ForkSafeLock()
         self._key = os.urandom(32)
+        # Guarantees of people's own, which decide how much of an answer's variance is noise.
+        self._own: dict[Guarantee, None] = {}
         # The newest window, what was spent, and the number of answers, by hashed name.
         self._accounts: dict[bytes, tuple[int, PrivacyLoss | None, int]] = {}
         self.n_refused = 0
@@ -97,7 +101,13 @@ class OncePerPerson(base.Wrapper, base.Estimator):
         if not text:
             raise UserError(f"person= is a {type(person).__name__} without a name: give the name of the record's owner")
         name = blake2b(text.encode(), key=self._key, digest_size=16).digest()
-        number = self._number(at)
+        # Paid before it is learned: an error costs an answer, and never gives one away.
+        if self._pay(name, self._number(at), guarantee):
+            self.model.learn_one(x, y, guarantee)
+
+    @locked
+    def _pay(self, name: bytes, number: int, guarantee: Guarantee | None) -> bool:
+        """Book an answer in a window; return whether there is room for it."""
         newest, spent, answers = self._accounts.get(name, (None, None, 0))
         over = False
         if self.lifetime is not None:
@@ -106,10 +116,11 @@ class OncePerPerson(base.Wrapper, base.Estimator):
             over = not spent <= cap_of(self.lifetime)
         if over or (newest is not None and number <= newest):
             self.n_refused += 1
-            return
-        # Paid before it is learned: an error costs an answer, and never gives one away.
+            return False
         self._accounts[name] = number, spent, answers + 1
-        self.model.learn_one(x, y, guarantee)
+        if guarantee is not None:
+            self._own[guarantee] = None
+        return True
 
     def _number(self, at: Any) -> int:
         if self.window == NONE:
@@ -126,7 +137,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     def repeats(self) -> Repeats:
         """How often people have answered, and the factor of variances that intervals allow for."""
         counts = Counter(answers for _, _, answers in self._accounts.values())
-        guarantees = [self.model.guarantee, *(self.model.levels or {}).values()]
+        guarantees = [self.model.guarantee, *(self.model.levels or {}).values(), *self._own]
         return repeats_of_counts(counts, guarantees) if counts else ONCE
 
     def coefficients(self) -> dict[str, float]:

@@ -13,21 +13,29 @@ from murk.producers.blocks import Block
 if TYPE_CHECKING:
     from murk.task.task import Task
 
-SMALLEST: Final = 20  # number of rows below which a combination points at people
-MOST_SMALL: Final = 0.05  # largest share of rows in such combinations
+SMALLEST: Final = 20  # number of people below which a combination points at people
+MOST_SMALL: Final = 0.05  # largest share of people in such combinations
 
 
 class CombinationSurvey:
-    """Counts the rows of each combination of known columns, which are sent as they are."""
+    """Counts the people of each combination of known columns, which are sent as they are.
+
+    Who has rows in several combinations, or windows, counts in each.
+    """
 
     def __init__(self, task: Task) -> None:
         self._columns = task.known_columns
         self._counts: Counter[bytes] = Counter()
 
     def add(self, block: Block) -> None:
-        """Count the rows of a block."""
+        """Count the people of a block, by the combinations of their rows."""
         if self._columns:
-            rows, counts = np.unique(block.x, axis=0, return_counts=True)
+            x = block.x
+            if block.counts is not None:
+                # A person's rows are one of them.
+                numbers = np.repeat(np.arange(len(block.counts), dtype=np.float64), block.counts)
+                x = np.unique(np.column_stack([numbers, x]), axis=0)[:, 1:]
+            rows, counts = np.unique(np.ascontiguousarray(x), axis=0, return_counts=True)
             for row, count in zip(rows, counts.tolist(), strict=True):
                 self._counts[row.tobytes()] += count
 
@@ -37,7 +45,7 @@ class CombinationSurvey:
         if sum(small) <= MOST_SMALL * rows:
             return ""
         return (
-            f"known columns nearly identify people: {sum(small):,} of {rows:,} rows are in {len(small):,} combinations "
-            f"of {listed(self._columns)} with fewer than {SMALLEST} rows each, {small.count(1):,} of them alone; at "
-            f"most {MOST_SMALL:.0%} of the rows may be. Give fewer known columns, or coarser categories"
+            f"known columns nearly identify people: {sum(small):,} of {rows:,} people are in {len(small):,} "
+            f"combinations of {listed(self._columns)} with fewer than {SMALLEST} each, {small.count(1):,} of them "
+            f"alone; at most {MOST_SMALL:.0%} of them may be. Give fewer known columns, or coarser categories"
         )

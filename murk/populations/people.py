@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -61,7 +62,10 @@ class Population(FilePopulation):
         caps, counts = self.task.repeats, Counter[int]()
         for number, people in self.tally.answers.items():
             counts[number if caps.supposed else min(number, caps.most)] += people
-        return repeats_of_counts(counts, list(self.task.privacy.levels.values()))
+        found = repeats_of_counts(counts, list(self.task.privacy.levels.values()))
+        # Not the largest number of one person's answers: that of the file's windows, as far as caps allow.
+        most = self.tally.windows[2] if caps.supposed else min(self.tally.windows[2], caps.most)
+        return found if found.most == 1 else replace(found, most=most)
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""

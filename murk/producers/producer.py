@@ -89,12 +89,15 @@ class Policy:
     public_sample
         Whether people may be set aside for a task's public sample: their features (without the target) are then
         published unprotected, and they release nothing.
+    known_columns
+        Whether columns that a task declares as known are released as they are.
     """
 
     lifetime: Guarantee | None = None
     per_task: Guarantee | None = None
     mechanisms: tuple[str, ...] = (*MECHANISMS, *_FURTHER)
     public_sample: bool = False
+    known_columns: bool = True
 
     def __post_init__(self) -> None:
         if isinstance(cast(object, self.mechanisms), str):
@@ -108,6 +111,11 @@ class Policy:
         lifetime = None if self.lifetime is None else cap_of(self.lifetime)
         most = None if self.per_task is None else cap_of(self.per_task)
         privacy = task.privacy
+        if task.known_columns and not self.known_columns:
+            raise UserError(
+                f"the task {task.name!r} asks for {listed(task.known_columns)} as they are, without noise, and this "
+                "device's policy does not allow it: use a task without known columns, or Policy(known_columns=True)"
+            )
         within = None if privacy.per_person is None else cap_of(privacy.per_person)
         whole = privacy.lifetime if privacy.renews else privacy.per_person
         asked = None if whole is None else cap_of(whole)
@@ -925,11 +933,17 @@ class Producer(BaseProducer["PersonDevice"]):
         index = np.array([SINGLES + self._ledger.next_number]) if self._noise.simulated else _ALONE
         partition = self._partition(index)
         model = self._models.cached_model(partition)
-        self._check_levels([held.level])
+        try:
+            self._check_levels([held.level])
+        except UserError as error:
+            return self._forget_held(held, str(error))
         self._answering.prepare(partition, model.parameters, held.level)
         requests = ReleaseRequests([None], [held.name], [held.level], windows=[held.window])
         with self._ledger.spending(self.task.hash, requests) as spend:
-            spend.held.delete(spend.person, held.window)
+            if not spend.held.delete(spend.person, held.window):
+                # Another process has released it.
+                spend.cancel()
+                return Receipt("known", "none")
             if spend.granted:
                 now = self._now()
                 answer = self._answering.answer(held.x, held.y, partition, model.parameters, held.level, index)
@@ -940,6 +954,14 @@ class Producer(BaseProducer["PersonDevice"]):
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
+
+    def _forget_held(self, held: Held, reason: str) -> Receipt:
+        """Delete a held record whose level the policy no longer allows, so that it does not stop the others."""
+        requests = ReleaseRequests([None], [held.name], [self.levels[0]], windows=[held.window])
+        with self._ledger.spending(self.task.hash, requests) as spend:
+            spend.held.delete(spend.person, held.window)
+            spend.cancel()
+        return Receipt("refused", "none", reason)
 
     def _draw_held(self, person: str, window: int, count: int, bound: int) -> int:
         """Draw an integer below a bound for a person's record of a window, or for the window (``count`` 0)."""

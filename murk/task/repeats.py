@@ -101,7 +101,9 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) ->
 
         max over t of (N v + sum_{m >= t} m^2 n_m) / (N v + sum_{m >= t} m n_m),    N = sum m n_m
 
-    as people's own variance may lie in those who answer most. Without the maximum it is ``(v + m) / (v + 1)`` at the
+    as people's own variance may lie in those who answer most, and times the same where these, a share f of the answers,
+    are at one end and all others at the other: (N v + 4 (1 - f)^2 sum_{m >= t} m^2 n_m + 4 f^2 sum_{m < t} m^2 n_m) /
+    (N v + 4 f (1 - f) N). Without the maximum it is ``(v + m) / (v + 1)`` at the
     mean ``sum m^2 n_m / sum m n_m``. The factor is rounded up to a multiple of 0.05. It is that of the largest number
     where there are fewer than `FEWEST` people, or where one person could move the factor by more than 0.05: so nobody's
     number of answers can be read from it.
@@ -127,10 +129,14 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) ->
 def _effect(counts: Mapping[int, int], answers: int, noise: float) -> float:
     """Return the factor of one noise variance, with the people's variance in those who answer most."""
     effect, first, square = 1.0, 0, 0
+    whole = sum(number**2 * people for number, people in counts.items())
     for number in sorted(counts, reverse=True):
         first += number * counts[number]
         square += number**2 * counts[number]
         effect = max(effect, (answers * noise + square) / (answers * noise + first))
+        share = first / answers
+        apart = 4.0 * ((1.0 - share) ** 2 * square + share**2 * (whole - square))
+        effect = max(effect, (answers * noise + apart) / (answers * (noise + 4.0 * share * (1.0 - share))))
     return effect
 
 

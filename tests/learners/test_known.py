@@ -16,8 +16,10 @@ from murk.errors import MurkError, UserError
 from murk.gateway.admission import Admission
 from murk.inference.confidence_sequences import Looks
 from murk.monitoring import Monitor
+from murk.populations.combinations import CombinationSurvey
 from murk.privacy.noise import SimulatedNoise
-from murk.producers import Ledger, Producer
+from murk.producers import Ledger, Policy, Producer
+from murk.producers.blocks import Block
 from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import cells, forecast
@@ -63,8 +65,8 @@ def test_a_task_with_known_columns_randomizes_the_target_alone():
         (f"[{ARM}]", "protocol: scores", "scores randomizes every feature; leave protocol out"),
         (f"[{ARM}]", "shuffle: {crowd: 1000}", "crowds of one combination are not formed"),
         (f"[{ARM}]", "public: {set_aside: 100}", "come with each person's release; remove it"),
-        (f"[{ARM}, {PLATFORM}]", "people: 100", "2 x 3 = 6 combinations of known columns for 100 people are 16.7"),
-        (f"[{ARM}, {{name: zip, categories: [{', '.join(map(str, range(1000, 1501)))}], known: true}}]", "", "1,002"),
+        (f"[{ARM}, {PLATFORM}]", "people: 100", "missing values among them, for 100 people are 8.33"),
+        (f"[{ARM}, {{name: zip, categories: [{', '.join(map(str, range(1000, 1501)))}], known: true}}]", "", "1,506"),
     ],
 )
 def test_refused_with_remedy(features, more, words):
@@ -332,6 +334,38 @@ def test_forecasts_are_what_runs_give():
     assert expected == pytest.approx((run[1] - run[0]) / 2.0, rel=0.1)
 
 
+def test_people_without_a_declared_arm_move_no_lift():
+    """People without one buy less: with their arm coded in the middle the lift was 13 points too low."""
+    own = task(features=f"[{ARM}]", more="experiment: {arm: arm, control: control}")
+    rng = np.random.default_rng(3)
+    arms = rng.choice(["control", "treatment", ""], 20_000, p=[0.72, 0.08, 0.2])
+    bought = rng.random(20_000) < np.where(arms == "", 0.1, 0.3)
+    rows = [{"arm": str(arm), "y": "yes" if each else "no"} for arm, each in zip(arms, bought, strict=True)]
+    [lift] = murk.run(own, rows, seed=1).report["experiment"]["lifts"]
+    low, high = lift["interval"]
+    assert low < 0.0 < high
+    # The standard error is 2.2 points: four of it.
+    assert abs(lift["value"]) < 9.0
+
+
+def test_a_device_may_refuse_known_columns(tmp_path):
+    own = task()
+    with open_log(f"sqlite:///{tmp_path / 'log.db'}") as log, Ledger(tmp_path / "ledger.db") as ledger:
+        log.register_task(own.document())
+        with pytest.raises(UserError, match="asks for arm and platform as they are"):
+            Producer(own, log, ledger, policy=Policy(known_columns=False))
+
+
+def test_one_person_with_many_rows_is_one_of_a_combination():
+    own = task()
+    block = own.coding.encode({"arm": ["control"] * 25, "platform": ["web"] * 25, "y": ["yes"] * 25})
+    survey = CombinationSurvey(own)
+    rows = np.zeros(1, dtype=np.int64)
+    given = (rows, block.x, block.y, ["ann"], None, block.cells, 0, 0, rows, 25)
+    survey.add(Block("file", *given, counts=np.array([25])))
+    assert "1 of 1 people are in 1 combinations" in survey.mistake()
+
+
 # Files
 
 
@@ -341,7 +375,7 @@ def test_columns_that_nearly_identify_are_refused_with_counts(tmp_path):
     own = task(features=f"[{ARM}, {{name: code, categories: [{codes}], known: true}}]")
     for number, row in enumerate(rows):
         row["code"] = f"c{number % 50}"
-    with pytest.raises(UserError, match=r"200 of 200 rows are in \d+ combinations of arm and code with fewer than 20"):
+    with pytest.raises(UserError, match=r"200 of 200 people are in \d+ combinations of arm and code with fewer"):
         murk.run(own, rows, log=f"sqlite:///{tmp_path / 'log.db'}", ledger=tmp_path / "ledger.db")
     with pytest.warns(UserWarning, match="nearly identify people"):
         murk.run(own, rows, seed=1)

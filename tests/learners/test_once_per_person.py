@@ -2,6 +2,8 @@
 
 import datetime
 import pickle
+import sys
+import threading
 
 import pytest
 from river import compose
@@ -23,6 +25,34 @@ def test_a_person_answers_once():
     assert model.repeats.most == 1
     with pytest.raises(UserError, match="without a window"):
         model.learn_one({}, 3.0, person="cy", at="2024-01-01")
+
+
+def test_intervals_allow_for_the_guarantees_that_people_chose():
+    model = OncePerPerson(mean(), window="month")
+    for month in range(1, 5):
+        for person in range(40):
+            model.learn_one({}, 3.0, GaussianDP(mu=4.0), person=f"p{person}", at=f"2024-0{month}-02")
+    # (v + m) / (v + 1) of the least noise, that of randomized response: v is about 0.1.
+    assert model.repeats.effect > 3.5
+
+
+def test_threads_spend_nobodys_answer_twice():
+    model, interval = OncePerPerson(mean()), sys.getswitchinterval()
+
+    def learn():
+        for person in range(200):
+            model.learn_one({}, 3.0, person=f"p{person}")
+
+    threads = [threading.Thread(target=learn) for _ in range(4)]
+    try:
+        sys.setswitchinterval(1e-6)
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert (model.n_releases, model.n_refused) == (200, 600)
 
 
 def test_windows_never_go_back_and_the_cap_holds():

@@ -129,7 +129,7 @@ def test_a_change_is_told_whoever_answers():
     rng = np.random.default_rng(4)
     track = simulated_track(rng, np.repeat([-1.0, 1.0], K // 2), 10)
     assert track.changed == ("mean",)
-    assert "Not the same in all windows, with 1% of false alarms: mean." in track.words({})
+    assert "Not the same in all windows, with 1% of false alarms a look: mean." in track.words({})
 
 
 def test_windows_that_noise_hides_have_no_number():

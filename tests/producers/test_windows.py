@@ -345,6 +345,40 @@ class TestOddInput:
             assert [receipt.outcome for receipt in world.producer.release_held()] == ["refused"]
             assert world.producer.next_held() is None
 
+    def test_a_held_record_is_released_by_one_process_alone(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly("  per_person: {gdp: {mu: 1.5}}\n")) as world:
+            assert world.producer.hold(RECORD).outcome == "held"
+            world.now += 14 * 86_400
+            # Both have read it; this one comes second.
+            [read] = world.ledger.held(world.task.hash, world.now)
+            assert [receipt.outcome for receipt in world.producer.release_held()] == ["released"]
+            assert world.producer._release_held(read).outcome == "known"
+            assert world.log.end(0) == 1
+
+    def test_a_level_that_is_allowed_no_more_stops_nobody_else(self, tmp_path: Path) -> None:
+        task = weekly("  levels: {open: {gdp: {mu: 2.0}}}\n")
+        with World(tmp_path, task) as world:
+            assert world.producer.hold(RECORD, person="ann", level="open").outcome == "held"
+            assert world.producer.hold(RECORD, person="ben").outcome == "held"
+            world.now += 14 * 86_400
+            strict = Policy(per_task=GaussianDP(1.5))
+            clock = lambda: world.now  # noqa: E731
+            device = Producer(task, world.log, world.ledger, policy=strict, noise=SimulatedNoise(3), clock=clock)
+            assert sorted(receipt.outcome for receipt in device.release_held()) == ["refused", "released"]
+            assert device.next_held() is None
+
+    def test_people_are_in_another_order_in_each_window(self, tmp_path: Path) -> None:
+        with World(tmp_path, weekly()) as world:
+            for _ in range(2):
+                for person in range(8):
+                    assert world.producer.hold(RECORD, person=f"p{person}").outcome == "held"
+                world.now += 7 * 86_400
+            held = world.ledger.held(world.task.hash, world.now + 14 * 86_400)
+            first, second = ([each.name for each in held[8 * week : 8 * week + 8]] for week in range(2))
+            assert sorted(first) == sorted(second)
+            # The same order by chance once in 40,000.
+            assert first != second
+
     def test_another_window_is_another_task(self, tmp_path: Path) -> None:
         """It has its own log and budget; withdrawals hold, and what was held goes to the task that asked."""
         daily = weekly(LIFE, window="day")

@@ -152,7 +152,7 @@ function* terms(about: About, texts: Texts): Generator<[string, Node | string]> 
 function receiptOf(account: Status, level: string, shown: string): string {
   const { task, released, sent, waiting, withdrawn, days, message } = account;
   const { name, hash, about, features, target, privacy } = task;
-  const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, told_apart_at_most: account.attackAccuracy };
+  const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, window: renewalOf(task) ?? null, lifetime: privacy.lifetime ?? null, told_apart_at_most: account.attackAccuracy };
   const asked = [...features, target].map((column) => column.label ?? column.name);
   const answers = { days, released, sent, waiting, withdrawn, message };
   return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, promise, answers, shown }, null, 2);

@@ -168,6 +168,8 @@ def _count_alarms(task: Task, path: Path, runs: int, seed: int, as_json: bool) -
     from murk.planning.experiments import false_alarms
     from murk.populations.file_source import FileSource
 
+    if task.repeats.most > 1:
+        raise UserError("--aa takes each row for another person, and people of this task answer again: leave it out")
     blocks: list[Any] = list(FileSource(path, task.with_simulated(True), strict=False).blocks())
     X, y = np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
     with progress("runs", runs, quiet=as_json) as tick:
@@ -177,7 +179,8 @@ def _count_alarms(task: Task, path: Path, runs: int, seed: int, as_json: bool) -
         return
     error = 100.0 * math.sqrt(0.05 * 0.95 / runs)
     paragraph(
-        f"Of {runs:,} runs with {found.people:,} people and no effect, {found.looks} looks each: sequences excluded "
-        f"zero in {found.watched:.1%} (at most 5%, give or take {error:.1g} points), intervals for one look in "
+        f"Of {runs:,} runs with {found.people:,} rows, as different people, and no effect, {found.looks} looks each: "
+        f"sequences excluded zero in {found.watched:.1%} (at most 5%, give or take {error:.1g} points), intervals for "
+        f"one look in "
         f"{found.fixed:.1%}, and the arms' counts seemed wrong in {found.sample_ratio:.1%}."
     )

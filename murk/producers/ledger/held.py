@@ -68,10 +68,11 @@ class HeldRecords:
         change = "UPDATE held SET count = ?, level = ? WHERE task = ? AND person = ? AND window = ?"
         self._connection.execute(change, (count, level, self._task, person, window))
 
-    def delete(self, person: Id, window: int) -> None:
-        """Delete the held record of a person and window."""
+    def delete(self, person: Id, window: int) -> bool:
+        """Delete the held record of a person and window; return whether it was still there."""
         where = "WHERE task = ? AND person = ? AND window = ?"
-        self._connection.execute(f"DELETE FROM held {where}", (self._task, person, window))
+        deleted = self._connection.execute(f"DELETE FROM held {where}", (self._task, person, window))
+        return deleted.rowcount > 0
 
     def _cover(self, data: NDArray[np.uint8]) -> bytes:
         nonce = secrets.token_bytes(_NONCE)

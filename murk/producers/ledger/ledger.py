@@ -370,6 +370,7 @@ class Ledger:
             spend.decide()
             yield spend
             spend.write()
+        self._left |= spend.held_before
         common.keep(spend.numbers.stop)
         if spend.granted:
             self._file.note_last(spend.numbers.stop)
@@ -387,8 +388,11 @@ class Ledger:
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
     def held(self, task_hash: str, now: float) -> list[Held]:
-        """Return the held records that are due at a time, those of the earliest windows first."""
-        query = "SELECT window, level, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window"
+        """Return the held records that are due at a time, of the earliest windows first, by the time of each.
+
+        People's dues are drawn anew for each window, so that their places in it do not link their answers.
+        """
+        query = "SELECT window, level, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
         rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         from murk.producers.ledger.held import read_held
 
@@ -475,6 +479,8 @@ class Ledger:
             # A number of its own shows whether a copy knows of it.
             ((following,),) = connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'next' RETURNING value")
         self._file.note_last(int(following))
+        self._left = True
+        self.tidy()
         return dropped
 
     def account(self, person: Key, *, source: str | None = None) -> Account:

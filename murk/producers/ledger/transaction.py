@@ -377,6 +377,7 @@ class Spending:
         names: NameKey,
         sealing: NameKey,
     ) -> None:
+        self.held_before = False  # whether held records were used, which may have been replaced or deleted
         self._connection, self._source, self._requests = connection, source, requests
         self._names, self._sealing = names, sealing
         self._booked, self._task = task, task.number
@@ -425,6 +426,7 @@ class Spending:
         # Imported here, as devices that hold nothing do not need it.
         from murk.producers.ledger.held import HeldRecords
 
+        self.held_before = True
         return HeldRecords(self._connection, self._task, self._sealing)
 
     @property

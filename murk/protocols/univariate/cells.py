@@ -25,6 +25,7 @@ from statistics import NormalDist
 from typing import ClassVar, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.links import class_probabilities
@@ -146,6 +147,21 @@ class _Table:
     X: Floats  # (cells, p), the constant last
     levels: Sequence[_Level]
 
+    def only(self, chosen: NDArray[np.bool_]) -> _Table:
+        """Return the table of some cells, without levels that have no release there."""
+        levels = [
+            replace(
+                level,
+                counts=level.counts[chosen],
+                sums=level.sums[chosen],
+                means=level.means[chosen],
+                covariances=level.covariances[chosen],
+            )
+            for level in self.levels
+            if level.counts[chosen].any()
+        ]
+        return _Table(self.classes, self.X[chosen], levels)
+
     @property
     def counts(self) -> Floats:
         """Releases of each cell, (cells,)."""
@@ -206,27 +222,34 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         nothing = replace(nothing, line=np.zeros(len(names)), line_covariance=np.diag(none), line_spread=none)
     if not count:
         return nothing
-    table, used = _table(settings, totals, statistics)
+    every, used = _table(settings, totals, statistics)
+    # Coded in the middle, people without a value would have to be there: effects are of those who have one.
+    declared = settings.known.declared(used)
+    if not declared.any():
+        return nothing
+    table = every.only(declared)
     p, k = table.X.shape[1], table.outputs
     # Of two classes only the second has a name, unless both have.
     shown = np.eye(k) if real or len(names) == k * p else np.eye(k)[1:]
     skew = np.max([level.skewness(settings.classes) for level in table.levels], axis=0)
-    short = _short(table, shown @ skew, settings, used)
+    short = _short(table, shown @ skew, settings, used[declared])
     values, spread, covariance = _line(table, shown)
     spread = np.where(short, math.inf, spread)
-    absent, error = _absent(settings, table)
+    absent, error = _absent(settings, every)
     missing = surely_missing(absent, error)
     note = "noise and the sampling of people count; the larger one of each cell's own and the pooled residuals"
     if missing:
         note += f"; {missing_words(missing)}, and the estimate is of people who have one"
-    people = People(table.X, table.counts / count, sampled=True)
+    people = People(table.X, table.counts / table.counts.sum(), sampled=True)
+    if not declared.all():
+        note += "; of people whose known columns all have a declared value"
     found = replace(
         nothing,
         note=note,
         absent=missing,
         people=people,
         influence=_influence(table),
-        cells=_means(settings, table, used, skew),
+        cells=_means(settings, every, used, skew),
     )
     if real:
         return replace(found, values=values, spread=spread, covariance=covariance)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.wiping import track
@@ -105,6 +106,12 @@ class KnownColumns:
         """Return the number of each column's value, (m, columns)."""
         sizes = [column.values for column in self.columns]
         return np.column_stack(np.unravel_index(cells, sizes)).astype(np.int64)
+
+    def declared(self, cells: Integers) -> NDArray[np.bool_]:
+        """Return whether all values of each cell are declared, or missing ones have an indicator, (m,)."""
+        values = self.values(cells)
+        fine = [(values[:, place] < each.categories) | each.indicated for place, each in enumerate(self.columns)]
+        return np.asarray(np.all(fine, axis=0))
 
     def codes(self, cells: Integers) -> Floats:
         """Return the coded features of cells, (m, p), the constant last."""

@@ -22,6 +22,8 @@ _LEAST: Final = 1e-6  # least share of targets present to divide by
 _OF_PRESENT: Final = "of people with a target; noise and the sampling of people count"
 _OF_ALL: Final = "noise and the sampling of people count; the task states that every person has a target"
 _FEW: Final = "none: the noise hides how many targets are missing"
+_FEWEST: Final = 30  # releases from which on variances are estimated well enough for an interval
+_TOO_FEW: Final = f"none before {_FEWEST} releases"
 
 
 def combined(totals: Totals, statistics: Mapping[str, Statistics]) -> Summary | None:
@@ -53,9 +55,11 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
     present = max(1.0 - absent, _LEAST)
     values, slopes = _of_present(settings, found.values, present)
     covariance = slopes @ found.covariance @ slopes.T
-    known = error <= _KNOWN * present
+    known = error <= _KNOWN * present and count >= _FEWEST
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0)) if known else np.full(len(names), math.inf)
-    note = _FEW if not known else _OF_PRESENT if settings.missing else _OF_ALL
+    note = _OF_PRESENT if settings.missing else _OF_ALL
+    if not known:
+        note = _TOO_FEW if count < _FEWEST else _FEW
     missing = surely_missing(absent, error)
     if missing:
         note += f"; {missing_words(missing)}, and the estimate is of people who have one"

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from murk.task.errors import task_error
+from murk.task.features import INDICATOR
 from murk.task.protocols.base import ALL_GUARANTEES, Scale, SupportedMechanisms, TaskProtocol
 
 MOST_CELLS: Final = 1_000
-"""Largest number of combinations of the declared categories of known columns."""
+"""Largest number of combinations of the values of known columns, missing ones among them."""
 FEWEST_PEOPLE: Final = 20
 """Least number of people for each combination, on average, that a task with a stated size may have."""
 
@@ -41,19 +42,19 @@ class UnivariateProtocol(TaskProtocol):
                 "or none of them"
             )
             raise task_error(words, "features", known.index(False))
-        sizes = [len(feature.categories) for feature in features]
+        # A missing or undeclared value is one of its own, unless it counts as one of the categories.
+        sizes = [len(feature.categories) + (feature.missing in (None, INDICATOR)) for feature in features]
         cells = math.prod(sizes)
         product = " x ".join(map(str, sizes)) + f" = {cells:,}" if len(sizes) > 1 else f"{cells:,}"
         remedy = "give fewer known columns, or coarser categories"
+        product += " combinations of known columns, missing values among them,"
         if cells > MOST_CELLS:
-            words = (
-                f"{product} combinations of known columns point at people; at most {MOST_CELLS:,} are sent: {remedy}"
-            )
+            words = f"{product} point at people; at most {MOST_CELLS:,} are sent: {remedy}"
             raise task_error(words, "features")
         if people is not None and people < FEWEST_PEOPLE * cells:
             words = (
-                f"{product} combinations of known columns for {people:,} people are {people / cells:.3g} people each, "
-                f"and at least {FEWEST_PEOPLE} are required: {remedy}"
+                f"{product} for {people:,} people are {people / cells:.3g} people each, and at least {FEWEST_PEOPLE} "
+                f"are required: {remedy}"
             )
             raise task_error(words, "people")
 
