@@ -359,7 +359,7 @@ def test_task_and_parameters_can_be_chosen(scraped):
             found = server.get(
                 f"label/{label}/values", **{"match[]": substituted(selector), "start": began, "end": end}
             )
-            tasks = [*sorted(OTHERS), "third-child"]
+            tasks = sorted([*OTHERS, "third-child"])
             wanted = {"task": tasks, "tasks": tasks, "parameter": sorted(REFERENCE)}[variable["name"]]
             assert found == wanted, name
 

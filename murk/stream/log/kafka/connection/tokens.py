@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import threading
 from time import monotonic
 
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from murk._internal.locks import ForkSafeLock
 from murk.errors import UserError
 
 _ERROR_CODE = "MURK-KAFKA-003"
@@ -26,7 +26,7 @@ class CommandTokens(AbstractTokenProvider):  # type: ignore[misc]
 
     def __init__(self, command: str) -> None:
         self._command = shlex.split(command)
-        self._lock = threading.Lock()
+        self._lock = ForkSafeLock()
         self._token, self._made = "", float("-inf")
 
     def token(self) -> str:
