@@ -334,17 +334,18 @@ print(part({"alg": "none"}) + "." + part({"sub": USER, "iat": time.time(), "exp"
 """
 
 
-def test_a_command_prints_the_token_of_a_user(secure_broker, folder, log):
+def test_a_command_prints_the_token_of_a_user(secure_broker, folder, users):
+    _, url = new_log(secure_broker, folder, users)
     program = folder / "token.py"
     program.write_text(PRINTS_TOKEN.replace("USER", '"reader"'))
     command = f"{sys.executable} {program}"
     properties = secure_broker.token_properties(folder / "token.properties", command)
-    status = json.loads(Run(folder, properties, "status", "--log", log[1], "--json").good())
+    status = json.loads(Run(folder, properties, "status", "--log", url, "--json").good())
     assert status["dead_letters"] == {}
     program.write_text(PRINTS_TOKEN.replace("USER", f'"{UNKNOWN}"'))
-    Run(folder, properties, "status", "--log", log[1]).refused("denies this user access to the topic", "docs/deploy.md")
+    Run(folder, properties, "status", "--log", url).refused("denies this user access to the topic", "docs/deploy.md")
     program.write_text(f"print('{GUESS}'); raise SystemExit(3)")
-    Run(folder, properties, "status", "--log", log[1]).refused("sasl.token.command", "ended with status 3")
+    Run(folder, properties, "status", "--log", url).refused("sasl.token.command", "ended with status 3")
 
 
 WRONG = {
