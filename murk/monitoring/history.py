@@ -22,7 +22,8 @@ def _sequences(figures: Figures, points: Sequence[CurvePoint]) -> list[tuple[flo
     # An organisation's release has many records.
     each = figures.looks.count / max(figures.releases_used, 1)
     counts = each * np.array([point.releases for point in points], dtype=np.float64)
-    halves = np.array([point.half_widths for point in points])
+    # States know nothing of people who answer again.
+    halves = math.sqrt(figures.looks.repeats.effect) * np.array([point.half_widths for point in points])
     if not np.isfinite(figures.sequence_half_widths).any():
         halves = np.full_like(halves, np.inf)
     return list(map(tuple, sequence_half_widths(halves, counts, figures.looks.tightest_at).tolist()))

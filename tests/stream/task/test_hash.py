@@ -79,24 +79,6 @@ def test_hash_does_not_change_between_versions() -> None:
     )
 
 
-def test_a_sketch_tasks_document_of_before_keeps_its_hash() -> None:
-    """Until 0.3 the default analysis was `joint`: a log's task says so, and means the same noise as ever."""
-    text = """
-name: weeks
-features: [{name: age, low: 20, high: 40}]
-target: {name: weeks, kind: real, low: 0, high: 52}
-protocol: summaries
-summaries: {rows: 100, analysis: joint}
-privacy: {guarantee: {approx: {epsilon: 1, delta: 1.0e-5}}}
-"""
-    before = Task.parse(text)
-    assert before.hash == "9038c5c8c04615745cfec578a13067ffda7f8d365c04721261d7f06ecb1f4027"
-    assert Task.from_document(before.document()).hash == before.hash
-    now = Task.parse(text.replace(", analysis: joint", ""))
-    assert now.hash != before.hash
-    assert differences(before.document(), now.document()) == ["summaries.analysis"]
-
-
 @pytest.mark.parametrize(
     ("document", "message"),
     [
