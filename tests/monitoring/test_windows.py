@@ -1,10 +1,13 @@
 """Estimates by window, as the monitor shows them: on its page, and to Prometheus for the newest windows."""
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from murk import Task
+from murk.monitoring import history
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.exporter import VALUES, family
@@ -12,6 +15,7 @@ from murk.monitoring.snapshot import Snapshot
 from murk.protocols.device import device_for
 from murk.stream.wire.releases import TargetRelease
 from murk.stream.wire.state import Counters, StateMessage
+from murk.task.repeats import Repeats
 from murk.task.windows import begin_of, start_of
 
 TASK = Task.parse("""
@@ -88,3 +92,13 @@ def test_windows_are_estimated_again_once_more_has_come(engine):
     assert snapshot(engine, first).figures.track is first.track
     engine.learn_releases([release(10**6 + i, 615, [0, 0]) for i in range(900)])
     assert len(snapshot(engine, first).figures.track.numbers) == 16
+
+
+def test_earlier_points_allow_for_people_who_answer_again():
+    def halves(effect):
+        looks = SimpleNamespace(count=500.0, tightest_at=1_000, repeats=Repeats(4, effect))
+        figures = SimpleNamespace(looks=looks, releases_used=500, sequence_half_widths=np.ones(1))
+        point = SimpleNamespace(releases=200, half_widths=(0.1,))
+        return history._sequences(figures, [point])[0][0]
+
+    assert halves(4.0) == pytest.approx(2.0 * halves(1.0))
