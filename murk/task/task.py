@@ -599,7 +599,7 @@ class Task(_ProtocolBlocks):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         content["features"] = list(map(without_defaults, self.features, content["features"]))
         content["target"] = without_defaults(self.target, content["target"])
-        # Blocks of other protocols are left out, and so are new keys at their defaults, which keeps older hashes.
+        # Blocks of other protocols are left out, and so are the keys of `ADDED` and `ADDED_TO_TASK` at their defaults.
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:
                 del content[block][key]
