@@ -335,7 +335,7 @@ export class Device extends EventTarget {
         const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
         const coded = await unseal(held.record, this.prepared.coding.size, this.store.key);
         const moment = this.time.moment();
-        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words);
+        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words, held.window);
         const outcome: Outcome = coded
           ? await this.ledger.spend(this.prepared, held.level, this.origin, moment, make, { held })
           : { outcome: "refused", reason: "lost-key" };

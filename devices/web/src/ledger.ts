@@ -14,6 +14,7 @@ import { Refused } from "./words.js";
 const LEAST_SILENCE = 86_400;
 const PATIENCE = 30_000; // milliseconds for an account to answer
 const AGREE = 3600; // seconds by which clocks may differ when a budget renews
+const DRIFT = 0.01; // seconds by which a clock may fall behind in a second, besides
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
 /** What this device allows, whatever a server asks for. */
@@ -58,11 +59,12 @@ interface Renewed {
   released: number;
 }
 
-/** The newest window that has begun, by the best estimate of the time and the device's own clock at that moment. */
+/** The newest window that has begun, and when by the device's own clock. */
 interface Begun {
   window: number;
-  now: number;
   own: number;
+  /** Seconds by which the best estimate of the time may be ahead of that clock. */
+  ahead: number;
   /** The clocks disagreed about its beginning, so that it has no answer. */
   skipped: boolean;
 }
@@ -212,11 +214,17 @@ function lacking(
 
 /**
  * The newest window that has begun. A clock that jumps renews nothing: where a window begins sooner by the best estimate
- * of the time than by the device's own clock, it has no answer, and the one after it begins by both.
+ * of the time than by the device's own clock, it has no answer, and the one after it begins by both. What is gained in
+ * many windows counts together, except for a drift.
  */
-function beginning(begun: Begun | undefined, window: number, { now, own }: Moment): Begun {
+function beginning(begun: Begun | undefined, window: number, { now, own, there }: Moment): Begun {
   if (begun && window <= begun.window) return begun;
-  return { window, now: Math.floor(now), own: Math.floor(own), skipped: begun !== undefined && now - begun.now > own - begun.own + AGREE };
+  const ahead = now - own;
+  const limit = begun ? begun.ahead + DRIFT * Math.max(0, own - begun.own) : ahead;
+  const skipped = ahead > limit + AGREE;
+  // Without the gateway's time nothing is known of the difference.
+  const least = begun && there === null ? begun.ahead : Math.min(ahead, limit);
+  return { window, own: Math.floor(own), ahead: Math.floor(skipped ? ahead : least), skipped };
 }
 
 const heldKey = (hash: string, window: number): string => `held:${hash}:${window}`;

@@ -94,7 +94,7 @@ async function held(line, prepared, choice, raw) {
   const coded = await murk.unseal(sealed, prepared.coding.size, place);
   const again = words();
   murk.drawPartition(prepared.task, again);
-  same("held", line, murk.randomizeCoded(prepared, choice, line.now, () => coded, again), line.bytes);
+  same("held", line, murk.randomizeCoded(prepared, choice, line.held.due, () => coded, again, line.held.window), line.held.bytes);
 }
 
 for await (const text of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
