@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 
@@ -109,6 +110,31 @@ def test_content_and_size(package):
     for path in (unpacked / "dist").glob("*.js"):
         assert path.name == "node.js" or not re.search(r"""(import|from) ?\(?["'][^./]""", path.read_text()), path.name
     assert "MIT License" in (unpacked / "dist" / "ohttp.js.LICENSE").read_text()
+
+
+def test_another_build_gives_the_same_bytes(package, tmp_path):
+    folder = tmp_path / "devices" / "web"
+    folder.mkdir(parents=True)
+    (tmp_path / "LICENSE").write_bytes((web.FOLDER.parents[1] / "LICENSE").read_bytes())
+    for name in ("README.md", "build.mjs", "package.json", "tsconfig.json"):
+        (folder / name).write_bytes((web.FOLDER / name).read_bytes())
+    shutil.copytree(web.FOLDER / "src", folder / "src", copy_function=shutil.copyfile)
+    (folder / "node_modules").symlink_to(web.FOLDER / "node_modules")
+    # The steps of `npm run prepack`, which finds no `tsc` here.
+    for command in ([web.node(), "build.mjs"], [TSC, "-p", "tsconfig.json"], ["npm", "pack", "--ignore-scripts"]):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (archive,) = package.glob("*.tgz")
+    assert (folder / archive.name).read_bytes() == archive.read_bytes()
+
+
+def test_the_lock_pins_every_package_and_names_no_host():
+    text = (web.FOLDER / "package-lock.json").read_text()
+    assert "://" not in text
+    lock, manifest = json.loads(text), json.loads((web.FOLDER / "package.json").read_text())
+    root, *packages = lock["packages"].values()
+    assert (root["version"], root["devDependencies"]) == (manifest["version"], manifest["devDependencies"])
+    assert packages
+    assert [package for package in packages if not package["integrity"].startswith("sha512-")] == []
 
 
 def test_the_demonstration_has_this_build():

@@ -1,5 +1,6 @@
 """The workflows pin what they run, name no registry's host, and a release is refused before anything is built."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -33,10 +34,10 @@ def test_jobs_have_the_least_rights_and_no_secrets(workflow):
     assert "secrets." not in text
 
 
-def refused(folder, version):
-    done = subprocess.run(
-        [folder / "deploy" / "release.sh", version, folder / "dist"], capture_output=True, text=True, check=False
-    )
+def refused(folder, version, repository=""):
+    command = [folder / "deploy" / "release.sh", version, folder / "dist"]
+    environment = {**os.environ, "GITHUB_REPOSITORY": repository}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 1
     assert not list((folder / "dist").iterdir())
     return done.stderr
@@ -59,3 +60,10 @@ def test_versions_and_the_changelog_agree(checkout):
     assert "devices/web/package.json states version" in refused(checkout, "77.0.0")
     (checkout / "devices" / "web" / "package.json").write_text('{\n  "version": "77.0.0",\n}\n')
     assert "CHANGELOG.md has no dated section for 77.0.0" in refused(checkout, "77.0.0")
+
+
+def test_the_npm_package_names_the_repository_that_publishes_it(checkout):
+    (checkout / "murk" / "__init__.py").write_text('__version__ = "77.0.0"\n')
+    (checkout / "devices" / "web" / "package.json").write_text('{\n  "version": "77.0.0",\n}\n')
+    (checkout / "CHANGELOG.md").write_text("## 77.0.0 - 2027-01-01\n")
+    assert 'has no "repository" that names' in refused(checkout, "77.0.0", "somebody/murk")
