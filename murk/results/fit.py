@@ -160,8 +160,10 @@ def _words(report: dict[str, Any], device: ModelDevice) -> str:
     about, target = report["model"], device.task.target.name
     columns = ", ".join(feature.name for feature in device.task.features)
     words = [
-        f"Model {about['name']} of the log of {about['log_task']}: {target} by {columns}. "
-        "It cost nobody further budget."
+        (
+            f"Model {about['name']} of the log of {about['log_task']}: {target} by {columns}. "
+            "It cost nobody further budget."
+        )
     ]
     together = about["simultaneous"]
     if together:

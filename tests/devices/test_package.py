@@ -54,8 +54,10 @@ TSC = web.FOLDER / "node_modules" / ".bin" / "tsc"
 WRONG = (
     'import { connect } from "murk-device"; await connect({ gateway: 1, task: "t" });',
     'import type { Device } from "murk-device"; export const f = (d: Device) => d.release({ a: [1] });',
-    'import type { Device } from "murk-device"; interface A { a: Date[] } '
-    "export const f = (d: Device, a: A) => d.release(a);",
+    (
+        'import type { Device } from "murk-device"; interface A { a: Date[] } '
+        "export const f = (d: Device, a: A) => d.release(a);"
+    ),
 )
 
 
@@ -169,7 +171,7 @@ def test_a_program_type_checks_and_runs(package):
 
 def test_the_examples_of_documents_run_in_node(package):
     examples = [
-        re.findall(r"^```js\n(.*?)^```", (web.FOLDER.parents[1] / page).read_text(), re.M | re.S)[0]
+        re.findall(r"^```js\n(.*?)^```", (web.FOLDER.parents[1] / page).read_text(), re.MULTILINE | re.DOTALL)[0]
         for page in ("docs/guides/web.md", "devices/web/README.md")
     ]
     with served() as gateway:

@@ -24,7 +24,9 @@ def test_actions_are_pinned_by_digest(workflow):
     assert actions
     assert [action for action in actions if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", action)] == []
     # The comment says which release the digest is.
-    assert len(re.findall(r"uses: \S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", workflow.read_text(), re.M)) == len(actions)
+    assert len(re.findall(r"uses: \S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", workflow.read_text(), re.MULTILINE)) == len(
+        actions
+    )
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)

@@ -141,7 +141,7 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
 
 
 @wiped
-def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:  # noqa: ARG001
     trials = len(words) // 2
     values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
     before = track(np.cumsum(kept))

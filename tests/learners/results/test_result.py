@@ -162,7 +162,7 @@ def test_html_is_well_formed_and_escapes_names(result):
     assert "&lt;b&gt;rare&lt;/b&gt;" in html
     assert "<script" not in html
     assert "http" not in html
-    opened = re.findall(r"<(\w+)[^>]*?(?<!/)>", re.sub(r"<style>.*?</style>", "", html, flags=re.S))
+    opened = re.findall(r"<(\w+)[^>]*?(?<!/)>", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
     closed = re.findall(r"</(\w+)>", html)
     assert sorted(opened) == sorted(name for name in closed if name != "style")
 
