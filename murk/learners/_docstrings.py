@@ -38,7 +38,7 @@ seed, noise
     Simulate the noise from a seed (no privacy), or take it from another source.
 """
 
-_SECTION = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n-+\n|\s*\Z)", re.S)
+_SECTION = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n-+\n|\s*\Z)", re.DOTALL)
 
 
 def documented(cls: C) -> C:

@@ -290,9 +290,9 @@ class StreamEstimator(base.Estimator):
                 raise UserError(
                     f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
-            theirs = other._require()
-            same = theirs.settings.digest == engine.settings.digest and other._names == self._names
-            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:
+            theirs = other._require()  # noqa: SLF001
+            same = theirs.settings.digest == engine.settings.digest and other._names == self._names  # noqa: SLF001
+            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:  # noqa: SLF001
                 raise UserError("only learners with the same features and settings can be merged")
             engines.append(theirs)
         return engines

@@ -271,7 +271,7 @@ class PublicMoments(PersonEstimator):
         for other in others:
             if not isinstance(other, PublicMoments):
                 raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
-        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
+        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))  # noqa: SLF001
 
     def _responses(self, rows: Floats) -> Floats:
         """Return mean responses of rows; from the least-squares line if there is no root."""

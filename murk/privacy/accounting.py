@@ -246,9 +246,7 @@ def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
     for claim in claims:
         if isinstance(claim, ApproxDP) and claim.delta > 0:
             approx = (rational(claim.epsilon), rational(claim.delta))
-        if isinstance(claim, ApproxDP) and claim.delta == 0:
-            claim = PureDP(claim.epsilon)
-        if isinstance(claim, PureDP):
+        elif isinstance(claim, PureDP | ApproxDP):
             figures["pure"].append(rational(claim.epsilon))
             figures["gdp"].append(rational(conversions.pure_to_gdp(claim.epsilon)))
             figures["zcdp"].append(rational(claim.epsilon) ** 2 / 2)

@@ -222,7 +222,7 @@ class Task(_ProtocolBlocks):
     def load(cls, path: str | Path) -> Self:
         """Read a task file; see `parse`. Raises `UserError` if it cannot be read, too."""
         task = cls.parse(read_file(path, "task"), source=str(path))
-        task._path = Path(path)
+        task._path = Path(path)  # noqa: SLF001
         return task
 
     @classmethod
@@ -261,7 +261,7 @@ class Task(_ProtocolBlocks):
             task = cls.model_validate(content)
         except ValidationError as error:
             raise user_error(error, source, lines) from None
-        task._source, task._lines = source, lines
+        task._source, task._lines = source, lines  # noqa: SLF001
         return task
 
     @model_validator(mode="before")
@@ -679,7 +679,7 @@ class Task(_ProtocolBlocks):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._source, task._lines = self._path, self._source, self._lines
+        task._path, task._source, task._lines = self._path, self._source, self._lines  # noqa: SLF001
         return task
 
     def __eq__(self, other: object) -> bool:

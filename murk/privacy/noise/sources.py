@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Integers, Words
+from murk._internal.extras import missing_extra
 from murk._internal.jit import deferred_to
 from murk._internal.memory import borrowed
 from murk._internal.wiping import empty, track, wiped
@@ -140,7 +141,7 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
 
 
 @wiped
-def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:  # noqa: ARG001
     trials = len(words) // 2
     values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
     before = track(np.cumsum(kept))
