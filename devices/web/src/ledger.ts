@@ -5,6 +5,7 @@
  * for a record that is known, and what was spent stays spent.
  */
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
+import type { Sealed } from "./held.js";
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
@@ -78,6 +79,12 @@ export interface HeldRow {
   /** From when on it is released, in seconds since 1970. */
   readonly due: number;
   readonly record: string;
+}
+
+/** The next record of a window: its number among them, and the record if it is the one that is held from now on. */
+export interface Next {
+  readonly count: number;
+  readonly sealed: Sealed | undefined;
 }
 
 interface IdentityRow {
@@ -410,8 +417,8 @@ export class Ledger {
   }
 
   /**
-   * Hold a record in this moment's window, or learn with `record` undefined whether one may be held, and as which of
-   * the window's. An empty `record` is counted, and the one that is held stays. `due` counts for the first one.
+   * Hold a record in this moment's window, or learn without one whether it may be held, and as which of the window's.
+   * It is not stored if another one came first, or its key is no longer that of the store. `due` counts for the first.
    */
   hold(
     prepared: Prepared,
@@ -419,20 +426,21 @@ export class Ledger {
     origin: Origin,
     moment: Moment,
     due: number,
-    record?: string,
-  ): Promise<{ readonly count: number } | { readonly reason: string }> {
+    next?: Next,
+  ): Promise<{ readonly count: number; readonly stored: boolean } | { readonly reason: string }> {
     const { hash } = prepared.task;
     const window = windowOf(renewalOf(prepared.task)!, moment.now);
     const [own, used, key] = [taskKey(hash), usedKey(origin, prepared), heldKey(hash, window)];
-    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number } | { reason: string }, Changes] => {
+    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number; stored: boolean } | { reason: string }, Changes] => {
       const { row, reason } = this.decide(rows, prepared, level, origin, moment);
       if (reason !== undefined) return [{ reason }, rows.has(own) ? { [own]: JSON.stringify(row) } : {}];
       const before = read<Omit<HeldRow, "key">>(rows, key);
       const count = (before?.count ?? 0) + 1;
-      if (record === undefined) return [{ count }, {}];
+      const { sealed } = next ?? {};
+      if (next?.count !== count || (sealed && sealed.key !== this.store.key?.read())) return [{ count, stored: false }, {}];
       const place = placeOf(origin, prepared);
-      const held = { window, level, count, due: before?.due ?? due, record: record || before!.record, place };
-      return [{ count }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
+      const held = { window, level, count, due: before?.due ?? due, record: sealed?.record ?? before!.record, place };
+      return [{ count, stored: true }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
     });
   }
 
@@ -444,14 +452,19 @@ export class Ledger {
     });
   }
 
-  /** Delete a held record, or all of a task's name but those of a hash. Tells whether none is left, of any task. */
-  drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<boolean> {
+  /** Delete a held record, or all of a task's name but those of a hash; and the key with the last, of any task. */
+  async drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<void> {
     const place = placeOf(origin, prepared);
-    return this.store.update(["held:"], (rows) => {
+    await this.store.update(["held:"], (rows) => {
       const chosen = (key: string): boolean =>
         only === undefined ? read<{ place: string }>(rows, key)!.place === place && !(except && key.startsWith(`held:${except}:`)) : key === only;
       const gone = [...rows.keys()].filter(chosen);
-      return [gone.length === rows.size, Object.fromEntries(gone.map((key) => [key, null]))] as const;
+      return [undefined, Object.fromEntries(gone.map((key) => [key, null]))] as const;
+    });
+    // Not before the records are gone: after a crash they would have no key.
+    await this.store.update(["held:"], (rows) => {
+      if (!rows.size) this.store.key?.write(null);
+      return [undefined, {}] as const;
     });
   }
 
