@@ -519,9 +519,10 @@ class _Vectors:
                 ensure_ascii=False,
             )
             yield {"name": name, "why": why, "document": text, "refused": "task"}
-        for why, track in {
+        tracks: dict[str, dict[str, Any]] = {
             "window": {"window": "3d"}, "kept": {"windows": 1}, "reach": {"smooth": 53}, "key": {"by": 1},
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for why, track in tracks.items():
             text = json.dumps(
                 {**content, "track": {"window": privacy.get("window", NONE), "windows": 53, "smooth": 2} | track},
                 sort_keys=True,

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Integers, Words
-from murk._internal.extras import missing_extra
 from murk._internal.jit import deferred_to
 from murk._internal.memory import borrowed
 from murk._internal.wiping import empty, track, wiped
