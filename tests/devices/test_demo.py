@@ -163,7 +163,7 @@ def test_two_at_once_and_one_in_the_way(tmp_path):
         assert finish(process).status == 0
 
 
-@pytest.mark.parametrize("option", [("--seed", 1), ("--log", "sqlite:///a.db"), ("--no-page",), ("--no-picture",)])
+@pytest.mark.parametrize("option", [("--seed", 1), ("--log", "sqlite:///a.db"), ("--no-picture",)])
 def test_options_that_do_not_go_with_it(tmp_path, option):
     refused(murk("demo", "--web", *option, folder=tmp_path), "cannot be combined with --web")
     assert list(tmp_path.iterdir()) == []

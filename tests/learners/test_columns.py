@@ -188,12 +188,6 @@ def test_classes_whose_coefficients_have_one_name_are_refused(classes):
         LDPSGDClassifier(guarantee=MU, features=["c", "b:c"], classes=classes, seed=1)
 
 
-def test_moments_whose_numbers_have_one_name_are_refused():
-    model = PublicGLMRegressor(guarantee=MU, public=PUBLIC, features=["a", "target"], release="observed", seed=1)
-    with pytest.raises(UserError, match=r"would be named 'a\*target'"):
-        model.moments  # noqa: B018
-
-
 @pytest.mark.parametrize("many", [False, True])
 def test_a_feature_that_no_record_has_is_named_in_a_simulation(many):
     def said(features, seed, rows):

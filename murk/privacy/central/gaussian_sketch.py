@@ -204,7 +204,7 @@ class GaussMixMechanism:
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:
-        """Return the guarantee for replaced rows: epsilon anew at the same delta, much less than ``two_steps``.
+        """Return the guarantee for replaced rows: epsilon anew at the same delta, much less than twice it.
 
         phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
 
