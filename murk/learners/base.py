@@ -26,6 +26,7 @@ from murk.privacy.noise import NoiseSource
 from murk.protocols.options import InverseScalingStep, chosen_noise
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import Release
+from murk.stream.worker.interface import payload_lengths
 from murk.task.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan
 from murk.task.containers import column_array
 from murk.task.values import frame_of, number, numbers, target, targets
@@ -95,7 +96,8 @@ class StreamEstimator(base.Estimator):
     def _watch(self) -> None:
         """Check the first records of a simulation."""
         if self.seed is not None:
-            self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
+            labels = self._stated_classes() is not None
+            self._first_records = FirstRecords(self._names, *self._expected(), labels=labels)
 
     def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         with _BEGINNING:
@@ -147,7 +149,7 @@ class StreamEstimator(base.Estimator):
                 f"a {type(self).__name__} needs at least one feature. Without any, MeanRegressor learns a mean and "
                 "ShareClassifier the shares of labels"
             )
-        classes = tuple(map(str, getattr(self, "classes", ())))
+        classes = tuple(map(str, self._stated_classes() or ()))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
         if clash is not None:
             label, other, name = clash
@@ -214,7 +216,7 @@ class StreamEstimator(base.Estimator):
         if release.simulated is not (self.seed is not None):
             raise RejectedError("simulated", "with a seed a learner takes simulated releases, without one real ones")
         integers = release.integers
-        lengths = getattr(engine, "lengths", (engine.dimension,))
+        lengths = payload_lengths(engine)
         if len(integers) not in lengths:
             raise RejectedError("dimension", f"{len(integers)} numbers, not {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
