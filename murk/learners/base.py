@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from murk.task.containers import column_array
 from murk.task.values import frame_of, number, numbers, target, targets
 
 if TYPE_CHECKING:
+    from murk.protocols.engine import Engine, IterateLearner, RecordLearner
     from murk.results.result import Result
     from murk.task.protocols.base import Scale, TaskProtocol
 
@@ -42,7 +43,12 @@ Record = Mapping[Any, Any]
 _BEGINNING = ForkSafeLock()  # of two threads with a first record, only one fixes the features
 
 
-class StreamEstimator(base.Estimator):
+EngineType = TypeVar("EngineType", bound="Engine")
+RecordEngineType = TypeVar("RecordEngineType", bound="RecordLearner")
+IterateEngineType = TypeVar("IterateEngineType", bound="IterateLearner")
+
+
+class StreamEstimator(base.Estimator, Generic[EngineType]):
     """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
     guarantee: Guarantee
@@ -58,7 +64,7 @@ class StreamEstimator(base.Estimator):
     def _prepare(self) -> None:
         """Check the constructor's arguments, and initialize all other attributes."""
         chosen_noise(self.seed, self.noise)
-        self._engine: Any = None
+        self._engine: EngineType | None = None
         self._names: tuple[Any, ...] = ()
         self._first_records: FirstRecords | None = None
         self._mechanisms: dict[Guarantee, Any] = {}
@@ -86,7 +92,7 @@ class StreamEstimator(base.Estimator):
         """Return the codes of a column of labels or targets, ``(n,)``."""
 
     @abstractmethod
-    def _begin(self, names: tuple[Any, ...]) -> Any:
+    def _begin(self, names: tuple[Any, ...]) -> EngineType:
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -121,7 +127,7 @@ class StreamEstimator(base.Estimator):
             ]
         return zip(zip(*columns, strict=True), y.tolist(), strict=False), keys
 
-    def _get_engine(self, names: tuple[Any, ...]) -> Any:
+    def _get_engine(self, names: tuple[Any, ...]) -> EngineType:
         """Return the engine, and make it for these features if there is none yet."""
         # The engine's arrays must outlive the call in which it is made.
         with _BEGINNING, lasting():
@@ -224,7 +230,7 @@ class StreamEstimator(base.Estimator):
         engine.admit(release, 0)
         engine.learn_releases([release])
 
-    def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
+    def _fix(self, names: tuple[Any, ...], engine: EngineType) -> EngineType:
         """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
@@ -234,7 +240,7 @@ class StreamEstimator(base.Estimator):
         self._engine = engine
         return engine
 
-    def _require(self) -> Any:
+    def _require(self) -> EngineType:
         if self._engine is None:
             raise UserError("the features are not known yet: give features=[...], or learn a record first")
         return self._engine
@@ -287,14 +293,14 @@ class StreamEstimator(base.Estimator):
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
         """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
-        engine = self._require()
+        engine: Any = self._require()
         engines, own_classes = [engine], self._stated_classes()
         for other in others:
             if type(other) is not type(self):
                 raise UserError(
                     f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
-            theirs = other._require()  # noqa: SLF001
+            theirs: Any = other._require()  # noqa: SLF001
             same = theirs.settings.digest == engine.settings.digest and other._names == self._names  # noqa: SLF001
             if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:  # noqa: SLF001
                 raise UserError("only learners with the same features and settings can be merged")
@@ -363,7 +369,7 @@ def series(values: Any, X: Any, name: str | None) -> Any:
     return dataframe.to_native_series(values, name=name, like=frame_of(X))
 
 
-class PersonEstimator(StreamEstimator):
+class PersonEstimator(StreamEstimator[RecordEngineType]):
     """Base class of River estimators that learn from one release of each person."""
 
     def _person_mechanism(self, guarantee: Guarantee) -> Any:
@@ -408,15 +414,15 @@ class PersonEstimator(StreamEstimator):
             raise UserError(f"X has {count} rows, guarantee has {len(guarantee)}")
         return [self._person_mechanism(each) for each in guarantee]
 
-    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
+    def _learn_matrix(self, engine: RecordEngineType, X: Floats, y: Floats, own: list[Any]) -> None:
         """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
         engine.learn_records(X, y, own)
 
 
-class SGDEstimator(PersonEstimator):
+class SGDEstimator(PersonEstimator[IterateEngineType]):
     """Base class of River estimators around an engine with an iterate and its average."""
 
-    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
+    def _start(self, names: tuple[Any, ...], engine: IterateEngineType) -> IterateEngineType:
         engine.use(self._default)
         return self._fix(names, engine)
 
@@ -451,7 +457,7 @@ def step_setting(step: Any) -> Any:
         ) from None
 
 
-class LabelEstimator(StreamEstimator):
+class LabelEstimator(StreamEstimator[Any]):
     """Base class of classifiers: before the first release all labels are equally likely."""
 
     classes: Sequence[Any]
@@ -510,7 +516,7 @@ class LabelEstimator(StreamEstimator):
         return self._chances(self._matrix(X, self._names))
 
 
-class TargetEstimator(StreamEstimator):
+class TargetEstimator(StreamEstimator[Any]):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
     target_bounds: tuple[float, float] | None

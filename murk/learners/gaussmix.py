@@ -57,7 +57,7 @@ Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
 _BLOCK = 4096
 
 
-class GaussMix(StreamEstimator):
+class GaussMix(StreamEstimator[Any]):
     """Base class of both GaussMix estimators: the open window of raw records, and its release.
 
     Parameters

@@ -63,7 +63,7 @@ _SETTINGS = (
 )
 
 
-class IWPSGD(SGDEstimator):
+class IWPSGD(SGDEstimator[Any]):
     """Base class of the IWP-SGD estimators.
 
     Parameters

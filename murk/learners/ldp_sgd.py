@@ -46,7 +46,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 _SETTINGS = ("weights", "clip", "averaging", "weighting", "intervals", "missing_share")
 
 
-class LDPSGD(SGDEstimator):
+class LDPSGD(SGDEstimator[SGDEngine]):
     """Base class of both LDP-SGD estimators.
 
     Parameters

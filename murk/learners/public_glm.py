@@ -56,7 +56,7 @@ _CHOICES = {
 }
 
 
-class PublicMoments(PersonEstimator):
+class PublicMoments(PersonEstimator[MomentEngine]):
     """Base class of the public-data GLM estimators.
 
     Parameters
