@@ -14,7 +14,7 @@ from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
 from murk.privacy.central.explain import described, promised
 from murk.privacy.explain import number, percent
-from murk.task.features import BinaryTarget, ClassTarget
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
 from murk.task.shuffling import COLLUDING
 
 _SHOWN = 900
@@ -141,7 +141,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
             "withdrawals": many(accounts.withdrawn, "withdrawal"),
         }
     yield from claims("guarantee-together", facts, **figures)
-    counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
+    counted = [(count, together(facts.mechanisms["default"], count)) for count in _COUNTS]
     rows = tuple((f"{count}", *row(*joint)) for count, joint in counted if joint)
     yield Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",))
 
@@ -230,15 +230,14 @@ def _records(facts: Facts) -> str:
     )
 
 
-def _values(block: Any) -> str:
+def _values(block: Feature | Target) -> str:
     if isinstance(block, BinaryTarget):
         return f"{block.positive} or {block.negative or 'anything else'}"
     if isinstance(block, ClassTarget):
         return ", ".join(block.classes)
-    if getattr(block, "categories", None):
+    if isinstance(block, CategoryFeature):
         return ", ".join(block.categories)
-    low, high = getattr(block, "low", None), getattr(block, "high", None)
-    return "a value" if low is None or high is None else f"{_figure(low)} to {_figure(high)}"
+    return f"{_figure(block.low)} to {_figure(block.high)}"
 
 
 def _shown(name: str, value: Any) -> str:

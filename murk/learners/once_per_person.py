@@ -65,7 +65,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     (2, 3)
     """
 
-    def __init__(self, model: PersonEstimator, window: str = NONE, lifetime: Guarantee | None = None) -> None:
+    def __init__(self, model: PersonEstimator[Any], window: str = NONE, lifetime: Guarantee | None = None) -> None:
         self.model, self.window, self.lifetime = model, window, lifetime
         try:
             check_window(window)
@@ -83,7 +83,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
         """Number of records that were refused."""
 
     @property
-    def _wrapped_model(self) -> PersonEstimator:
+    def _wrapped_model(self) -> PersonEstimator[Any]:
         return self.model
 
     @property

@@ -28,7 +28,7 @@ from murk.producers.ledger.names import are_plain, is_unicode, name_of
 from murk.producers.ledger.transaction import DAY
 from murk.task.coding import Cell, as_boolean
 from murk.task.errors import shown
-from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.windows import utc_day, window_of
 
@@ -606,7 +606,7 @@ class FileSource:
     def _numbers(self) -> frozenset[str]:
         task = self.task
         names = {feature.name for feature in task.features if isinstance(feature, NumberFeature)}
-        return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
+        return frozenset(names | ({task.target.name} if isinstance(task.target, RealTarget) else set()))
 
     @cached_property
     def _dates(self) -> frozenset[str]:

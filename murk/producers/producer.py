@@ -28,6 +28,7 @@ from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, iden
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
+from murk.protocols.device import SingleQueryDevice, querying_of
 from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, QueryingDevice, Releasing
+    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
     from murk.task.task import Task
@@ -302,11 +303,9 @@ def randomize_records(
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
-    from murk.protocols.device import SingleQueryDevice
-
-    asking = cast("QueryingDevice", device)
     asked = np.empty(len(partitions), dtype=object)
     for own, partition in _groups(partitions):
         model = iterates[partition]
@@ -329,10 +328,10 @@ def randomize_one(
     device: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and query."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         (payload,) = device.mechanisms[level].randomize(device.vectors(x, y, model), noise, index).tolist()
         return payload, None
-    asking = cast("QueryingDevice", device)
     assert model is not None
     (query,) = asking.draw_query(noise, index, model)
     vectors = asking.vectors(x, y, model, query)

@@ -421,8 +421,9 @@ class Task(_ProtocolBlocks):
     @property
     def arms(self) -> tuple[str, ...]:
         """Arms of the task's experiment; none without one."""
-        names = () if self.experiment is None else (self.experiment.arm,)
-        return next((one.categories for one in self.features if one.name in names and hasattr(one, "categories")), ())
+        arm = None if self.experiment is None else self.experiment.arm
+        of_arm = (each for each in self.features if each.name == arm and isinstance(each, CategoryFeature))
+        return next((each.categories for each in of_arm), ())
 
     def arm_of(self, identifier: str) -> str:
         """Return the arm of the person with this random identifier, which they keep on their device.
@@ -524,7 +525,7 @@ class Task(_ProtocolBlocks):
     @property
     def known_columns(self) -> tuple[str, ...]:
         """Names of the features that are sent as they are."""
-        return tuple(feature.name for feature in self.features if getattr(feature, "known", None))
+        return tuple(each.name for each in self.features if isinstance(each, CategoryFeature) and each.known)
 
     @property
     def known_words(self) -> str:

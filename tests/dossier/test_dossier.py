@@ -305,7 +305,7 @@ def test_a_ledger_and_a_dossier_state_the_same_of_the_same_releases(tmp_path: Pa
     with booked(tmp_path / "ledger.db", charges, caps=[], lifetime=lifetime) as ledger:
         for count in range(1, 5):
             assert ask(ledger) == "released"
-            account, claims = ledger.account("ann"), together(mechanism, asked, count)
+            account, claims = ledger.account("ann"), together(mechanism, count)
             assert account.guarantee == account.tasks[0].guarantee == claims[0]
             [line] = read_accounts(ledger.path).spent
             # Of pure releases a ledger states the joint mu, and a dossier that and their epsilon.
