@@ -21,7 +21,7 @@ from tests.services.faults.nursery import Nursery
 
 ROOT = Path(__file__).parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+(?: kafka)?)\n(.*?)^```", re.M | re.S)
+BLOCK = re.compile(r"^```(\w+(?: kafka)?)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TASK_FILE = re.compile(r"# (\S+\.yaml)\n")
 
 
@@ -58,7 +58,9 @@ COMMON = ("river.compose", "river.linear_model", "river.stats", "pandas", "matpl
 def named():
     """Modules from which examples import."""
     found = {
-        name for case in blocks("python") for name in re.findall(r"^(?:from|import) ([\w.]+)", case.values[0], re.M)
+        name
+        for case in blocks("python")
+        for name in re.findall(r"^(?:from|import) ([\w.]+)", case.values[0], re.MULTILINE)
     }
     return sorted(found)
 
@@ -124,7 +126,7 @@ def ended(command, process):
     assert done.out.strip()
 
 
-FENCED = re.compile(r"^( *)```.*?^\1```", re.M | re.S)
+FENCED = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -132,7 +134,7 @@ def test_a_heading_and_a_list_stand_apart_from_the_text_around_them(page):
     """A line out of place, between a heading and its text or within an item of a list, is found."""
     text = FENCED.sub("", page.read_text())
     for wrong in (r"^#+ .*\n(?!\n)", r"^(?!\n).*\n#+ ", r"^(?:- |\d+\. ).*\n(?!- |\d+\. |  |\n)\S.*"):
-        assert re.search(wrong, text, re.M) is None, re.search(wrong, text, re.M)
+        assert re.search(wrong, text, re.MULTILINE) is None, re.search(wrong, text, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -34,7 +34,7 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import KINDS, ModelMessage, query_fields
 from murk.task.task import Task
-from murk.task.windows import NONE, end_of, spread_of, window_of
+from murk.task.windows import NONE, end_of, spread_of, start_of, window_of
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")
@@ -193,6 +193,9 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             target["missing_share"] = number % 3 - 1 and 0.05
         if number % 40 == 30:
             content["privacy"]["levels"] = {"from": 0.7, "to": 1.3}
+        is_tracked = protocol == "univariate" or (protocol == "scores" and content["scores"].get("interactive", True))
+        if is_tracked and content["privacy"]["window"] != NONE and "quantiles" not in target and number % 3:
+            content["track"] = {"window": content["privacy"]["window"], "smooth": number % 5}
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
         public = public and bool(features)
         if public:
@@ -445,18 +448,25 @@ class _Vectors:
         count, window = 1 + number % 40, task.privacy.window
         number_of = None if window == NONE else window_of(window, now // 86_400)
         held: dict[str, Any] = {"window": None}
+        times = {"time": fields["time"]}
         if number_of is not None:
             delay = below(noise.words(index, 64, Purpose.SELECTION), spread_of(window))
             drawn = count == 1 or int(below(noise.words(index, 64, Purpose.RECORD), count)[0]) == 0
             held = {"window": number_of, "due": end_of(window, number_of) + int(delay[0])}
             held |= {"count": count, "drawn": drawn}
+            # Of a window that is tracked the time is its beginning, also if the answer comes later.
+            begin = {"time": start_of(window, number_of)} if task.track is not None else {}
+            times, due = times | begin, held["due"]
+            expires = truncate_time(due + task.expiry, task.granularity)
+            late = {"time": truncate_time(due, task.granularity), "expires": expires} | begin
+            held["bytes"] = self.write(**(fields | late)).decode()
         return {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},
             "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
             "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
             "index": number, "partition": partition, "model": message, "query": query, "quantised": quantised,
             "slack": 0 if smooth or query == "scatter" else 1, "payload": payload, "now": now,
-            "bytes": self.write(**fields).decode(), "held": held,
+            "bytes": self.write(**(fields | times)).decode(), "held": held,
         }  # fmt: skip
 
     def refusals(self) -> Iterator[dict[str, Any]]:
@@ -509,6 +519,17 @@ class _Vectors:
                 ensure_ascii=False,
             )
             yield {"name": name, "why": why, "document": text, "refused": "task"}
+        tracks: dict[str, dict[str, Any]] = {
+            "window": {"window": "3d"}, "kept": {"windows": 1}, "reach": {"smooth": 53}, "key": {"by": 1},
+        }  # fmt: skip
+        for why, track in tracks.items():
+            text = json.dumps(
+                {**content, "track": {"window": privacy.get("window", NONE), "windows": 53, "smooth": 2} | track},
+                sort_keys=True,
+                separators=(",", ":"),
+                ensure_ascii=False,
+            )
+            yield {"name": name, "why": f"track: {why}", "document": text, "refused": "task"}
         if not self.interactive:
             return
         numbers, version = _iterate(self.draw, self.device, self.task)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk._internal.extras import missing_extra
 from murk.cli.interrupts import between_steps
-from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.gateway.server import Gateway
@@ -30,7 +30,7 @@ def serve(folder: Path, port: int | None, as_json: bool) -> None:
     """
     for module in ("uvicorn", "httptools", "prometheus_client"):
         if find_spec(module) is None:
-            raise UserError(f'the demonstration needs {module}: pip install "murk[gateway]"', code="MURK-CLI-003")
+            raise missing_extra(f"the demonstration needs {module}", "gateway")
     from murk.demo.web import PAGE, TASK, coded_truth, crowd
     from murk.gateway.app import Settings
     from murk.gateway.server import Gateway

@@ -89,10 +89,8 @@ class Experiment:
     def words(self) -> list[str]:
         """Return what the experiment shows, in sentences."""
         if self.mismatch:
-            return [
-                f"The arms' counts contradict the stated shares (e = {self.sample_ratio:.3g}): find out why, as people "
-                "in the arms may differ, before reading anything else."
-            ]
+            why = f"The arms' counts contradict the stated shares (e = {self.sample_ratio:.3g})"
+            return [f"{why}: find out why, as people in the arms may differ, before reading anything else."]
         found = []
         for lift in self.lifts:
             low, high = lift.interval

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Self
@@ -41,18 +42,15 @@ Record = Mapping[Any, Any]
 _BEGINNING = ForkSafeLock()  # of two threads with a first record, only one fixes the features
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StreamEstimator(base.Estimator):
     """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
     guarantee: Guarantee
-    levels: Mapping[str, Guarantee] | None
-    features: Sequence[Any] | None
-    seed: int | None
-    noise: NoiseSource | None
-
-    def _keep(self, arguments: dict[str, Any]) -> None:
-        """Store the constructor's arguments under their names, as River requires."""
-        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
+    levels: Mapping[str, Guarantee] | None = None
+    features: Sequence[Any] | None = None
+    seed: int | None = None
+    noise: NoiseSource | None = None
 
     def _prepare(self) -> None:
         """Check the constructor's arguments, and initialize all other attributes."""
@@ -292,9 +290,9 @@ class StreamEstimator(base.Estimator):
                 raise UserError(
                     f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
-            theirs = other._require()
-            same = theirs.settings.digest == engine.settings.digest and other._names == self._names
-            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:
+            theirs = other._require()  # noqa: SLF001
+            same = theirs.settings.digest == engine.settings.digest and other._names == self._names  # noqa: SLF001
+            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:  # noqa: SLF001
                 raise UserError("only learners with the same features and settings can be merged")
             engines.append(theirs)
         return engines
@@ -449,11 +447,13 @@ def step_setting(step: Any) -> Any:
         ) from None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LabelEstimator(StreamEstimator):
     """Base class of classifiers: before the first release all labels are equally likely."""
 
-    classes: Sequence[Any]
-    _codes: Mapping[Any, float]
+    classes: Sequence[Any] = (False, True)
+
+    _codes: Mapping[Any, float] = field(init=False)
 
     def _coded_one(self, y: Any) -> float:
         return code_of(y, self._codes)
@@ -508,14 +508,15 @@ class LabelEstimator(StreamEstimator):
         return self._chances(self._matrix(X, self._names))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TargetEstimator(StreamEstimator):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
-    target_bounds: tuple[float, float] | None
-    target_bound: float | None = None
+    target_bounds: tuple[float, float] | None = None
+    target_bound: float | None = field(init=False, default=None)
 
-    _range: TargetRange
-    _beyond: BeyondBounds | None = None
+    _range: TargetRange = field(init=False)
+    _beyond: BeyondBounds | None = field(init=False, default=None)
 
     def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
         """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,7 +28,6 @@ from murk.learners.base import (
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Randomizer
 from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import PublicSample
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, curve_of
 from murk.protocols.moments.device import check_size
@@ -56,6 +55,7 @@ _CHOICES = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicMoments(PersonEstimator):
     """Base class of the public-data GLM estimators.
 
@@ -88,24 +88,24 @@ class PublicMoments(PersonEstimator):
         ``"records"``; or ``"released"``, where ``learn_one`` takes released integers under the names in ``moments``.
     """
 
-    public: Any
-    mechanism: str | None
-    calibration: str
-    radius: float | None
-    outliers: Literal["clip", "zero"]
-    design: Literal["bounded", "gaussian"]
-    people: int
-    failure: float
-    release: Literal["observed", "joint", "separate"] | None
-    target_weight: float | None
-    covariance: Literal["both", "private", "pooled"]
-    solver: Literal["stein", "score"]
-    repair: bool
-    intercept: bool
-    inputs: Literal["records", "released"]
+    public: Any = None
+    mechanism: str | None = None
+    calibration: Literal["analytic", "classic"] = "analytic"
+    radius: float | None = None
+    outliers: Literal["clip", "zero"] = "clip"
+    design: Literal["bounded", "gaussian"] = "bounded"
+    people: int = 1_000_000
+    failure: float = 0.05
+    release: Literal["observed", "joint", "separate"] | None = None
+    target_weight: float | None = None
+    covariance: Literal["both", "private", "pooled"] = "both"
+    solver: Literal["stein", "score"] = "stein"
+    repair: bool = True
+    intercept: bool = True
+    inputs: Literal["records", "released"] = "records"
 
-    _curve: Curve  # mean function
-    _response: ResponseRange  # meaning of coded targets
+    _curve: Curve = field(init=False)  # mean function
+    _response: ResponseRange = field(init=False)  # meaning of coded targets
 
     def _prepare(self) -> None:
         """Check the arguments and initialize."""
@@ -271,7 +271,7 @@ class PublicMoments(PersonEstimator):
         for other in others:
             if not isinstance(other, PublicMoments):
                 raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
-        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
+        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))  # noqa: SLF001
 
     def _responses(self, rows: Floats) -> Floats:
         """Return mean responses of rows; from the least-squares line if there is no root."""
@@ -283,6 +283,7 @@ class PublicMoments(PersonEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
@@ -323,40 +324,13 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
     """
 
-    loss: str
-    classes: Sequence[Any]
+    loss: Literal["logistic", "poisson", "boosting"] = "logistic"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        public: Any = None,
-        loss: Literal["logistic", "poisson", "boosting"] = "logistic",
-        classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        radius: float | None = None,
-        outliers: Literal["clip", "zero"] = "clip",
-        design: Literal["bounded", "gaussian"] = "bounded",
-        people: int = 1_000_000,
-        failure: float = 0.05,
-        release: Literal["observed", "joint", "separate"] | None = None,
-        target_weight: float | None = None,
-        covariance: Literal["both", "private", "pooled"] = "both",
-        solver: Literal["stein", "score"] = "stein",
-        repair: bool = True,
-        intercept: bool = True,
-        inputs: Literal["records", "released"] = "records",
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
+    def __post_init__(self) -> None:
         # Without a constant, labels are 0 and 1 as in the paper.
-        self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
-        self._curve = curve_of(loss, LOSSES, "loss")
-        self._response = ResponseRange(0.0, 1.0) if intercept else ResponseRange(-1.0, 1.0)
+        self._codes = two_labels(self.classes, (-1.0 if self.intercept else 0.0, 1.0))
+        self._curve = curve_of(self.loss, LOSSES, "loss")
+        self._response = ResponseRange(0.0, 1.0) if self.intercept else ResponseRange(-1.0, 1.0)
         self._prepare()
 
     @classmethod
@@ -381,6 +355,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
@@ -418,38 +393,12 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     True
     """
 
-    link: str
+    link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        public: Any = None,
-        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
-        target_bounds: tuple[float, float] | None = None,
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        radius: float | None = None,
-        outliers: Literal["clip", "zero"] = "clip",
-        design: Literal["bounded", "gaussian"] = "bounded",
-        people: int = 1_000_000,
-        failure: float = 0.05,
-        release: Literal["observed", "joint", "separate"] | None = None,
-        target_weight: float | None = None,
-        covariance: Literal["both", "private", "pooled"] = "both",
-        solver: Literal["stein", "score"] = "stein",
-        repair: bool = True,
-        intercept: bool = True,
-        inputs: Literal["records", "released"] = "records",
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        own = self._set_range(records=inputs == "records", intercept=intercept)
-        self._response = ResponseRange(own.low, own.high) if intercept else ResponseRange(-own.unit, own.unit)
-        self._curve = curve_of(link, LINKS, "link")
+    def __post_init__(self) -> None:
+        own = self._set_range(records=self.inputs == "records", intercept=self.intercept)
+        self._response = ResponseRange(own.low, own.high) if self.intercept else ResponseRange(-own.unit, own.unit)
+        self._curve = curve_of(self.link, LINKS, "link")
         self._prepare()
 
     @classmethod

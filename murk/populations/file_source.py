@@ -356,7 +356,7 @@ class FileSource:
     ) -> Iterator[Block]:
         """Yield blocks of people with all their records, from the position ``start`` on, like `blocks_in_order`."""
 
-        def plan(start: int, count: int) -> Window:
+        def plan(start: int, count: int) -> Window:  # noqa: ARG001
             part = people.part(start)
             assert part is not None
             first = start - part.first

@@ -90,7 +90,7 @@ class Guarantee(ABC):
                 mine = self.to(other.kind)
         except UserError:
             return False
-        return all(getattr(mine, name) <= figure for name, figure in other._figures.items())
+        return all(getattr(mine, name) <= figure for name, figure in other._figures.items())  # noqa: SLF001
 
     def _implies_truncated(self, other: "TruncatedCDP") -> bool:
         return getattr(self.to("zcdp"), "rho") <= other.rho  # type: ignore[no-any-return] # noqa: B009

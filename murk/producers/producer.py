@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import repeat
@@ -488,6 +488,24 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseCall:
+    """A record whose release is requested: the arguments of `Producer.release`."""
+
+    record: Mapping[str, Any] = field(repr=False)
+    person: str = field(default="me", repr=False)
+    key: str | None = field(default=None, repr=False)
+    level: str = "default"
+    at: datetime | None = field(default=None, repr=False)
+
+
+class _UnreadableError(Exception):
+    """Records of a group that could not be read, with the error of each; nothing was debited."""
+
+    def __init__(self, errors: dict[int, Exception]) -> None:
+        self.errors = errors
+
+
+@dataclass(frozen=True, slots=True)
 class WindowReceipt:
     """Result for a window of an organisation's records, or for a record added to one.
 
@@ -793,6 +811,7 @@ class BaseProducer(ABC, Generic[P]):
 
 SINGLES = 1 << 40  # first index of simulated draws for records that come from no file, beyond every row
 _ALONE = np.zeros(1, dtype=np.int64)
+_KNOWN = "this record was released before"
 
 
 class Producer(BaseProducer["PersonDevice"]):
@@ -890,10 +909,92 @@ class Producer(BaseProducer["PersonDevice"]):
             with suppress(MurkError, OSError):
                 self._delivery.flush_backlog()
             queued = self._ledger.is_queued(self.task.hash, spend.known[0])
-            return Receipt("known", "queued" if queued else "none", "this record was released before")
+            return Receipt("known", "queued" if queued else "none", _KNOWN)
         self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, level, partition, model.version)
+
+    @wiped
+    def release_group(self, requests: Sequence[ReleaseCall]) -> list[Receipt | Exception]:
+        """Release records that came together as `release` does, in one ledger transaction and one append.
+
+        They are sent in random order. The result of a request that `release` would refuse with an error is that error;
+        it does not stop the others. Raises MurkError if the log cannot be read or the ledger cannot be written, and
+        UserError for a hostile model: nothing was debited or released.
+        """
+        self._ledger.check_thread()
+        results: dict[int, Receipt | Exception] = {}
+        checked: dict[int, ReleaseCall] = {}
+        windows: dict[int, int] = {}
+        for index, request in enumerate(requests):
+            try:
+                if self._noise.simulated or self.task.privacy.repeats_answers:
+                    # What a simulation draws, or a person repeats, depends on the releases before.
+                    person, key, level, at = request.person, request.key, request.level, request.at
+                    results[index] = self.release(request.record, person=person, key=key, level=level, at=at)
+                    continue
+                person = person_name(request.person)
+                self._check_levels([request.level])
+                ReleaseRequests([request.key], [person], [request.level]).checked()
+                if window := self._budget_windows(request.at):
+                    (windows[index],) = window
+                checked[index] = replace(request, person=person)
+            except UserError as error:
+                results[index] = error
+        while checked:
+            try:
+                results.update(self._release_checked(checked, windows))
+                break
+            except _UnreadableError as error:
+                results.update(error.errors)
+                checked = {index: request for index, request in checked.items() if index not in error.errors}
+        return [results[index] for index in range(len(requests))]
+
+    def _release_checked(
+        self, requests: Mapping[int, ReleaseCall], budget_windows: Mapping[int, int]
+    ) -> dict[int, Receipt]:
+        places, asked = list(requests), list(requests.values())
+        windows = [budget_windows[place] for place in places] if budget_windows else None
+        partitions = self._partitions(np.arange(len(asked)))
+        models = {partition: self._models.cached_model(partition) for partition in set(partitions.tolist())}
+        keys, people, levels = zip(*((each.key, each.person, each.level) for each in asked), strict=True)
+        with self._ledger.spending(self.task.hash, ReleaseRequests(keys, people, levels, windows=windows)) as spend:
+            granted = np.array(spend.granted, dtype=np.int64)
+            if spend.granted:
+                now = self._now()
+                x, y, clamped, missing = self._encoded([asked[index].record for index in spend.granted], spend.granted)
+                names = partitions[granted].tolist()
+                answers = self._randomize(spend, x, y, None, names, models, granted)
+                ended = None if windows is None else [windows[index] for index in spend.granted]
+                self._freeze(spend, now, granted, names, models, *answers, ended)
+        receipts = {places[at]: Receipt("refused", "none", self._explain(each)) for at, each in spend.refusals.items()}
+        if spend.granted:
+            self.counts.add(len(granted), clamped, missing)
+            reason = self._delivery.try_send(spend)
+            for index, level, partition in zip(spend.granted, spend.levels, names, strict=True):
+                delivery: Literal["queued", "sent"] = "queued" if reason else "sent"
+                version = models[partition].version
+                receipts[places[index]] = Receipt("released", delivery, reason, level, partition, version)
+        elif spend.known:
+            with suppress(MurkError, OSError):
+                self._delivery.flush_backlog()
+        for index, number in spend.known.items():
+            queued = self._ledger.is_queued(self.task.hash, number)
+            receipts[places[index]] = Receipt("known", "queued" if queued else "none", _KNOWN)
+        return receipts
+
+    def _encoded(self, records: Sequence[Mapping[str, Any]], indices: Sequence[int]) -> tuple[Floats, Floats, int, int]:
+        """Return coded features (m, p), targets (m,) and counts of clamped and missing values."""
+        coded, errors = [], {}
+        for index, record in zip(indices, records, strict=True):
+            try:
+                coded.append(self.task.coding.encode_record(record))
+            except Exception as error:  # noqa: BLE001 - a mapping of the caller's may raise any
+                errors[index] = error
+        if errors:
+            raise _UnreadableError(errors)
+        x, y = track(np.array([each.x for each in coded])), track(np.array([each.y for each in coded]))
+        return x, y, sum(each.clamped for each in coded), sum(each.missing for each in coded)
 
     @wiped
     def hold(
@@ -989,7 +1090,7 @@ class Producer(BaseProducer["PersonDevice"]):
             payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
             return [payload], None if query is None else [query]
         counts = np.array([min(rows, most)])
-        records = weighed(track(np.repeat(x[None, :], counts, axis=0)), track(np.full(counts, y)), counts, most)
+        records = track(np.repeat(x[None, :], counts, axis=0)), track(np.full(counts, y)), counts
         return self._randomize(spend, *records, [partition], {partition: model}, index)
 
     def _randomize(
@@ -1003,6 +1104,9 @@ class Producer(BaseProducer["PersonDevice"]):
         indices: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
         """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
+        if self.task.most_rows > 1:
+            several = np.ones(len(y), dtype=np.int64) if counts is None else counts
+            x, y, counts = weighed(x, y, several, self.task.most_rows)
         iterates, levels = {partition: model.parameters for partition, model in models.items()}, spend.levels
         if self.task.privacy.repeats_answers:
             return self._repeat_or_randomize(spend, x, y, counts, indices), None
@@ -1101,9 +1205,6 @@ class Producer(BaseProducer["PersonDevice"]):
                 names, records = partitions[granted].tolist(), records_of(granted, block.counts)
                 owned = None if block.counts is None else block.counts[granted]
                 x, y = track(block.x[records]), track(block.y[records])
-                if self.task.most_rows > 1:
-                    several = np.ones(len(y), dtype=np.int64) if owned is None else owned
-                    x, y, owned = weighed(x, y, several, self.task.most_rows)
                 answers = self._randomize(spend, x, y, owned, names, models, indices)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, indices, names, models, *answers, ended)

@@ -14,6 +14,7 @@ from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.protocols.averages import NeverPublished
 from murk.stream.wire.blocks import block_of
+from murk.task.models import Model
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -54,6 +55,18 @@ class FurtherModel:
     take: Callable[[Sequence[Any]], Sequence[Any]]
     note: str = ""  # addition to the note of intervals
     of_state: bool = False  # whether a state of the task's own learner holds all that the model learns
+    is_own: bool = False  # whether this is the task's own model
+
+
+def own_model(model: Model, task: Task, whole: Any, reason: str) -> FurtherModel:
+    """Return the task's own model if the file has a name alone; otherwise raise UserError with a reason."""
+    if model != type(model)(name=model.name):
+        raise model.refuse(
+            "name",
+            f"{reason}: leave out everything but the name for that model, or release examples or moments "
+            "(docs/models.md)",
+        )
+    return FurtherModel(task, whole, all_numbers, of_state=True, is_own=True)
 
 
 class FurtherModelEngine(NeverPublished):

@@ -352,7 +352,7 @@ def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
         # A date or several categories have more than one number.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
             known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
-        described.append(known | {"words": _missing_words(known, feature)})
+        described.append(known | {"words": _missing_words(known)})
     return described
 
 
@@ -369,7 +369,7 @@ def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: 
     return kept_share(share, fill - there, max(own, 0.0))
 
 
-def _missing_words(known: dict[str, Any], feature: Feature) -> str:
+def _missing_words(known: dict[str, Any]) -> str:
     source, about = ("as the task states", "") if known["source"] == "the task" else ("as releases show", "about ")
     words = (
         f"Intervals are of the model for coded values: {about}{100.0 * known['share']:.2g}% of the values of "

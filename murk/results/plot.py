@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk._internal.extras import missing_extra
 from murk._internal.numbers import NOT_LEARNED, number, span
 from murk.errors import UserError
 from murk.inference.units import odds_ratio
@@ -39,7 +40,7 @@ def figure(size: tuple[float, float]) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003") from error
+        raise missing_extra("the picture needs matplotlib", "demo") from error
 
     class Picture(Figure):
         """A figure that notebooks show as a PNG."""

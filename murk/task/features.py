@@ -48,7 +48,7 @@ ADDED: Final[dict[str, tuple[str, ...]]] = {
     "ClassTarget": ("rate", "missing_share", "label", "description", "labels"),
     "RealTarget": ("typical", "missing_share", "quantiles", "label", "description"),
 }
-"""Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
+"""Keys that are in a document only if a task file gives them: a new key changes no hash of a task that omits it."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
 ShareOrZero = Annotated[Number, Field(ge=0, lt=1)]

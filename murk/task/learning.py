@@ -68,7 +68,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "models"): "per-partition",
     ("scores", "effects"): "logistic",
 }
-"""Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
+"""Keys of blocks that a document omits at these defaults: a new key changes no hash of a task that does not set it."""
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
     **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions", "about", "track", "experiment")),

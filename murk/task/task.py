@@ -229,7 +229,7 @@ class Task(_ProtocolBlocks):
     def load(cls, path: str | Path) -> Self:
         """Read a task file; see `parse`. Raises `UserError` if it cannot be read, too."""
         task = cls.parse(read_file(path, "task"), source=str(path))
-        task._path = Path(path)
+        task._path = Path(path)  # noqa: SLF001
         return task
 
     @classmethod
@@ -268,7 +268,7 @@ class Task(_ProtocolBlocks):
             task = cls.model_validate(content)
         except ValidationError as error:
             raise user_error(error, source, lines) from None
-        task._source, task._lines = source, lines
+        task._source, task._lines = source, lines  # noqa: SLF001
         return task
 
     @model_validator(mode="before")
@@ -615,7 +615,7 @@ class Task(_ProtocolBlocks):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         content["features"] = list(map(without_defaults, self.features, content["features"]))
         content["target"] = without_defaults(self.target, content["target"])
-        # Blocks of other protocols are left out, and so are new keys at their defaults, which keeps older hashes.
+        # Blocks of other protocols are left out, and so are the keys of `ADDED` and `ADDED_TO_TASK` at their defaults.
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:
                 del content[block][key]
@@ -695,7 +695,7 @@ class Task(_ProtocolBlocks):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._source, task._lines = self._path, self._source, self._lines
+        task._path, task._source, task._lines = self._path, self._source, self._lines  # noqa: SLF001
         return task
 
     def __eq__(self, other: object) -> bool:

@@ -52,9 +52,9 @@ CONTAINERS = {
     "pandas, inferred": lambda values: pd.Series(values).convert_dtypes(),
     "pandas frame": lambda values: pd.DataFrame({"y": pd.Series(values, dtype=object)}),
     "pandas categories": lambda values: pd.Series(values, dtype="category"),
-    "polars": lambda values: pl.Series(values),
+    "polars": pl.Series,
     "polars frame": lambda values: pl.DataFrame({"y": values}),
-    "arrow": lambda values: pa.array(values),
+    "arrow": pa.array,
     "arrow chunks": lambda values: pa.chunked_array([values[:1], values[1:]], pa.array(values).type),
     "arrow table": lambda values: pa.table({"y": pa.array(values)}),
 }

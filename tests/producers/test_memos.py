@@ -13,6 +13,7 @@ from murk import Task
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.memos import Memo, covered, fingerprints, uncovered
 from murk.producers.ledger.names import NameKey
+from murk.producers.producer import ReleaseCall
 from murk.results.report import describe_cap
 from murk.task.repeats import SUPPOSED
 from tests.producers.world import NOW, World, make_task
@@ -265,3 +266,15 @@ def test_a_block_holds_a_person_once(tmp_path: Path) -> None:
         requests = ReleaseRequests([None, None], ["ann"] * 2, ["default"] * 2, windows=[week, week + 1])
         with pytest.raises(MurkError, match="each person once"), world.ledger.spending(world.task.hash, requests):
             pass
+
+
+def test_a_group_repeats_and_counts_as_releases_do(tmp_path: Path) -> None:
+    with World(tmp_path, task_of("mean", "")) as world:
+        calls = [ReleaseCall({"y": 0.5}, person=person) for person in ("ann", "ben", "ann")]
+        for _ in range(2):
+            receipts = world.producer.release_group(calls)
+            assert [each.outcome for each in receipts] == ["released", "released", "refused"]  # type: ignore[union-attr]
+            world.now += WEEK
+        payloads = [tuple(each["payload"]) for each in sent(world)]
+        assert sorted(payloads[:2]) == sorted(payloads[2:])
+        assert len(set(payloads)) == 2

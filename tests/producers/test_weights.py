@@ -11,7 +11,7 @@ import pytest
 import murk
 from murk import Task
 from murk.errors import UserError
-from murk.producers.producer import weighed
+from murk.producers.producer import ReleaseCall, weighed
 from murk.protocols.device import person_device_for
 from tests.producers.world import NOW, TEXT, World, make_task
 
@@ -148,3 +148,15 @@ def test_windows_count_their_rows(tmp_path: Path) -> None:
     result = murk.run(task_of(MEAN, more=", window: week"), rows, person="person", time="on", seed=1)
     assert "and people count as their rows, at most 10" in result.report["counted_rows"]
     assert "up to 10 rows of a person count, and at least" in str(result)
+
+
+def test_a_group_counts_rows_as_releases_do(tmp_path: Path) -> None:
+    """Each of 40 real people has one row of four: a share of 1/4, 0.05 off once in 10^6 (noise of 400 for 40)."""
+    task = task_of(LINE, weight="{rows: 4}", guarantee="{gdp: {mu: 400}}")
+    with World(tmp_path, task) as world:
+        device: Any = person_device_for(task)
+        calls = [ReleaseCall({"a": 0.5, "y": 0.9}, person=f"p{number}") for number in range(40)]
+        assert {each.outcome for each in world.producer.release_group(calls)} == {"released"}  # type: ignore[union-attr]
+        payloads = np.array([json.loads(message.value)["payload"] for message in world.messages()])
+        share = device.layout.share(device.mechanisms["default"].decode(payloads).mean(axis=0))
+        assert abs(share - 1 / 4) < 0.05

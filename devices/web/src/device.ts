@@ -1,6 +1,6 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
 import type { Record_, Value } from "./coding.js";
-import { type Account, type First, type HeldRow, Ledger, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
+import { type Account, type First, type HeldRow, Ledger, type Next, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
 import { maxAttackAccuracy } from "./promise.js";
 import { drawDue, isDrawn, seal, unseal } from "./held.js";
 import { choose, type Prepared, prepare, type Protocols, randomize, randomizeCoded, wordsFor } from "./release.js";
@@ -275,7 +275,7 @@ export class Device extends EventTarget {
     const renewal = renewalOf(this.task);
     if (!renewal) throw new Refused("task", "the budget of this task has no windows: use release");
     if (!this.task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
-    if (this.optOut) await locked(HOLDING, () => this.forget());
+    if (this.optOut) await locked(HOLDING, () => this.ledger.drop(this.prepared, this.origin));
     if (this.optOut || this.declined) return { outcome: "refused", reason: this.optOut ? "opt-out" : "withdrawn" };
     const words = new SecureWords(64);
     try {
@@ -286,11 +286,12 @@ export class Device extends EventTarget {
         if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
         await this.ledger.settle(moment);
         const due = drawDue(renewal, windowOf(renewal, moment.now), words);
-        const hold = (sealed?: string) => this.ledger.hold(this.prepared, level, this.origin, moment, due, sealed);
+        const hold = (next?: Next) => this.ledger.hold(this.prepared, level, this.origin, moment, due, next);
         let held = await hold();
-        if ("count" in held) {
-          const drawn = isDrawn(held.count, words);
-          held = await hold(drawn ? await seal(this.prepared.coding.code(record as Record_), this.store.key) : "");
+        while ("count" in held && !held.stored) {
+          const { count } = held;
+          const sealed = isDrawn(count, words) ? await seal(this.prepared.coding.code(record as Record_), this.store.key) : undefined;
+          held = await hold({ count, sealed });
         }
         return "reason" in held ? { outcome: "refused", reason: held.reason } : { outcome: "held", reason: "" };
       });
@@ -322,38 +323,38 @@ export class Device extends EventTarget {
   private async answerHeld(): Promise<Receipt[]> {
     const receipts: Receipt[] = [];
     if (this.optOut || this.declined) {
-      await this.forget();
+      await this.ledger.drop(this.prepared, this.origin);
       return receipts;
     }
     // A task that has changed cannot be answered as it was.
-    let left = !(await this.ledger.drop(this.prepared, this.origin, { except: this.task.hash }));
+    await this.ledger.drop(this.prepared, this.origin, { except: this.task.hash });
     const due = async (): Promise<HeldRow[]> => (await this.ledger.held(this.prepared)).filter((each) => each.due <= this.time.moment().now);
-    if (left && (await due()).length) await this.check();
-    for (const held of left && plausible(this.time.moment().now) ? await due() : []) {
+    if ((await due()).length) await this.check();
+    for (const held of plausible(this.time.moment().now) ? await due() : []) {
       const words = wordsFor(this.prepared, held.level);
       try {
         const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
         const coded = await unseal(held.record, this.prepared.coding.size, this.store.key);
         const moment = this.time.moment();
-        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words);
+        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words, held.window);
         const outcome: Outcome = coded
           ? await this.ledger.spend(this.prepared, held.level, this.origin, moment, make, { held })
-          : { outcome: "refused", reason: "lost-key" };
+          : await this.without(held);
         coded?.x.fill(0);
         if (outcome.outcome === "refused" && PASSING.has(outcome.reason)) continue;
-        left = !(await this.ledger.drop(this.prepared, this.origin, { only: held.key }));
+        await this.ledger.drop(this.prepared, this.origin, { only: held.key });
         receipts.push(outcome.outcome === "released" ? { ...outcome, delivery: "queued", reason: "" } : { reason: "", ...outcome });
       } finally {
         words.wipe();
       }
     }
-    if (!left) await this.store.key?.write(null);
     return receipts;
   }
 
-  /** Delete what is held for this task, and the key with the last of it. */
-  private async forget(): Promise<void> {
-    if (await this.ledger.drop(this.prepared, this.origin)) await this.store.key?.write(null);
+  /** What becomes of a held record that cannot be read: another device has released it, or its key is lost. */
+  private async without({ key }: HeldRow): Promise<Outcome> {
+    const held = await this.ledger.held(this.prepared);
+    return held.some((each) => each.key === key) ? { outcome: "refused", reason: "lost-key" } : { outcome: "known" };
   }
 
   /** Wake when the next held record is due. */
@@ -439,7 +440,7 @@ export class Device extends EventTarget {
   async withdraw(): Promise<void> {
     this.declined = true;
     await this.ledger.withdraw(this.prepared, this.origin);
-    await locked(HOLDING, () => this.forget());
+    await locked(HOLDING, () => this.ledger.drop(this.prepared, this.origin));
     this.changed();
   }
 

@@ -5,6 +5,7 @@
  * for a record that is known, and what was spent stays spent.
  */
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
+import type { Sealed } from "./held.js";
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
@@ -14,6 +15,7 @@ import { Refused } from "./words.js";
 const LEAST_SILENCE = 86_400;
 const PATIENCE = 30_000; // milliseconds for an account to answer
 const AGREE = 3600; // seconds by which clocks may differ when a budget renews
+const DRIFT = 0.01; // seconds by which a clock may fall behind in a second, besides
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
 /** What this device allows, whatever a server asks for. */
@@ -58,11 +60,12 @@ interface Renewed {
   released: number;
 }
 
-/** The newest window that has begun, by the best estimate of the time and the device's own clock at that moment. */
+/** The newest window that has begun, and when by the device's own clock. */
 interface Begun {
   window: number;
-  now: number;
   own: number;
+  /** Seconds by which the best estimate of the time may be ahead of that clock. */
+  ahead: number;
   /** The clocks disagreed about its beginning, so that it has no answer. */
   skipped: boolean;
 }
@@ -76,6 +79,12 @@ export interface HeldRow {
   /** From when on it is released, in seconds since 1970. */
   readonly due: number;
   readonly record: string;
+}
+
+/** The next record of a window: its number among them, and the record if it is the one that is held from now on. */
+export interface Next {
+  readonly count: number;
+  readonly sealed: Sealed | undefined;
 }
 
 interface IdentityRow {
@@ -212,11 +221,17 @@ function lacking(
 
 /**
  * The newest window that has begun. A clock that jumps renews nothing: where a window begins sooner by the best estimate
- * of the time than by the device's own clock, it has no answer, and the one after it begins by both.
+ * of the time than by the device's own clock, it has no answer, and the one after it begins by both. What is gained in
+ * many windows counts together, except for a drift.
  */
-function beginning(begun: Begun | undefined, window: number, { now, own }: Moment): Begun {
+function beginning(begun: Begun | undefined, window: number, { now, own, there }: Moment): Begun {
   if (begun && window <= begun.window) return begun;
-  return { window, now: Math.floor(now), own: Math.floor(own), skipped: begun !== undefined && now - begun.now > own - begun.own + AGREE };
+  const ahead = now - own;
+  const limit = begun ? begun.ahead + DRIFT * Math.max(0, own - begun.own) : ahead;
+  const skipped = ahead > limit + AGREE;
+  // Without the gateway's time nothing is known of the difference.
+  const least = begun && there === null ? begun.ahead : Math.min(ahead, limit);
+  return { window, own: Math.floor(own), ahead: Math.floor(skipped ? ahead : least), skipped };
 }
 
 const heldKey = (hash: string, window: number): string => `held:${hash}:${window}`;
@@ -402,8 +417,8 @@ export class Ledger {
   }
 
   /**
-   * Hold a record in this moment's window, or learn with `record` undefined whether one may be held, and as which of
-   * the window's. An empty `record` is counted, and the one that is held stays. `due` counts for the first one.
+   * Hold a record in this moment's window, or learn without one whether it may be held, and as which of the window's.
+   * It is not stored if another one came first, or its key is no longer that of the store. `due` counts for the first.
    */
   hold(
     prepared: Prepared,
@@ -411,20 +426,21 @@ export class Ledger {
     origin: Origin,
     moment: Moment,
     due: number,
-    record?: string,
-  ): Promise<{ readonly count: number } | { readonly reason: string }> {
+    next?: Next,
+  ): Promise<{ readonly count: number; readonly stored: boolean } | { readonly reason: string }> {
     const { hash } = prepared.task;
     const window = windowOf(renewalOf(prepared.task)!, moment.now);
     const [own, used, key] = [taskKey(hash), usedKey(origin, prepared), heldKey(hash, window)];
-    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number } | { reason: string }, Changes] => {
+    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number; stored: boolean } | { reason: string }, Changes] => {
       const { row, reason } = this.decide(rows, prepared, level, origin, moment);
       if (reason !== undefined) return [{ reason }, rows.has(own) ? { [own]: JSON.stringify(row) } : {}];
       const before = read<Omit<HeldRow, "key">>(rows, key);
       const count = (before?.count ?? 0) + 1;
-      if (record === undefined) return [{ count }, {}];
+      const { sealed } = next ?? {};
+      if (next?.count !== count || (sealed && sealed.key !== this.store.key?.read())) return [{ count, stored: false }, {}];
       const place = placeOf(origin, prepared);
-      const held = { window, level, count, due: before?.due ?? due, record: record || before!.record, place };
-      return [{ count }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
+      const held = { window, level, count, due: before?.due ?? due, record: sealed?.record ?? before!.record, place };
+      return [{ count, stored: true }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
     });
   }
 
@@ -436,14 +452,19 @@ export class Ledger {
     });
   }
 
-  /** Delete a held record, or all of a task's name but those of a hash. Tells whether none is left, of any task. */
-  drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<boolean> {
+  /** Delete a held record, or all of a task's name but those of a hash; and the key with the last, of any task. */
+  async drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<void> {
     const place = placeOf(origin, prepared);
-    return this.store.update(["held:"], (rows) => {
+    await this.store.update(["held:"], (rows) => {
       const chosen = (key: string): boolean =>
         only === undefined ? read<{ place: string }>(rows, key)!.place === place && !(except && key.startsWith(`held:${except}:`)) : key === only;
       const gone = [...rows.keys()].filter(chosen);
-      return [gone.length === rows.size, Object.fromEntries(gone.map((key) => [key, null]))] as const;
+      return [undefined, Object.fromEntries(gone.map((key) => [key, null]))] as const;
+    });
+    // Not before the records are gone: after a crash they would have no key.
+    await this.store.update(["held:"], (rows) => {
+      if (!rows.size) this.store.key?.write(null);
+      return [undefined, {}] as const;
     });
   }
 

@@ -76,6 +76,8 @@ export interface TaskDocument {
   covariates: { size: number; points: string; counts: string } | null;
   log: { partitions: number };
   forget?: number;
+  /** Learners keep sums by window, to which a release belongs by its time. */
+  track?: { window: string } | null;
   max_staleness: { releases: number; share: number };
   [protocol: string]: unknown;
 }
@@ -150,7 +152,7 @@ async function sha256(text: string): Promise<string> {
 // A key that this device does not know may change what a release means.
 const KEYS =
   "about contrasts covariates duplicates expiry features forget granularity intervals learner log max_staleness missing name " +
-  "objective people privacy protocol public schema simulated target";
+  "objective people privacy protocol public schema simulated target track";
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
@@ -162,6 +164,7 @@ const OF_BLOCK: Record<string, string> = {
   max_staleness: "releases share",
   privacy: "guarantee levels lifetime mechanism per_person window",
   public: "file set_aside",
+  track: "smooth window windows",
 };
 const OF_PROTOCOL: Record<string, string> = {
   scores: "effects exponent interactive link loss models",
@@ -201,6 +204,8 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "max_staleness.share": [0.02, 0.5],
   "public.set_aside": [2, 1e6, 1],
   "scores.exponent": [0, 1],
+  "track.smooth": [0, 52, 1],
+  "track.windows": [2, 400, 1],
 };
 const MOST_LEVELS = 16;
 const MOST_POINTS = 512;
@@ -382,6 +387,8 @@ function check(task: TaskDocument): void {
   if (privacy.window !== undefined && privacy.window !== "none" && !isWindow(privacy.window)) refuse("its window is damaged");
   if (privacy.lifetime != null && !renewalOf(task)) refuse("it caps all windows, and has none");
   if (privacy.lifetime != null) capOf(privacy.lifetime);
+  if (task.track != null && (task.track.window !== renewalOf(task) || !/^(scores|univariate)$/.test(protocol)))
+    refuse("its track is not of the window in which a person answers");
   if (!(within(task.log.partitions, 1, 4096) && Number.isInteger(task.log.partitions))) refuse("it has no number of partitions");
   if (seconds(task.expiry) < seconds(task.granularity)) refuse("its expiry is below its granularity");
 }

@@ -646,6 +646,53 @@ for (const [kind, begin] of Object.entries(kinds)) {
       other.device.close();
     });
 
+    test("a gateway that gains a little in each window renews no budget early", async () => {
+      const { gateway, time, device } = await weekly({ window: "day", lifetime: null });
+      const days = 60;
+      let [answers, refused] = [0, 0];
+      // It says that a day is over after 23 hours and 5 minutes.
+      for (let day = 0, short = DAY - 3300; day * short < days * DAY; day++) {
+        time.own = WEDNESDAY + day * short + 60;
+        gateway.now = WEDNESDAY + day * DAY + 60;
+        await device.prepare();
+        const { outcome, reason } = await device.release(record);
+        assert.ok(outcome === "released" || reason === "clock");
+        if (outcome === "released") answers++;
+        else refused++;
+      }
+      // It gains an hour, and a hundredth of the time; each of its days would be an answer.
+      assert.ok(answers <= days + (1 + 0.01 * 24 * days) / 24, `${answers} answers`);
+      assert.ok(answers + refused > days + 2 && answers > days / 2);
+      device.close();
+    });
+
+    test("honest clocks that fall behind, or are set back now and then, skip no window", async () => {
+      // Seconds that the device's clock loses by a day.
+      for (const [words, lost] of [["slow", (day) => 800 * day], ["set back", (day) => 3000 * Math.floor(day / 4)]]) {
+        const { gateway, time, device } = await weekly({ window: "day", lifetime: null });
+        for (let day = 0; day < 40; day++) {
+          time.own = WEDNESDAY + day * DAY + 3600 - lost(day);
+          gateway.now = WEDNESDAY + day * DAY + 3600;
+          await device.prepare();
+          assert.equal((await device.release(record)).outcome, "released", `${words}, day ${day}`);
+        }
+        device.close();
+      }
+    });
+
+    test("a device that is offline now and then keeps what it knows of its clock", async () => {
+      const { gateway, place, time, device } = await weekly({ window: "day", lifetime: null });
+      device.close();
+      // Three hours behind.
+      for (const [day, told] of [[0, true], [1, false], [2, true], [3, true]]) {
+        time.own = WEDNESDAY + day * DAY + 6 * 3600;
+        gateway.now = told ? time.own + 3 * 3600 : null;
+        const visit = await settled(await connect(gateway, place, { clock: () => time.own }));
+        assert.equal((await visit.release(record)).outcome, "released", `day ${day}`);
+        visit.close();
+      }
+    });
+
     test("a wiped ledger keeps silent until no window of it can be answered again", async () => {
       const { device } = await weekly({ window: "90d" }, undefined, { first: "wait" });
       assert.equal((await device.release(record)).reason, "new-ledger");

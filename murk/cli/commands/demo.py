@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from murk._internal.extras import missing_extra
 from murk._internal.numbers import number
 from murk.cli.commands.run import execute
 from murk.cli.options import as_json, asking, log_url
@@ -131,7 +132,7 @@ def command(
         return
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:
-            raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"', code="MURK-CLI-003")
+            raise missing_extra(f"the demonstration needs {module}", "demo")
     folder.mkdir(parents=True, exist_ok=True)
     task = Task.load(TASK)
     stem = "demo" if seed is None else f"demo-{seed}"

@@ -72,7 +72,11 @@ def command(
     with ExitStack() as stack:
         fittings = open_fittings(stack, models, log_url, estimates=published, replay=replay)
         first = fittings[0]
-        refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.device.task, first.pool))
+        if first.pool is None and metrics_port is not None:
+            raise UserError(f"--metrics-port: {first.name} is the task's own model, whose metrics `murk learn` serves")
+        refresh: Callable[[], None] = lambda: None  # noqa: E731
+        if first.pool is not None:
+            refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.device.task, first.pool))
         ends = first.log.ends()
         title = f"{', '.join(names)}: learned"
         with (
@@ -81,10 +85,10 @@ def command(
             suppress(KeyboardInterrupt),
         ):
             while not asked() and (follow or not all(fitting.has_learned(ends) for fitting in fittings)):
-                read = sum(fitting.pool.step() for fitting in fittings)
+                read = sum(fitting.step() for fitting in fittings)
                 refresh()
                 if not (as_json or log_json):
-                    tick(sum(fitting.n_releases for fitting in fittings), first.pool.trouble or "")
+                    tick(sum(fitting.n_releases for fitting in fittings), first.trouble)
                 if not read:
                     time.sleep(_PAUSE)
             if asked():

@@ -160,11 +160,12 @@ class Account:
     def describe(self) -> list[str]:
         """Describe the account in plain words, a sentence or two per line."""
         if not self.is_known:
-            return [
+            words = (
                 "Nothing was ever released by this ledger under this name. (Capitals count. Where each row of a file "
                 "is a person, give the row and the file (--source). An organisation that no column names is called "
                 "'organisation'.)"
-            ]
+            )
+            return [words]
         lines = [line for task in self.tasks for line in _task_lines(task)]
         # Without a release, published features still disclose something.
         if len(self.tasks) > 1 and (self.accountant.releases or not any(task.published for task in self.tasks)):

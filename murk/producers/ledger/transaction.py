@@ -472,12 +472,12 @@ class Spending:
             fresh[number] = self._lacking(caps[number], {}, {}, number)
         keep, memos = self._requests.keep_levels, self._memos()
         own_keys = self._source == 0
-        for index, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
+        for index, (key, person, asked) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
             record = (key, person) if own_keys else key
             if record in known and key is not None:
                 self.known[index] = known[record]
                 continue
-            past = history.get(person)
+            past, number = history.get(person), asked
             if keep and past:
                 levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
                 if levels and self._prices[number].level not in levels:

@@ -528,7 +528,7 @@ def _weights(mechanism: CellMechanism) -> tuple[float, float, float]:
 def estimate(engines: Sequence[CellEngine]) -> Estimate:
     """Return the joint estimate of one or more partitions with the same settings."""
     first = engines[0]
-    settings, fitted = first.settings, first._loss
+    settings, fitted = first.settings, first._loss  # noqa: SLF001
     n, names = sum(engine.n_releases for engine in engines), settings.coefficients
     zero, none = np.zeros(len(names)), np.full(len(names), math.inf)
     found = CellEstimate(names, zero, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
