@@ -218,15 +218,23 @@ def retention(facts: Facts) -> Iterator[Block]:
     yield from others
 
 
+_UNTIL = "until a new one or their withdrawal"
+
+
 def _records(facts: Facts) -> str:
     """Return what is stored of records: a window's held records wait for its end, if a person may have several."""
     if facts.task.of_organisations:
         return "Murk stores none: only sums in memory, while a window is open"
     if not facts.task.privacy.renews:
         return "Murk stores none"
+    kept = (
+        f"; and each person's last answer, encrypted in the same place, {_UNTIL}"
+        if (facts.task.privacy.repeats_answers)
+        else ""
+    )
     return (
         f"only where several records of a {facts.task.privacy.window} are held, one of each person: encrypted on the "
-        f"{facts.device}, until the window has ended"
+        f"{facts.device}, until the window has ended{kept}"
     )
 
 

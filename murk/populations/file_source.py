@@ -362,6 +362,9 @@ class FileSource:
             first = start - part.first
             room = part.starts[first] + self._room()
             last = max(first + 1, int(np.searchsorted(part.starts, room, side="right")) - 1)
+            if part.windows is not None and self.task.privacy.repeats_answers:
+                # Whether a person repeats an answer depends on the one before.
+                last = min(last, int(np.searchsorted(part.windows, part.windows[first], side="right")))
             starts, levels = part.starts[first : last + 1], None
             if part.levels is not None:
                 names = self._level_names

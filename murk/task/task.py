@@ -38,6 +38,8 @@ from murk.task.learning import (
     PublicBlock,
     PublicCovariates,
     TrackBlock,
+    Weight,
+    WeightBlock,
     covariates,
 )
 from murk.task.privacy import PrivacyBlock, filled_in
@@ -174,6 +176,11 @@ class Task(_ProtocolBlocks):
         default=None,
         description="estimates of each window of `privacy.window`, and a smoothed path, with bands that hold over all "
         "windows at once (`scores`, and shares and means without features); `null`: none",
+    )
+    weight: Weight = Field(
+        default="people",
+        description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
+        "rows (in a window), at most 10 (`moments`, and shares, means and quantiles without features)",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -358,6 +365,10 @@ class Task(_ProtocolBlocks):
             self._check_track(self.track, protocol, has_quantiles=quantiles is not None)
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+        if self.most_rows > 1:
+            why = protocol.why_not_weighed(self.block) or ("; remove it, or known" if self.known_columns else "")
+            if why:
+                raise task_error(f"rows have no effect with protocol: {name}{why}", "weight")
 
     def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
         if not protocol.tracks:
@@ -521,6 +532,11 @@ class Task(_ProtocolBlocks):
     def coding(self) -> Coding:
         """Coding of records as features and targets."""
         return Coding(self.features, self.target)
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows of a person that count, more than one row as more than one person; 1 if people count alike."""
+        return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
 
     @property
     def known_columns(self) -> tuple[str, ...]:

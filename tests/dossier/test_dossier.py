@@ -592,6 +592,14 @@ def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:
     assert "Murk stores none" in words(dossier(facts()), "retention")
 
 
+def test_repeated_answers_are_stated() -> None:
+    same = TASKS["moments"].replace("epsilon: 2}}}", "epsilon: 2}}, window: week, repeat: same}")
+    told = dossier(facts(same))
+    assert "each person's last answer, encrypted in the same place" in words(told, "retention")
+    assert "No guarantee covers that" in " ".join(told.to_settle)
+    assert "last answer" not in words(dossier(facts(same.replace("same", "anew"))), "retention")
+
+
 def test_a_log_of_releases_is_not_called_open_to_all(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/log.db"
     with open_log(url) as log:
