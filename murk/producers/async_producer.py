@@ -125,12 +125,12 @@ class AsyncProducer:
     ) -> Future[Receipt]:
         """Queue one record from any thread, and return the future of its receipt; see `release`."""
         waiting = _Waiting(ReleaseCall(record, person, key, level, at))
+        # Before the lock, which another thread may have held at a fork.
+        if self._process != os.getpid():
+            raise _closed()
         with self._arrived:
-            if not self._is_open or self._process != os.getpid():
-                raise MurkError(
-                    "this producer is not open in this process: nothing was released. Open it with `async with`, after "
-                    "any fork"
-                )
+            if not self._is_open:
+                raise _closed()
             if len(self._waiting) >= WAITING:
                 raise MurkError(f"{WAITING:,} records wait to be released, and this one was not taken: try again later")
             self._waiting.append(waiting)
@@ -140,11 +140,12 @@ class AsyncProducer:
 
     def close(self) -> None:
         """Release the records that wait, and close log and ledger. Closing twice is allowed."""
+        if self._thread is None or self._process != os.getpid():
+            return
         with self._arrived:
             self._is_open = False
             self._arrived.notify()
-        if self._thread is not None and self._process == os.getpid():
-            self._thread.join()
+        self._thread.join()
 
     def __enter__(self) -> Self:
         self.open()
@@ -223,3 +224,9 @@ class AsyncProducer:
         for each in left:
             if each.receipt.set_running_or_notify_cancel():
                 each.receipt.set_exception(MurkError("the producer was closed: this record was not released"))
+
+
+def _closed() -> MurkError:
+    return MurkError(
+        "this producer is not open in this process: nothing was released. Open it with `async with`, after any fork"
+    )
