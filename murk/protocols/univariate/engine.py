@@ -158,6 +158,18 @@ class TargetEngine(NeverPublished):
     def _add(self, payloads: Integers, level: str) -> None:
         self.totals = self._added(self.totals, payloads, level)
 
+    joins = True
+
+    @locked
+    def join(self, later: TargetEngine) -> None:
+        """Add the sums of another learner of the same target."""
+        windows = dict(self.windows)
+        for number, sums in later.windows.items():
+            windows[number] = _together(windows.get(number, {}), sums)
+        kept = self.settings.windows
+        self.totals = _together(self.totals, later.totals)
+        self.windows = windows if kept is None else kept.newest(windows)
+
     def _added(self, totals: Sums, payloads: Integers, level: str) -> Sums:
         for start in range(0, len(payloads), BLOCK):
             part = payloads[start : start + BLOCK]
@@ -204,6 +216,15 @@ class TargetEngine(NeverPublished):
         return totals
 
 
+def _together(first: Sums, second: Sums) -> Sums:
+    """Return the sums of both, by level."""
+    both = dict(first)
+    for level, (count, sums) in second.items():
+        known, before = both.get(level, (0, [0] * len(sums)))
+        both[level] = known + count, [old + new for old, new in zip(before, sums, strict=True)]
+    return both
+
+
 def _state_of(totals: Sums) -> dict[str, Any]:
     return {level: {"count": count, "sums": sums} for level, (count, sums) in sorted(totals.items())}
 
@@ -231,10 +252,8 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
     statistics: dict[str, Statistics] = {}
     totals: Sums = {}
     for engine, each in sums:
-        for level, (count, new) in each.items():
-            known, before = totals.get(level, (0, [0] * len(new)))
-            totals[level] = known + count, [old + number for old, number in zip(before, new, strict=True)]
-            statistics[level] = engine.statistics[level]
+        totals = _together(totals, each)
+        statistics |= {level: engine.statistics[level] for level in each}
     return estimated(sums[0][0].settings, totals, statistics, len({id(engine) for engine, _ in sums}))
 
 
