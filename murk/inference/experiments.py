@@ -158,11 +158,15 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     if block is None or cells is None or people is None:
         return None
-    place = task.coding.columns.index(block.arm)
-    counts = np.bincount(cells.values[:, place], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
+    place, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
+    counts = np.bincount(cells.values[:, among_known], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
     real = task.target if isinstance(task.target, RealTarget) else None
     values, covariance, spread = _line(estimate)
-    factor, shift = (POINTS, 0.0) if real is None else ((real.high - real.low) / 2.0, (real.high + real.low) / 2.0)
+    factor, shift = POINTS, 0.0
+    if real is not None:
+        factor, shift = (real.high - real.low) / 2.0, (real.high + real.low) / 2.0
+    elif task.coefficient_scale == "probability":
+        factor = shift = POINTS / 2.0  # of labels coded to -1 and +1
     unit = POINTS if real is None else 1.0  # of a margin
     names = task.coding.names
     mean = people.shares @ people.points
@@ -183,7 +187,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         matrix = both @ covariance @ both.T if known else np.full((2, 2), math.inf)
         lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, block.guardrail, unit)
         if task.target.missing_share != 0.0:
-            gone = [_absent(cells, place, task.arms.index(name)) for name in (arm, block.control)]
+            gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
             difference = gone[0][0] - gone[1][0]
             interval = POINTS * (difference - half), POINTS * (difference + half)
