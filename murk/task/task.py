@@ -407,6 +407,13 @@ class Task(_ProtocolBlocks):
         if experiment.arm not in known:
             remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
             raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+        for place, name in enumerate(experiment.segments):
+            others = [each for each in known if each != experiment.arm]
+            if name not in others:
+                remedy = nearest(name, others) if others else "remove it, or add a known feature"
+                raise task_error(
+                    f"{shown(name)} is not a known feature beside the arm; {remedy}", at, "segments", place
+                )
         arms = self.arms
         if experiment.control not in arms:
             words = f"{shown(experiment.control)} is not a category of {experiment.arm}; "

@@ -41,6 +41,7 @@ METHOD: Final = "sandwich (HC1)"
 _PRIOR: Final = 25.0  # variance of a contrast's coefficients a priori
 _UNLEARNED: Final = 0.25  # share of the prior variance from which a coefficient is mostly the prior
 _FEWEST, _PER_SKEW = 100, 25.0
+CLEAR: Final = 4.0  # standard errors by which the number of people with a target exceeds zero
 _STEPS, _CLOSE = 60, 1e-9
 _SINGULAR: Final = 1e-9  # share of the largest eigenvalue below which people do not determine a direction
 _EFFECTS: Final = "differences of a linear model of the probability, by least squares"
@@ -56,6 +57,8 @@ class CellMeans:
     errors: Floats  # standard errors (cells, k), infinite where too few people answered
     absent: Floats  # estimated shares of missing targets, (cells,); zeros if every person has one
     absent_errors: Floats  # their standard errors, (cells,)
+    spread: Floats  # standard errors whatever the number of people, (cells, k)
+    fewest: float  # least number of people for an interval
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,9 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     # Of two classes only the second has a name, unless both have.
     shown = np.eye(k) if real or len(names) == k * p else np.eye(k)[1:]
     skew = np.max([level.skewness(settings.classes) for level in table.levels], axis=0)
-    short = too_few(table, shown @ skew, settings, used[declared])
+    means = _means(settings, every, used, skew)
+    absences = means.absent[declared], means.absent_errors[declared]
+    short = too_few(table, shown @ skew, settings, used[declared], absences)
     values, spread, covariance = _line(table, shown)
     spread = np.where(short, math.inf, spread)
     absent, error = _absent(settings, every)
@@ -250,7 +255,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         absent=missing,
         people=people,
         influence=influence(table),
-        cells=_means(settings, every, used, skew),
+        cells=means,
     )
     if real:
         return replace(found, values=values, spread=spread, covariance=covariance)
@@ -275,11 +280,23 @@ def table_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statis
     return Table(settings.classes, settings.known.codes(used), levels), used
 
 
-def too_few(table: Table, skew: Floats, settings: Settings, used: Integers) -> Floats:
-    """Return of each coefficient whether one of its categories has too few people for an interval, (p k,)."""
+def too_few(table: Table, skew: Floats, settings: Settings, used: Integers, absences: tuple[Floats, Floats]) -> Floats:
+    """Return of each coefficient whether one of its categories has too few people for an interval, (p k,).
+
+    So has a category in which all targets may be missing, by the shares of missing ones in the cells ``used``, and
+    their standard errors.
+    """
     values, smallest = settings.known.values(used), []
     for place, column in enumerate(settings.known.columns):
-        arms = np.bincount(values[:, place], weights=table.counts, minlength=column.values)
+        arms, present, squares = (
+            np.bincount(values[:, place], weights=weights, minlength=column.values)
+            for weights in (
+                table.counts,
+                table.counts * (1.0 - absences[0]),
+                (table.counts * absences[1]) ** 2,
+            )
+        )
+        arms = np.where(present < CLEAR * np.sqrt(squares), 0.0, arms)
         smallest += [min(arms[0], arms[each]) for each in range(1, column.categories)]
         smallest += [arms[-1]] * column.indicated
     # The constant is the fit at the middle of every column.
@@ -395,10 +412,11 @@ def _means(settings: Settings, table: Table, used: Integers, skew: Floats) -> Ce
             gone = gone + part[:, 0] * level.covariances[:, -1, -1]
             gone_pooled = gone_pooled + part[:, 0] * shared[-1, -1]
     errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / known
-    errors = np.where(table.counts[:, None] < fewest(skew), math.inf, errors)
     absent_errors = np.sqrt(np.maximum(np.maximum(gone, gone_pooled), 0.0))
-    counts = table.counts.astype(np.int64)
-    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors)
+    spread = np.where((present < CLEAR * absent_errors)[:, None], math.inf, errors)
+    errors = np.where(table.counts[:, None] < fewest(skew), math.inf, spread)
+    counts, least = table.counts.astype(np.int64), float(fewest(skew).max())
+    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors, spread, least)
 
 
 def _absent(settings: Settings, table: Table) -> tuple[float, float]:

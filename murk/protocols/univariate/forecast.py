@@ -19,6 +19,7 @@ from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.protocols import population as design
 from murk.protocols.population import Records
+from murk.protocols.univariate.cells import Level, fewest
 from murk.protocols.univariate.device import TargetDevice
 from murk.protocols.univariate.engine import estimated
 from murk.protocols.univariate.quantiles import critical_value
@@ -173,10 +174,11 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
 _MANY: Final = 10**9  # people of which the variance of one release is hardly random
 
 
-def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float]:
-    """Return the variance of one person's binary or real target around its mean: of the release, and of the value.
+def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float, float]:
+    """Return the variance of one person's binary or real target around its mean, of the release and of the value.
 
-    The real target is in coded units; the mean is of people with a target.
+    The third number is the least number of people of an arm for an interval. The real target is in coded units; the
+    mean is of people with a target.
     """
     statistics = device.engine().statistics[DEFAULT_LEVEL]
     assert isinstance(statistics, Cells)
@@ -189,12 +191,14 @@ def residual_variances(device: TargetDevice, records: Records) -> tuple[float, f
     if isinstance(inner, Products):
         # Adjustment by private features may reduce people's own part, and adds noise of its own.
         unit = 0.25 if device.settings.classes else 1.0
-        return (unit * inner.factor**2 * inner.noise / share + exact) / share, exact
+        # The noise on products is so large that releases are hardly skewed.
+        return (unit * inner.factor**2 * inner.noise / share + exact) / share, exact, float(fewest(np.zeros(1))[0])
     sums = _sums(inner, device.settings.positions(records.y)[:, 0], drawn, rng)
     summary = inner.summary(np.asarray(sums), int(drawn.sum()), pseudo=0.0)
     slope = np.zeros(len(summary.values))
     slope[:2] = [-mean, 1.0 - mean] if device.settings.classes else [1.0, mean]
-    return float(slope @ summary.covariance @ slope) * drawn.sum() / share**2, exact
+    skew = Level.of(statistics, np.array([drawn.sum()]), np.asarray(sums)[None]).skewness(device.settings.classes)
+    return float(slope @ summary.covariance @ slope) * drawn.sum() / share**2, exact, float(fewest(skew)[-1])
 
 
 def effect_variance(device: TargetDevice, task: Task, people: int) -> float:

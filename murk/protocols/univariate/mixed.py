@@ -99,11 +99,12 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     values, covariance, clear, people = _line(layout, table)
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     skew = np.array([max(_skewness(layout, level) for level in table.levels)])
-    short = cells.too_few(table, skew, settings, used[declared])
+    means = _means(layout, every, used, skew)
+    absences = means.absent[declared], means.absent_errors[declared]
+    short = cells.too_few(table, skew, settings, used[declared], absences)
     # The constant and private features are learned from everybody, as long as every category has enough people.
     short = np.concatenate([short[:-1], np.repeat(short[-1], layout.features + 1)])
     spread = np.where(short, math.inf, spread) if clear else none
-    means = _means(layout, every, used, skew)
     absent = float(every.counts @ means.absent / every.counts.sum())
     error = math.sqrt(float((every.counts / every.counts.sum()) ** 2 @ means.absent_errors**2))
     missing = surely_missing(absent, error) if settings.missing else 0.0
@@ -220,11 +221,13 @@ def _means(layout: _Layout, table: cells.Table, used: Integers, skew: Floats) ->
         own += part * np.einsum("cd,cde,ce->c", slopes, level.covariances, slopes)
         pooled += part * np.einsum("cd,de,ce->c", slopes, shared, slopes)
         gone += part * factor**2 * np.maximum(level.covariances[:, place, place], shared[place, place])
-    errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / present
-    errors = np.where(table.counts < cells.fewest(skew), math.inf, errors)
+    gone = np.sqrt(gone) if layout.settings.missing else np.zeros(len(means))
+    spread = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / present
+    spread = np.where(present < cells.CLEAR * gone, math.inf, spread)
     if layout.settings.classes:
-        means, errors = (means + 1.0) / 2.0, errors / 2.0
+        means, spread = (means + 1.0) / 2.0, spread / 2.0
+    least = float(cells.fewest(skew).max())
+    errors = np.where(table.counts < least, math.inf, spread)
     absent = 1.0 - present if layout.settings.missing else np.zeros(len(means))
-    counts = table.counts.astype(np.int64)
-    values = layout.settings.known.values(used)
-    return CellMeans(values, counts, means[:, None], errors[:, None], absent, np.sqrt(gone))
+    counts, values = table.counts.astype(np.int64), layout.settings.known.values(used)
+    return CellMeans(values, counts, means[:, None], errors[:, None], absent, gone, spread[:, None], least)
