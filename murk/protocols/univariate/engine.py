@@ -17,6 +17,7 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
+from murk.protocols.univariate import mixed
 from murk.protocols.univariate.cells import fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
@@ -259,5 +260,8 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
     """Return shares, a mean, quantiles or coefficients from the sums of all partitions."""
-    function = fit_of if settings.known.columns else quantiles_of if settings.quantiles else estimate_of
+    if settings.known.columns:
+        learn = mixed.fit_of if settings.private else fit_of
+        return learn(settings, totals, statistics, partitions)
+    function = quantiles_of if settings.quantiles else estimate_of
     return function(settings, totals, statistics, partitions)
