@@ -192,6 +192,8 @@ def retention(facts: Facts) -> Iterator[Block]:
             rows.append((name, read[kind].kept, f"{read[kind].place}: {read[kind].settings}"))
         elif kind in intended:
             rows.append((name, f"{intended[kind]}; {_NOT_READ}", _NOT_READ))
+    if facts.archive:
+        rows.append(("copies of releases", "until somebody deletes them", f"the archive {facts.archive}"))
     for kind, store in facts.intake.stores.items() if facts.intake is not None else ():
         rows.append((f"{_STORES[kind]} on the input log", store.kept, f"{store.place}: {store.settings}"))
     rows.append(

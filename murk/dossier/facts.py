@@ -69,6 +69,7 @@ class Facts:
     controller: str = ""
     web: bool = False  # whether people answer in a web page
     intake: Deployment | None = None  # the input log of a shuffled task
+    archive: str = ""  # path or URL of an archive of the log
 
     @property
     def disclosure(self) -> Disclosure | None:

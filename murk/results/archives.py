@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from murk.errors import UserError
 from murk.protocols.further_models import FurtherModelEngine
-from murk.results.fit import ModelDevice, model_device_for, report_model
+from murk.results.models import ModelDevice, model_device_for, report_model
 from murk.stream.archive.files import Extent, folder_of
 from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.interface import Checkpoint, truncate_time
@@ -146,9 +146,9 @@ def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
 def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, bytes]]) -> Checkpoint:
     """Return the state of a partition from its parts and their states, in order."""
     learner, counters, message = None, StepCounters(Counters()), None
-    for piece, state in learned:
+    for job, state in learned:
         message = decode_state(state, f"a part of {log.url}")
-        if (message.partition, message.offset) != (piece.partition, piece.extent.end):
+        if (message.partition, message.offset) != (job.partition, job.extent.end):
             raise UserError("`map` must return its results in the order of the jobs, as the builtin function does")
         part = _engine(log, device)
         part.load_state_dict(message.learner)

@@ -18,7 +18,7 @@ from murk.cli.output import print_json, progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murk.results.fit import ModelDevice
+    from murk.results.models import ModelDevice
     from murk.stream.log.interface import Log
     from murk.stream.worker.interface import StreamLearner
     from murk.task import Task
@@ -69,7 +69,8 @@ def command(
 
     from murk.cli.estimates import publisher
     from murk.errors import UserError
-    from murk.results.fit import models_of, open_fittings
+    from murk.results.fit import open_fittings
+    from murk.results.models import models_of
 
     models = models_of(list(model_paths))
     names = [model.name for model in models]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -313,17 +312,13 @@ def _packed(column: Any) -> Packed:
     return Packed(b"".join(data), ends)
 
 
-_lock = threading.Lock()
-
-
 def add_models(folder: Folder, shared: Mapping[str, Any]) -> None:
     """Add models that people answered at, by version, to an archive's file of models; the rest is replaced."""
-    with _lock:
-        known = read_models(folder) or {}
-        models = {**shared["models"], **known.get("models", {})}
-        data = json.dumps({**shared, "models": models}, sort_keys=True).encode()
-        if data != folder.read(MODELS):
-            folder.write(MODELS, data)
+    known = read_models(folder) or {}
+    models = {**shared["models"], **known.get("models", {})}
+    data = json.dumps({**shared, "models": models}, sort_keys=True).encode()
+    if data != folder.read(MODELS):
+        folder.write(MODELS, data)
 
 
 def read_models(folder: Folder) -> dict[str, Any] | None:
