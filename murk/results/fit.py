@@ -254,7 +254,7 @@ def fit(
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, for its history. By default it continues from the states of
-        the task's own learner where these hold all that it learns: moments, and cells of examples.
+        the task's own learner where these hold all that it learns: moments, cells of examples, known columns.
 
     Examples
     --------

@@ -24,9 +24,11 @@ from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import cells, forecast
 from murk.protocols.univariate.engine import estimated
+from murk.results.fit import model_device_for
 from murk.stream import Worker, open_log
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import TargetRelease
+from murk.task.models import Model
 
 ARM = "{name: arm, categories: [control, treatment], known: true}"
 PLATFORM = "{name: platform, categories: [web, ios, other], known: true}"
@@ -370,6 +372,46 @@ def test_one_person_with_many_rows_is_one_of_a_combination():
     given = (rows, block.x, block.y, ["ann"], None, block.cells, 0, 0, rows, 25)
     survey.add(Block("file", *given, counts=np.array([25])))
     assert "1 of 1 people are in 1 combinations" in survey.mistake()
+
+
+def test_a_model_of_fewer_columns_is_that_of_a_task_which_knows_no_more():
+    wide, narrow = task("maybe"), task("maybe", features=f"[{ARM}]")
+    used = model_device_for(Model.parse("{name: arms, features: [arm]}"), wide)
+    rng = np.random.default_rng(5)
+    arm, platform = rng.integers(2, size=4_000), rng.integers(3, size=4_000)
+    X = np.column_stack([2 * arm - 1, *(2 * (platform == each) - 1 for each in (1, 2)), np.ones(4_000)]).astype(float)
+    y = rng.choice([0.0, 1.0, math.nan], 4_000)
+    payloads = (
+        device_for(wide)
+        .mechanisms["default"]
+        .randomize(device_for(wide).vectors(X, y), SimulatedNoise(1), np.arange(4_000))
+    )
+    whole, own, other = device_for(wide).engine(), used.engine(), device_for(narrow).engine()
+    whole.add(payloads, "default")
+    own.adopt(whole.state_dict())
+    other.add(np.column_stack([payloads[:, 0] // 4, payloads[:, 1:]]), "default")
+    found, expected = used.estimate([own]), other.estimate()
+    assert found.values.tolist() == expected.values.tolist()
+    assert found.half_widths().tolist() == expected.half_widths().tolist()
+    assert found.cells.counts.tolist() == expected.cells.counts.tolist()
+    with pytest.raises(UserError, match="serve models of its own target by any of them"):
+        model_device_for(Model.parse("{name: odd, features: [platform], target: arm}"), wide)
+    with pytest.raises(UserError, match="releases products of private features, which serve the task's own model"):
+        model_device_for(Model.parse("{name: odd, features: [arm]}"), task(features=MIXED))
+
+
+def test_models_are_fitted_to_a_log(tmp_path):
+    own, url = task(more="experiment: {arm: arm, control: control}"), f"sqlite:///{tmp_path / 'log.db'}"
+    murk.run(own, people("binary", 3_000, 5), seed=2, log=url, ledger=tmp_path / "ledger.db")
+    replayed, fitted = (
+        murk.fit(Model.parse(f"{{name: arms{replay}, features: [arm]}}"), url, replay=bool(replay)).report
+        for replay in (1, 0)
+    )
+    assert [cell["known"] for cell in fitted["cells"]] == [{"arm": "control"}, {"arm": "treatment"}]
+    assert fitted["experiment"]["lifts"] == replayed["experiment"]["lifts"]
+    low, high = fitted["experiment"]["lifts"][0]["interval"]
+    assert low < 10.0 < high
+    assert "agree in arm and platform" in fitted["levels"]["default"]["words"]
 
 
 # Private features beside known columns

@@ -79,6 +79,10 @@ class TargetEngine(NeverPublished):
         """Return the shares, the mean or the quantiles in coded units, with intervals."""
         return merged([self])
 
+    def fit(self, totals: Sums, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
+        """Return the estimate from the sums of all partitions."""
+        return estimated(self.settings, totals, statistics, partitions)
+
     # Records, randomized here
 
     def level(self, guarantee: Guarantee) -> str:
@@ -236,7 +240,7 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
             known, before = totals.get(level, (0, [0] * len(new)))
             totals[level] = known + count, [old + number for old, number in zip(before, new, strict=True)]
             statistics[level] = engine.statistics[level]
-    return estimated(sums[0][0].settings, totals, statistics, len({id(engine) for engine, _ in sums}))
+    return sums[0][0].fit(totals, statistics, len({id(engine) for engine, _ in sums}))
 
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
