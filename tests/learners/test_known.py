@@ -5,6 +5,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -15,8 +16,10 @@ from murk.audit.release_distributions import distribution_of
 from murk.errors import MurkError, UserError
 from murk.gateway.admission import Admission
 from murk.inference.confidence_sequences import Looks
+from murk.learners import MeanRegressor, ShareClassifier
 from murk.monitoring import Monitor
 from murk.populations.combinations import CombinationSurvey
+from murk.privacy import PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
 from murk.producers.blocks import Block
@@ -412,6 +415,57 @@ def test_models_are_fitted_to_a_log(tmp_path):
     low, high = fitted["experiment"]["lifts"][0]["interval"]
     assert low < 10.0 < high
     assert "agree in arm and platform" in fitted["levels"]["default"]["words"]
+
+
+# River
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes", "real"])
+def test_river_learners_of_known_columns_are_those_of_a_task(kind):
+    own = task(kind, "{pure: {epsilon: 3.0}}")
+    known = {"arm": ["control", "treatment"], "platform": ["web", "ios", "other"]}
+    arguments = {"guarantee": PureDP(3.0), "known": known, "missing": False, "seed": 5}
+    rows = people(kind, 3_000, 6)
+    if kind == "real":
+        made = lambda: MeanRegressor(target_bounds=(10, 60), **arguments)  # noqa: E731
+    else:
+        classes = ["red", "green", "blue"] if kind == "classes" else ["no", "yes"]
+        made = lambda: ShareClassifier(classes=classes, **arguments)  # noqa: E731
+    one, many = made(), made()
+    for row in rows:
+        one.learn_one({name: row[name] for name in known} | {"unused": 3}, row["y"])
+    frame = pd.DataFrame(rows)
+    many.learn_many(frame[["platform", "arm"]], frame["y"])
+    assert one.coefficients() == many.coefficients()
+    device = device_for(own)
+    assert device.settings.digest == one._engine.settings.digest
+    block = own.coding.encode({name: [row[name] for row in rows] for name in ("arm", "platform", "y")})
+    engine = device.engine()
+    engine.add(
+        one._engine.mechanisms["default"].randomize(
+            device.vectors(block.x, block.y), SimulatedNoise(5), np.arange(3_000)
+        ),
+        "default",
+    )
+    assert engine.totals == one._engine.totals
+    found = one.predict_many(frame[["arm", "platform"]])
+    assert found.tolist() == [one.predict_one(row) for row in rows] if kind == "real" else len(set(found)) <= 3
+    again = made()
+    again.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    assert again.coefficients() == one.coefficients()
+    assert one.clone().n_releases == 0
+
+
+def test_river_learners_refuse_odd_known_columns():
+    with pytest.raises(UserError, match="at least two distinct categories"):
+        ShareClassifier(guarantee=PureDP(1.0), known={"arm": ["a", "a"]})
+    with pytest.raises(UserError, match="2,002 combinations of values"):
+        MeanRegressor(guarantee=PureDP(1.0), target_bounds=(0, 1), known={"zip": [*range(2_001)]})
+    swapped = [ShareClassifier(guarantee=PureDP(1.0), known={"arm": arms}, seed=1) for arms in (["a", "b"], ["b", "a"])]
+    with pytest.raises(UserError, match="same known columns"):
+        swapped[0].merged(swapped[1:])
+    with pytest.raises(MurkError, match="the state has the known columns"):
+        swapped[1].load_state_dict(swapped[0].state_dict())
 
 
 # Private features beside known columns
