@@ -174,8 +174,8 @@ def fit(
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, for its history. By default it continues from the states of
-        the task's own learner where these hold all that it learns: moments, cells of examples, windows of
-        organisations, and the task's own model (a name alone) with protocols that serve no other.
+        the task's own learner where these hold all that it learns: moments, cells of examples, known columns,
+        windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
     map
         How parts of an archive are learned: a function like the builtin `map`, such as that of a
         `concurrent.futures.ProcessPoolExecutor`. Results are the same bits with all of them.

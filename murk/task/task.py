@@ -686,13 +686,18 @@ class Task(_ProtocolBlocks):
     ) -> Self:
         """Return the task without public covariates and with another fitted model, or raise `UserError`."""
         names = {feature.name for feature in features}
-        parts = {
+        parts: dict[str, Any] = {
             "features": [feature.model_dump(mode="json", by_alias=True) for feature in features],
             "target": target.model_dump(mode="json", by_alias=True),
             "learner": learner.model_dump(mode="json", by_alias=True),
             "contrasts": [each.model_dump(mode="json") for each in self.contrasts if each.feature in names],
-            self.protocol: dict(block),
         }
+        if self.protocol in BLOCKS:
+            parts[self.protocol] = dict(block)
+        if self.experiment is not None:
+            own = self.experiment.model_dump(mode="json", by_alias=True)
+            segments = [name for name in self.experiment.segments if name in names]
+            parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
         # The task's releases, and so its guarantees, stay its own.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
