@@ -75,7 +75,7 @@ def test_every_pod_is_confined(name):
     security = spec["securityContext"]
     assert security["runAsNonRoot"] is True
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    [user] = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.M)
+    [user] = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert (security["runAsUser"], security["runAsGroup"]) == tuple(map(int, user))
     for container in spec["containers"]:
         assert container["securityContext"] == {

@@ -357,11 +357,12 @@ def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     experiments: dict[str, dict[str, Any]] = {
         "no such arm": {"arm": "q"}, "no such control": {"control": "q"}, "key": {"stop": 1},
         "guard rail": {"guardrail": {"margin": 0.01, "better": "lower"}},
-        **{why: {"assigned": assigned | changes} for why, changes in {
-            "too much": {"shares": [0.9] * len(arms)}, "too few": {"shares": [1.0]}, "nobody": {"shares": [0, 1]},
-            "no salt": {"salt": None}, "somebody": {"by": "person"}, "a salt": {"by": "server"}, "a key": {"to": 1},
-        }.items()},
     }  # fmt: skip
+    assignments: dict[str, dict[str, Any]] = {
+        "too much": {"shares": [0.9] * len(arms)}, "too few": {"shares": [1.0]}, "nobody": {"shares": [0, 1]},
+        "no salt": {"salt": None}, "somebody": {"by": "person"}, "a salt": {"by": "server"}, "a key": {"to": 1},
+    }  # fmt: skip
+    experiments |= {why: {"assigned": assigned | changes} for why, changes in assignments.items()}
     more = {"name": "many", "categories": [str(each) for each in range(1_001)], "known": True}
     return {
         "a private column": {"features": [*features, private]},
@@ -591,9 +592,10 @@ class _Vectors:
                 ensure_ascii=False,
             )
             yield {"name": name, "why": why, "document": text, "refused": "task"}
-        for why, track in {
+        tracks: dict[str, dict[str, Any]] = {
             "window": {"window": "3d"}, "kept": {"windows": 1}, "reach": {"smooth": 53}, "key": {"by": 1},
-        }.items():  # fmt: skip
+        }  # fmt: skip
+        for why, track in tracks.items():
             text = json.dumps(
                 {**content, "track": {"window": privacy.get("window", NONE), "windows": 53, "smooth": 2} | track},
                 sort_keys=True,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from murk._internal.extras import missing_extra
 from murk.cli.interrupts import between_steps
-from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.gateway.server import Gateway
@@ -33,7 +33,7 @@ def serve(folder: Path, port: int | None, as_json: bool, *, experiment: bool = F
     """
     for module in ("uvicorn", "httptools", "prometheus_client"):
         if find_spec(module) is None:
-            raise UserError(f'the demonstration needs {module}: pip install "murk[gateway]"', code="MURK-CLI-003")
+            raise missing_extra(f"the demonstration needs {module}", "gateway")
     from murk.demo import experiment as buttons
     from murk.demo import web
     from murk.gateway.app import Settings

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from murk._internal.atomic_files import warn_if_exposed, write_whole
+from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.stream.wire.duplicates import Unexpired
 
@@ -77,9 +78,7 @@ class ObliviousKeys:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
             from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey
         except ModuleNotFoundError as error:
-            raise UserError(
-                'requests through a relay need pyhpke: install it with pip install "murk[ohttp]"', code="MURK-CLI-003"
-            ) from error
+            raise missing_extra("requests through a relay need pyhpke", "ohttp") from error
         keys = {identifier: X25519PrivateKey.from_private_bytes(secret) for identifier, secret in pairs}
         if len(keys) < len(pairs):
             raise UserError("two keys for Oblivious HTTP have the same identifier: name each file once, or replace one")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 from typing import Self
 
+from murk._internal.extras import missing_extra
 from murk._internal.lazy import bounding
 from murk.errors import MurkError, UserError
 from murk.gateway.app import GatewayApp, Settings
@@ -126,10 +127,7 @@ class Gateway:
 
             from murk.gateway.connection import connection
         except ModuleNotFoundError as error:
-            raise UserError(
-                'a gateway needs uvicorn and httptools: install them with pip install "murk[gateway]"',
-                code="MURK-CLI-003",
-            ) from error
+            raise missing_extra("a gateway needs uvicorn and httptools", "gateway") from error
         document, settings = log.document(), settings or Settings()
         assert document is not None
         check_input_log(log, task)

@@ -35,10 +35,10 @@ averaging
 weighting
     How to weight people by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
 seed, noise
-    Simulate the noise from a seed (no privacy), or take it from another source, such as ``OpenDPNoise()``.
+    Simulate the noise from a seed (no privacy), or take it from another source.
 """
 
-_SECTION = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n-+\n|\s*\Z)", re.S)
+_SECTION = re.compile(r"Parameters\n-+\n(.*?)(?=\n\n\w[^\n]*\n-+\n|\s*\Z)", re.DOTALL)
 
 
 def documented(cls: C) -> C:

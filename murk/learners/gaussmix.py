@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -30,7 +30,6 @@ from murk.learners.base import (
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.central import Analysis, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.central import Method as Mixing
-from murk.privacy.noise import NoiseSource
 from murk.protocols.options import chosen_noise
 from murk.protocols.summaries import device as device
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
@@ -57,7 +56,8 @@ Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
 _BLOCK = 4096
 
 
-class GaussMix(StreamEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GaussMix(StreamEstimator[Any]):
     """Base class of both GaussMix estimators: the open window of raw records, and its release.
 
     Parameters
@@ -88,17 +88,17 @@ class GaussMix(StreamEstimator):
     """
 
     guarantee: Budget
-    levels: Mapping[str, Budget] | None
-    feature_bound: float | None
-    rows: int | None
-    window: int | None
-    windows: int
-    method: Method | None
-    analysis: Analysis
-    neighbours: Neighbours
-    debiased: bool
-    weighting: Weighting
-    intercept: bool
+    levels: Mapping[str, Budget] | None = None
+    feature_bound: float | None = None
+    rows: int | None = None
+    window: int | None = None
+    windows: int = 1
+    method: Method | None = None
+    analysis: Analysis = "tight"
+    neighbours: Neighbours = "zero-out"
+    debiased: bool = True
+    weighting: Weighting = "inverse-variance"
+    intercept: bool = True
 
     _target: ClassVar[Kind]
 
@@ -296,6 +296,7 @@ class GaussMix(StreamEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     r"""Linear regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
@@ -338,32 +339,13 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
+    target_bound: float | None = None
+
     _target = "real"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Budget,
-        levels: Mapping[str, Budget] | None = None,
-        features: Sequence[Any] | None = None,
-        feature_bound: float | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        target_bound: float | None = None,
-        rows: int | None = None,
-        window: int | None = None,
-        windows: int = 1,
-        method: Method | None = None,
-        analysis: Analysis = "tight",
-        neighbours: Neighbours = "zero-out",
-        debiased: bool = True,
-        weighting: Weighting = "inverse-variance",
-        intercept: bool = True,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        own, self._bound = self._set_range(intercept=intercept), 1.0
-        if target_bound is not None:
+    def __post_init__(self) -> None:
+        own, self._bound = self._set_range(intercept=self.intercept), 1.0
+        if self.target_bound is not None:
             self._bound, self._range = own.unit, replace(own, unit=1.0)
         self._prepare()
 
@@ -386,6 +368,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
@@ -430,38 +413,18 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
-    _target = "binary"
-    range: float | None
+    first: int | None = None
+    range: float | None = None
+    surrogate: Surrogate = "minimax"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Budget,
-        classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, Budget] | None = None,
-        features: Sequence[Any] | None = None,
-        feature_bound: float | None = None,
-        rows: int | None = None,
-        window: int | None = None,
-        windows: int = 1,
-        method: Method | None = None,
-        first: int | None = None,
-        analysis: Analysis = "tight",
-        neighbours: Neighbours = "zero-out",
-        range: float | None = None,
-        surrogate: Surrogate = "minimax",
-        debiased: bool = True,
-        weighting: Weighting = "inverse-variance",
-        intercept: bool = True,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        if surrogate != "minimax" and range is None:
-            raise UserError(f"surrogate={surrogate!r} needs a range: also give range=")
-        if first is not None and method != "newton":
-            raise UserError(f'first={first!r} needs windows in two parts: also give method="newton"')
-        self._codes = two_labels(classes, (-1.0, 1.0))
+    _target = "binary"
+
+    def __post_init__(self) -> None:
+        if self.surrogate != "minimax" and self.range is None:
+            raise UserError(f"surrogate={self.surrogate!r} needs a range: also give range=")
+        if self.first is not None and self.method != "newton":
+            raise UserError(f'first={self.first!r} needs windows in two parts: also give method="newton"')
+        self._codes = two_labels(self.classes, (-1.0, 1.0))
         self._prepare()
 
     @classmethod

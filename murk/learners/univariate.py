@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -18,14 +18,14 @@ from murk.learners._docstrings import documented
 from murk.learners._warnings import FIRST
 from murk.learners.base import LabelEstimator, PersonEstimator, TargetEstimator, several_labels
 from murk.privacy import GaussianDP, Guarantee, PureDP
-from murk.privacy.noise import NoiseSource
 from murk.protocols.options import chosen_noise
 from murk.protocols.univariate.engine import TargetEngine, merged
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.task.protocols.base import Scale
 
 
-class Univariate(PersonEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Univariate(PersonEstimator[TargetEngine]):
     """Base class of the estimators of a target alone.
 
     Parameters
@@ -36,8 +36,8 @@ class Univariate(PersonEstimator):
         middle of the range.
     """
 
-    missing: bool
-    features: Sequence[Any] = ()
+    missing: bool = True
+    features: Sequence[Any] | None = field(init=False, default=())
 
     @abstractmethod
     def _settings(self) -> Settings:
@@ -60,8 +60,7 @@ class Univariate(PersonEstimator):
         return mechanism
 
     def _person_mechanism(self, guarantee: Guarantee) -> str:
-        level: str = self._engine.level(guarantee)
-        return level
+        return self._require().level(guarantee)
 
     def _head(self, X: Any, y: Floats) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
         # Features are ignored, so that none is undeclared.
@@ -86,6 +85,7 @@ class Univariate(PersonEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
     """Shares of labels, of which each person releases their own once, and predictions by the largest share.
 
@@ -114,18 +114,8 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        classes: Sequence[Any] = (False, True),
-        missing: bool = True,
-        levels: Mapping[str, Guarantee] | None = None,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        self._codes = several_labels(classes)
+    def __post_init__(self) -> None:
+        self._codes = several_labels(self.classes)
         self._prepare()
 
     def _settings(self) -> Settings:
@@ -149,6 +139,7 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
     """Mean of a bounded target, which each person releases once.
 
@@ -179,17 +170,7 @@ class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        target_bounds: tuple[float, float] | None = None,
-        missing: bool = True,
-        levels: Mapping[str, Guarantee] | None = None,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
+    def __post_init__(self) -> None:
         self._set_range()
         self._prepare()
 

@@ -271,11 +271,12 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
         words = describe(ledger.path, str(source.records), source.people, before)
         both = "Sums over all tasks are those of one account, and a person may have several."
         return (f"{words} {both} {remedy(source.people, before)}",)
-    return (
+    words = (
         f"people have released before (ledger {ledger.path}), from other records than {source.records}, or from these "
         "before they were changed or sorted. Where each row is a person, nobody can be recognised in other records, so "
-        "all are taken for new people with nothing spent. Name people by a column (--person)",
+        "all are taken for new people with nothing spent. Name people by a column (--person)"
     )
+    return (words,)
 
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:

@@ -113,8 +113,10 @@ class OrganisationPopulation(FilePopulation):
         column = self.source.organisation_column
         if column is not None and not self.source.strict:
             self.findings += (
-                f"each value of the column {column!r} is an organisation, and the number of released windows shows "
-                "how many records have that value: use this column only if these counts may be public",
+                (
+                    f"each value of the column {column!r} is an organisation, and the number of released windows shows "
+                    "how many records have that value: use this column only if these counts may be public"
+                ),
             )
         if len(self.organisations) > MOST:
             raise UserError(

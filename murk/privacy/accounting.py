@@ -1,7 +1,7 @@
 """Composition of the guarantees of several releases."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -246,9 +246,7 @@ def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
     for claim in claims:
         if isinstance(claim, ApproxDP) and claim.delta > 0:
             approx = (rational(claim.epsilon), rational(claim.delta))
-        if isinstance(claim, ApproxDP) and claim.delta == 0:
-            claim = PureDP(claim.epsilon)
-        if isinstance(claim, PureDP):
+        elif isinstance(claim, PureDP | ApproxDP):
             figures["pure"].append(rational(claim.epsilon))
             figures["gdp"].append(rational(conversions.pure_to_gdp(claim.epsilon)))
             figures["zcdp"].append(rational(claim.epsilon) ** 2 / 2)
@@ -336,24 +334,3 @@ def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[
         routes.append((_sum("gdp", entries), exact))
     renyi = conversions.zcdp_epsilon if answer == "epsilon" else conversions.zcdp_delta
     return [*routes, (_sum("zcdp", entries), renyi)]
-
-
-def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """Return the guarantee that holds for each person if different people make one release each: the weakest one.
-
-    Nobody makes two releases, so nothing adds up: (max epsilon, max delta), max mu, max rho. Raises `UserError` if
-    there are none, or they are of different kinds or truncated.
-
-    >>> in_parallel([GaussianDP(0.5), GaussianDP(2.0)])
-    GaussianDP(mu=2.0)
-    """
-    people = list(guarantees)
-    kinds = {person.kind for person in people}
-    if len(kinds) != 1 or "tcdp" in kinds:
-        raise UserError(
-            f"guarantees of one kind are needed, got {', '.join(sorted(kinds)) or 'none'}; convert them with .to(...)"
-        )
-
-    [kind] = kinds
-    figures = [person.to_dict()[kind] for person in people]
-    return type(people[0])(**{name: max(each[name] for each in figures) for name in figures[0]})

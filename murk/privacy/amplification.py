@@ -251,34 +251,6 @@ def shuffled_guarantee(
     return _approx(epsilon, reached) if epsilon < local_epsilon else ApproxDP(local_epsilon, 0.0)
 
 
-def shuffled_curve(local: Any, people: int, epsilons: Iterable[float] | None = None) -> tuple[ApproxDP, ...]:
-    """Return the guarantees of a shuffled crowd along its curve: all of them hold simultaneously.
-
-    Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
-
-    Parameters
-    ----------
-    local
-        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
-    people
-        Honest people in the crowd, the person included: from 1 to 10^12.
-    epsilons
-        Where to evaluate the curve; by default 33 values between those at which delta is 0.99 (or 0) and 1e-12.
-
-    Examples
-    --------
-    >>> from murk.privacy import shuffled_curve
-    >>> [f"{point.delta:.0e}" for point in shuffled_curve(4.0, 10_000, [0.0, 0.2, 0.4, 0.6])]
-    ['4e-02', '1e-03', '2e-06', '1e-10']
-    """
-    local_epsilon = _pure_epsilon(local)
-    if epsilons is None:
-        end = shuffled_epsilon(local_epsilon, people, 1e-12)
-        start = shuffled_epsilon(local_epsilon, people, 0.99)
-        epsilons = [start + (end - start) * step / 32 for step in range(33)]
-    return tuple(_approx(at, shuffled_delta(local_epsilon, people, at)) for at in epsilons)
-
-
 def largest_local_epsilon(people: int, epsilon: float, delta: float) -> float:
     """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
 

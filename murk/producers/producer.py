@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import repeat
@@ -23,11 +24,12 @@ from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of, cost_in
 from murk.privacy.explain import CENTRAL
 from murk.privacy.mechanisms import KINDS as MECHANISMS
-from murk.privacy.mechanisms.base import randomize_means
+from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
+from murk.protocols.device import SingleQueryDevice, querying_of
 from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, QueryingDevice, Releasing
+    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
     from murk.task.task import Task
@@ -290,6 +292,25 @@ def draw_records(
     return track(x[drawn]), track(y[drawn])
 
 
+def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
+    """Return people's records with further ones, without a target, where they have fewer than ``most``.
+
+    So the mean of a person's vectors, and one that is drawn uniformly, count as many of ``most`` rows as they have: an
+    answer without a target stands for the others.
+
+    >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
+    >>> y.tolist(), counts.tolist()
+    ([1.0, nan, 0.0, 1.0], [2, 2])
+    """
+    sizes = np.maximum(counts, most)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    last = np.repeat(counts - 1, sizes)
+    records = np.repeat(np.cumsum(counts) - counts, sizes) + np.minimum(place, last)
+    x, y = track(x[records]), track(y[records])
+    y[place > last] = math.nan
+    return x, y, sizes
+
+
 def randomize_records(
     device: PersonDevice,
     x: Floats,
@@ -302,11 +323,9 @@ def randomize_records(
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
-    from murk.protocols.device import SingleQueryDevice
-
-    asking = cast("QueryingDevice", device)
     asked = np.empty(len(partitions), dtype=object)
     for own, partition in _groups(partitions):
         model = iterates[partition]
@@ -329,10 +348,10 @@ def randomize_one(
     device: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and query."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         (payload,) = device.mechanisms[level].randomize(device.vectors(x, y, model), noise, index).tolist()
         return payload, None
-    asking = cast("QueryingDevice", device)
     assert model is not None
     (query,) = asking.draw_query(noise, index, model)
     vectors = asking.vectors(x, y, model, query)
@@ -351,12 +370,12 @@ class RecordRandomizer:
         self._few = FEW
         self._held: dict[tuple[int, str], tuple[Floats, AnswerKernel]] = {}
 
-    def prepare(self, partition: int, model: Floats, level: str) -> None:
+    def prepare(self, partition: int, model: Floats, level: str, records: int = 1) -> None:
         """Load or compile the kernel for a partition's model, which may take seconds; no account may be locked."""
         if self._record_kernel is None or self._kernel(partition, model, level) is not None:
             return
-        if self._few:
-            self._few -= 1
+        if self._few > 0:
+            self._few -= records
             return
         made: AnswerKernel | None = self._record_kernel(level, model, self._seed)
         if made is not None:
@@ -375,6 +394,27 @@ class RecordRandomizer:
         if answer is not None:
             return answer
         return randomize_one(self._device, x[None, :], np.array([y]), model, level, self._noise, index)
+
+    def answers(
+        self,
+        x: Floats,
+        y: Floats,
+        partitions: Sequence[int],
+        models: Mapping[int, Floats | None],
+        levels: Sequence[str],
+        indices: Integers,
+    ) -> tuple[Sequence[list[int]], list[str] | None]:
+        """Return payloads and queries of coded records (m, p), by kernels if the device has them."""
+        if self._record_kernel is None:
+            return randomize_records(self._device, x, y, partitions, models, levels, self._noise, indices)
+        payloads, queries = [], []
+        for row, (partition, level) in enumerate(zip(partitions, levels, strict=True)):
+            model = models[partition]
+            assert model is not None
+            payload, query = self.answer(x[row], float(y[row]), partition, model, level, indices[row : row + 1])
+            payloads.append(payload)
+            queries.append(query)
+        return payloads, None if None in queries else cast("list[str]", queries)
 
     def _kernel(self, partition: int, model: Floats, level: str) -> AnswerKernel | None:
         held = self._held.get((partition, level))
@@ -466,6 +506,24 @@ class Receipt:
     level: str | None = None
     partition: int | None = None
     version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseCall:
+    """A record whose release is requested: the arguments of `Producer.release`."""
+
+    record: Mapping[str, Any] = field(repr=False)
+    person: str = field(default="me", repr=False)
+    key: str | None = field(default=None, repr=False)
+    level: str = "default"
+    at: datetime | None = field(default=None, repr=False)
+
+
+class _UnreadableError(Exception):
+    """Records of a group that could not be read, with the error of each; nothing was debited."""
+
+    def __init__(self, errors: dict[int, Exception]) -> None:
+        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -646,7 +704,8 @@ class BaseProducer(ABC, Generic[P]):
         """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
         charges = list(admission.charges.values())
         caps = {"caps": admission.caps, "renewing": admission.renewing}
-        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime)
+        repeats = self.task.privacy.repeats_answers
+        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime, repeats=repeats)
         self._admission = admission
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
@@ -773,6 +832,7 @@ class BaseProducer(ABC, Generic[P]):
 
 SINGLES = 1 << 40  # first index of simulated draws for records that come from no file, beyond every row
 _ALONE = np.zeros(1, dtype=np.int64)
+_KNOWN = "this record was released before"
 
 
 class Producer(BaseProducer["PersonDevice"]):
@@ -861,9 +921,8 @@ class Producer(BaseProducer["PersonDevice"]):
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
-                payload, query = self._answering.answer(coded.x, coded.y, partition, model.parameters, level, index)
-                queries = None if query is None else [query]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
+                answers = self._answer(spend, coded.x, coded.y, 1, partition, model, level, index)
+                self._freeze(spend, now, index, [partition], {partition: model}, *answers, windows)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         if spend.known:
@@ -871,10 +930,99 @@ class Producer(BaseProducer["PersonDevice"]):
             with suppress(MurkError, OSError):
                 self._delivery.flush_backlog()
             queued = self._ledger.is_queued(self.task.hash, spend.known[0])
-            return Receipt("known", "queued" if queued else "none", "this record was released before")
+            return Receipt("known", "queued" if queued else "none", _KNOWN)
         self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, level, partition, model.version)
+
+    @wiped
+    def release_group(self, requests: Sequence[ReleaseCall]) -> list[Receipt | Exception]:
+        """Release records that came together as `release` does, in one ledger transaction and one append.
+
+        They are sent in random order. The result of a request that `release` would refuse with an error is that error;
+        it does not stop the others. Raises MurkError if the log cannot be read or the ledger cannot be written, and
+        UserError for a hostile model: nothing was debited or released.
+        """
+        self._ledger.check_thread()
+        results: dict[int, Receipt | Exception] = {}
+        checked: dict[int, ReleaseCall] = {}
+        windows: dict[int, int] = {}
+        for index, request in enumerate(requests):
+            try:
+                if self._noise.simulated or self.task.privacy.repeats_answers:
+                    # What a simulation draws, or a person repeats, depends on the releases before.
+                    person, key, level, at = request.person, request.key, request.level, request.at
+                    results[index] = self.release(request.record, person=person, key=key, level=level, at=at)
+                    continue
+                person = person_name(request.person)
+                self._check_levels([request.level])
+                ReleaseRequests([request.key], [person], [request.level]).checked()
+                if window := self._budget_windows(request.at):
+                    (windows[index],) = window
+                checked[index] = replace(request, person=person)
+            except UserError as error:
+                results[index] = error
+        while checked:
+            try:
+                results.update(self._release_checked(checked, windows))
+                break
+            except _UnreadableError as error:
+                results.update(error.errors)
+                checked = {index: request for index, request in checked.items() if index not in error.errors}
+        return [results[index] for index in range(len(requests))]
+
+    def _release_checked(
+        self, requests: Mapping[int, ReleaseCall], budget_windows: Mapping[int, int]
+    ) -> dict[int, Receipt]:
+        places, asked = list(requests), list(requests.values())
+        windows = [budget_windows[place] for place in places] if budget_windows else None
+        partitions = self._partitions(np.arange(len(asked)))
+        models = {partition: self._models.cached_model(partition) for partition in set(partitions.tolist())}
+        keys, people, levels = zip(*((each.key, each.person, each.level) for each in asked), strict=True)
+        for (partition, level), count in Counter(zip(partitions.tolist(), levels, strict=True)).items():
+            self._answering.prepare(partition, models[partition].parameters, level, count)
+        with self._ledger.spending(self.task.hash, ReleaseRequests(keys, people, levels, windows=windows)) as spend:
+            granted = np.array(spend.granted, dtype=np.int64)
+            if spend.granted:
+                now = self._now()
+                records = {places[index]: asked[index].record for index in spend.granted}
+                x, y, clamped, missing = self._encoded(records)
+                names = partitions[granted].tolist()
+                if self.task.most_rows == 1 and not self.task.privacy.repeats_answers:
+                    iterates = {partition: model.parameters for partition, model in models.items()}
+                    answers = self._answering.answers(x, y, names, iterates, spend.levels, granted)
+                else:
+                    answers = self._randomize(spend, x, y, None, names, models, granted)
+                ended = None if windows is None else [windows[index] for index in spend.granted]
+                self._freeze(spend, now, granted, names, models, *answers, ended)
+        receipts = {places[at]: Receipt("refused", "none", self._explain(each)) for at, each in spend.refusals.items()}
+        if spend.granted:
+            self.counts.add(len(granted), clamped, missing)
+            reason = self._delivery.try_send(spend)
+            for index, level, partition in zip(spend.granted, spend.levels, names, strict=True):
+                delivery: Literal["queued", "sent"] = "queued" if reason else "sent"
+                version = models[partition].version
+                receipts[places[index]] = Receipt("released", delivery, reason, level, partition, version)
+        elif spend.known:
+            with suppress(MurkError, OSError):
+                self._delivery.flush_backlog()
+        for index, number in spend.known.items():
+            queued = self._ledger.is_queued(self.task.hash, number)
+            receipts[places[index]] = Receipt("known", "queued" if queued else "none", _KNOWN)
+        return receipts
+
+    def _encoded(self, records: Mapping[int, Mapping[str, Any]]) -> tuple[Floats, Floats, int, int]:
+        """Return coded features (m, p), targets (m,) and counts of clamped and missing values."""
+        coded, errors = [], {}
+        for index, record in records.items():
+            try:
+                coded.append(self.task.coding.encode_record(record))
+            except Exception as error:  # noqa: BLE001 - a mapping of the caller's may raise any
+                errors[index] = error
+        if errors:
+            raise _UnreadableError(errors)
+        x, y = track(np.array([each.x for each in coded])), track(np.array([each.y for each in coded]))
+        return x, y, sum(each.clamped for each in coded), sum(each.missing for each in coded)
 
     @wiped
     def hold(
@@ -946,14 +1094,83 @@ class Producer(BaseProducer["PersonDevice"]):
                 return Receipt("known", "none")
             if spend.granted:
                 now = self._now()
-                answer = self._answering.answer(held.x, held.y, partition, model.parameters, held.level, index)
-                payload, query = answer
-                queries, windows = None if query is None else [query], [held.window]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
+                answers = self._answer(spend, held.x, held.y, held.count, partition, model, held.level, index)
+                self._freeze(spend, now, index, [partition], {partition: model}, *answers, [held.window])
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
+
+    def _answer(
+        self,
+        spend: Spending,
+        x: Floats,
+        y: float,
+        rows: int,
+        partition: int,
+        model: PublishedModel,
+        level: str,
+        index: Integers,
+    ) -> tuple[list[list[int]], list[str] | None]:
+        """Randomize one coded record, drawn of the person's ``rows``; return payload and query, in lists of one."""
+        most = self.task.most_rows
+        if most == 1 and not self.task.privacy.repeats_answers:
+            payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
+            return [payload], None if query is None else [query]
+        counts = np.array([min(rows, most)])
+        records = track(np.repeat(x[None, :], counts, axis=0)), track(np.full(counts, y)), counts
+        return self._randomize(spend, *records, [partition], {partition: model}, index)
+
+    def _randomize(
+        self,
+        spend: Spending,
+        x: Floats,
+        y: Floats,
+        counts: Integers | None,
+        partitions: Sequence[int],
+        models: Mapping[int, PublishedModel],
+        indices: Integers,
+    ) -> tuple[list[list[int]], list[str] | None]:
+        """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
+        if self.task.most_rows > 1:
+            several = np.ones(len(y), dtype=np.int64) if counts is None else counts
+            x, y, counts = weighed(x, y, several, self.task.most_rows)
+        iterates, levels = {partition: model.parameters for partition, model in models.items()}, spend.levels
+        if self.task.privacy.repeats_answers:
+            return self._repeat_or_randomize(spend, x, y, counts, indices), None
+        return randomize_records(self._device, x, y, partitions, iterates, levels, self._noise, indices, counts)
+
+    def _repeat_or_randomize(
+        self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers
+    ) -> list[list[int]]:
+        """Return people's payloads: their last ones, where they are to repeat these, else new ones, which are kept."""
+        from murk.producers.ledger.memos import Memo, fingerprints
+
+        device, noise = self._device, self._noise
+        if counts is not None and not device.averages:
+            x, y = draw_records(x, y, counts, noise, indices)
+            counts = None
+        vectors = device.vectors(x, y)
+        inputs = vectors if counts is None else means_of(vectors, counts)
+        marks, anew = fingerprints(inputs, spend.key), []
+        payloads: list[list[int]] = [[]] * len(indices)
+        for place, mark in enumerate(marks):
+            memo = spend.memos.get(spend.granted[place])
+            same = memo is not None and (memo.level, memo.fingerprint) == (spend.levels[place], mark)
+            if memo is not None and (same or spend.granted[place] in spend.only_repeats):
+                payloads[place] = memo.payload
+                spend.repeat(place, memo)
+            else:
+                anew.append(place)
+        if anew:
+            people = np.array(anew)
+            records, several = records_of(people, counts), None if counts is None else counts[people]
+            levels, partitions = [spend.levels[place] for place in anew], [0] * len(anew)
+            given = _rows(x, records), _rows(y, records), partitions, {0: None}, levels, noise, indices[people]
+            for place, payload in zip(anew, randomize_rows(device, *given, several).tolist(), strict=True):
+                payloads[place] = payload
+                spend.keep_answer(place, Memo(spend.levels[place], marks[place], payload))
+        return payloads
 
     def _forget_held(self, held: Held, reason: str) -> Receipt:
         """Delete a held record whose level the policy no longer allows, so that it does not stop the others."""
@@ -985,7 +1202,7 @@ class Producer(BaseProducer["PersonDevice"]):
         """Release a block of a file at the newest models: one ledger transaction, one append.
 
         If it has ``counts``, a person's records are one answer: to the mean of their vectors, or to one of them,
-        drawn uniformly.
+        drawn uniformly. A task whose weights are ``rows`` counts them, see `weighed`.
 
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
         simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
@@ -1016,9 +1233,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 names, records = partitions[granted].tolist(), records_of(granted, block.counts)
                 owned = None if block.counts is None else block.counts[granted]
                 x, y = track(block.x[records]), track(block.y[records])
-                iterates = {partition: model.parameters for partition, model in models.items()}
-                paid = spend.levels
-                answers = randomize_records(self._device, x, y, names, iterates, paid, self._noise, indices, owned)
+                answers = self._randomize(spend, x, y, owned, names, models, indices)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, indices, names, models, *answers, ended)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}

@@ -14,7 +14,7 @@ from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.protocols.device import Device, device_for
-from murk.protocols.further_models import FurtherModel, FurtherModelEngine
+from murk.protocols.further_models import FurtherModel, FurtherModelEngine, own_model
 from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
@@ -47,7 +47,9 @@ class ModelDevice:
 
     def engine(self) -> FurtherModelEngine:
         """Return a learner of the model, at version 0."""
-        return FurtherModelEngine(self.whole.engine(), self.used.device.engine(), self.used.take, self.model.hash)
+        whole = self.whole.engine()
+        own = whole if self.used.is_own else self.used.device.engine()
+        return FurtherModelEngine(whole, own, self.used.take, self.model.hash)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several partitions."""
@@ -57,14 +59,12 @@ class ModelDevice:
 
 def model_device_for(model: Model, task: Task) -> ModelDevice:
     """Return the device of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
-    if not has_part(task.protocol, "models"):
-        raise UserError(
-            f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only "
-            "the task's own model, which `murk learn` fits. For several models, release examples or "
-            "moments (docs/models.md)",
-            code="MURK-TASK-004",
-        )
     whole = device_for(task)
+    if not has_part(task.protocol, "models"):
+        reason = (
+            f"the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only the task's own model"
+        )
+        return ModelDevice(model, task, whole, own_model(model, task, whole, reason))
     columns = columns_of(model, task)
     used: FurtherModel = part(task.protocol, "models").part_of(model, task, columns, whole)
     for feature in task.features:
@@ -80,7 +80,8 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 class Fitting:
     """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message.
 
-    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues.
+    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues. The task's own
+    model is what its learner has committed on ``log``, and nothing is learned.
     """
 
     def __init__(
@@ -92,7 +93,10 @@ class Fitting:
         adopted: Callable[[int], Checkpoint] | None = None,
     ) -> None:
         self.device, self.log = device, log
-        self._of_task, self._continued = adopted, False
+        self._of_task, self._continued = adopted, device.used.is_own
+        self.pool: WorkerPool[FurtherModelEngine] | None = None
+        if device.used.is_own:
+            return
         message = None if estimates is None else partial(estimates, log, device.released, device)
         membership = log.join()
         self.pool = WorkerPool(
@@ -112,7 +116,11 @@ class Fitting:
     @property
     def n_releases(self) -> int:
         """Number of releases that this process's partitions have learned."""
-        return sum(engine.n_releases for engine in self.pool.learners.values())
+        return 0 if self.pool is None else sum(engine.n_releases for engine in self.pool.learners.values())
+
+    def step(self) -> int:
+        """Let every partition of this process make a step; return the number of messages read."""
+        return 0 if self.pool is None else self.pool.step()
 
     def _adopted(self, partition: int) -> Checkpoint:
         assert self._of_task is not None
@@ -120,8 +128,15 @@ class Fitting:
         self._continued |= checkpoint.state is not None
         return checkpoint
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be learned at the moment; empty if something can."""
+        return "" if self.pool is None else self.pool.trouble or ""
+
     def has_learned(self, ends: Sequence[int]) -> bool:
         """Return whether every partition is committed up to its end, by this process or another."""
+        if self.pool is None:
+            return True
         own = self.pool.pulse.vitals().partitions
         return all(
             (own[partition].offset if partition in own else self.log.checkpoint(partition).offset) >= end
@@ -133,36 +148,42 @@ class Fitting:
 
         Those of a ``live`` log hold at every look, others at one, like those of a run, unless the task asks for others.
         """
-        device, count = self.device, max(len(names), 1)
-        own = 1.0 - (1.0 - level) / count
-        found = report_log(device.released, self.log, level=own, live=live, device=device, shown=device.task, **more)
-        found["model"] = {
-            "name": self.name,
-            "log_task": device.released.name,
-            "simultaneous": list(names) if count > 1 else [],
-            "level": level,
-            "before": found.pop("before"),
-            "from_states": self._continued,
-        }
-        found["model"]["words"] = _words(found, device)
-        return found
+        return report_model(self.device, self.log, names, level=level, live=live, from_states=self._continued, **more)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         with self.log:
-            self.pool.close(for_good=not isinstance(error, Exception))
+            if self.pool is not None:
+                self.pool.close(for_good=not isinstance(error, Exception))
+
+
+def report_model(
+    device: ModelDevice, log: Log, names: Sequence[str], *, level: float, from_states: bool = False, **more: Any
+) -> dict[str, Any]:
+    """Return the report of a model whose states are on a log; see `Fitting.report`."""
+    count, used = max(len(names), 1), None if device.used.is_own else device
+    found = report_log(device.released, log, level=1.0 - (1.0 - level) / count, device=used, shown=device.task, **more)
+    found["model"] = {
+        "name": device.model.name,
+        "log_task": device.released.name,
+        "simultaneous": list(names) if count > 1 else [],
+        "level": level,
+        "before": found.pop("before", 0),
+        "from_states": from_states,
+    }
+    found["task"] = device.model.name
+    found["model"]["words"] = _words(found, device)
+    return found
 
 
 def _words(report: dict[str, Any], device: ModelDevice) -> str:
     """Describe a model's columns, and what its intervals hold for."""
     about, target = report["model"], device.task.target.name
     columns = ", ".join(feature.name for feature in device.task.features)
-    words = [
-        f"Model {about['name']} of the log of {about['log_task']}: {target} by {columns}. "
-        "It cost nobody further budget."
-    ]
+    fitted = f"{target} by {columns}" if columns else target
+    words = [f"Model {about['name']} of the log of {about['log_task']}: {fitted}. It cost nobody further budget."]
     together = about["simultaneous"]
     if together:
         words.append(
@@ -177,7 +198,9 @@ def _words(report: dict[str, Any], device: ModelDevice) -> str:
         )
     if about["before"] > 0:
         words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
-    if about["from_states"]:
+    if device.used.is_own and about["from_states"]:
+        words.append(f"It is the task's own model, as far as `murk learn` has learned it: {report['lag']:,} behind.")
+    elif about["from_states"]:
         words.append(
             "It continues from the states of the task's own learner, so its history before that is not known (--replay "
             "reads every release on the log)."
@@ -224,7 +247,10 @@ def open_fittings(
     fittings = []
     of_task = stack.enter_context(open_log(url, create=False, name=task.name))
     for device in problems:
-        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=device.model.name))
+        if device.used.is_own and replay:
+            raise UserError(f"{device.model.source}: --replay serves no task's own model, which `murk learn` fits")
+        name = None if device.used.is_own else device.model.name
+        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=name))
         adopted = of_task.checkpoint if device.used.of_state and not replay else None
         fittings.append(stack.enter_context(Fitting(device, opened, estimates=estimates, adopted=adopted)))
     return fittings
@@ -232,10 +258,12 @@ def open_fittings(
 
 def fit(
     models: Model | str | Path | Sequence[Model | str | Path],
-    log: str,
+    log: str | None = None,
     *,
+    archive: str | Path | None = None,
     confidence: float = 0.95,
     replay: bool = False,
+    map: Any = map,
 ) -> Any:
     """Fit models to the releases on a log, like ``murk fit``, without spending more of anybody's budget.
 
@@ -250,11 +278,18 @@ def fit(
         A `Model`, the path of its file, or a sequence of these.
     log
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
+    archive
+        Instead of a log: path or URL of an archive of it (``murk archive``), which answers after the log's retention.
+        States are not kept.
     confidence
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, for its history. By default it continues from the states of
-        the task's own learner where these hold all that it learns: moments, and cells of examples.
+        the task's own learner where these hold all that it learns: moments, cells of examples, windows of
+        organisations, and the task's own model (a name alone) with protocols that serve no other.
+    map
+        How parts of an archive are learned: a function like the builtin `map`, such as that of a
+        `concurrent.futures.ProcessPoolExecutor`. Results are the same bits with all of them.
 
     Examples
     --------
@@ -275,15 +310,34 @@ def fit(
     <Result of hours-by-age: 400 releases, 2 coefficients, simulated>
     """
     start, chosen = monotonic(), models_of(models)
+    if (log is None) == (archive is None):
+        raise UserError("give either a log or an archive")
+    if archive is not None:
+        if replay:
+            raise UserError("replay=True needs a log: an archive is always read whole")
+        # Imported here, as it needs this module.
+        from murk.results.archives import fit_archive
+
+        fitted = [
+            _result(device, report, start)
+            for device, report in fit_archive(chosen, str(archive), level=confidence, map=map, history=True, kept=True)
+        ]
+        return fitted[0] if isinstance(models, Model | str | Path) else fitted
+    assert log is not None
     with ExitStack() as stack:
         fittings = open_fittings(stack, chosen, log, replay=replay)
         ends = fittings[0].log.ends()
         while not all(fitting.has_learned(ends) for fitting in fittings):
-            if not sum(fitting.pool.step() for fitting in fittings):
+            if not sum(fitting.step() for fitting in fittings):
                 sleep(_PAUSE)
         names, results = [model.name for model in chosen], []
         for fitting in fittings:
-            report = fitting.report(names, level=confidence, history=True, kept=True, seconds=monotonic() - start)
-            history, estimate = report.pop("history"), report.pop("estimate")
-            results.append(Result(report, history, fitting.device.task, estimate))
+            report = fitting.report(names, level=confidence, history=True, kept=True)
+            results.append(_result(fitting.device, report, start))
     return results[0] if isinstance(models, Model | str | Path) else results
+
+
+def _result(device: ModelDevice, report: dict[str, Any], start: float) -> Result:
+    """Return the result of a report with history and estimate."""
+    history, estimate = report.pop("history"), report.pop("estimate")
+    return Result({**report, "seconds": monotonic() - start}, history, device.task, estimate)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk._internal.extras import missing_extra
 from murk._internal.numbers import NOT_LEARNED, number, span
 from murk.errors import UserError
 from murk.inference.units import odds_ratio
@@ -39,7 +40,7 @@ def figure(size: tuple[float, float]) -> Figure:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003") from error
+        raise missing_extra("the picture needs matplotlib", "demo") from error
 
     class Picture(Figure):
         """A figure that notebooks show as a PNG."""
@@ -130,8 +131,16 @@ def _odds_ticks(axes: Axes, low: float, high: float) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
 
 
-def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: Sequence[Coefficient]) -> Figure:
-    """Draw the estimate with its interval over the number of releases, a panel for each coefficient."""
+def curve(
+    report: Mapping[str, Any],
+    history: Mapping[str, Any] | None,
+    chosen: Sequence[Coefficient],
+    trusted: Mapping[str, Mapping[str, float]] | None = None,
+) -> Figure:
+    """Draw the estimate with its interval over the number of releases, a panel for each coefficient.
+
+    ``trusted`` is the fit of a trusted server, in coded units, if there is one.
+    """
     if history is None or not history["releases"]:
         raise UserError(
             f"{report['task']} has no history to draw: murk.run keeps a history, a learner in process does not. "
@@ -145,7 +154,9 @@ def curve(report: Mapping[str, Any], history: Mapping[str, Any] | None, chosen: 
         unit = per_unit.get(each.name)
         factor, shift = (1.0, 0.0) if unit is None else (unit["factor"], unit["shift"])
         releases, value, half = _path(report, history, each)
-        draw_curve(axes, releases, value * factor + shift, half * abs(factor), odds=odds, learned=each.learned)
+        target = None if trusted is None else trusted[each.name]["value"] * factor + shift
+        shown = value * factor + shift, half * abs(factor)
+        draw_curve(axes, releases, *shown, odds=odds, target=target, learned=each.learned)
         axes.set_title(each.unit or each.name, loc="left", fontsize=11, color=INK)
         axes.set_ylabel(effect_word(report) if unit is not None else "coded")
     for axes in panels[1:]:

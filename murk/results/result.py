@@ -260,7 +260,7 @@ def summarize(
     """Return a learner's result; raise UserError if nothing was learned, or the task has other features."""
     if not estimate.n_releases:
         raise UserError("nothing was learned yet: call learn_one or learn_many before the summary")
-    mechanisms = learner._require().mechanisms
+    mechanisms = learner._require().mechanisms  # noqa: SLF001
     promised: dict[str, Guarantee] = {**(learner.levels or {}), "default": learner.guarantee}
     levels = {name: describe_level(each, mechanisms[name]) for name, each in promised.items()}
     units, effects = _units(task, estimate, scale)

@@ -84,7 +84,7 @@ TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
 STORE_FILE = FileKind(
     "shuffler's store",
     int.from_bytes(b"MShf"),
-    4,
+    1,
     TABLES,
     identity="id",
     page_bytes=2**14,

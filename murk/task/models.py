@@ -112,7 +112,7 @@ class Model(Block):
             model = cls.model_validate(content)
         except ValidationError as error:
             raise user_error(error, source, lines) from None
-        model._source = source
+        model._source = source  # noqa: SLF001
         return model
 
     @property

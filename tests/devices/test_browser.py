@@ -145,7 +145,7 @@ def test_the_card_states_the_whole_account(chromium, gateway):
 @pytest.mark.parametrize("page", ["docs/guides/web.md", "devices/web/README.md"])
 def test_the_example_of_a_document_works(chromium, gateway, page):
     text = (web.FOLDER.parents[1] / page).read_text()
-    (example,) = re.findall(r"^```html\n(.*?)^```", text, re.M | re.S)
+    (example,) = re.findall(r"^```html\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     example = example.replace("https://murk.example.org", gateway.url).replace("…64 hex digits…", gateway.task.hash)
     gateway.page = FORM.replace("{hash}", gateway.task.hash).replace("{example}", example)
     chromium.get(f"{gateway.url}/")

@@ -198,7 +198,7 @@ def test_two_at_once_and_one_in_the_way(tmp_path):
     [
         ("--web", ("--seed", 1)),
         ("--web", ("--log", "sqlite:///a.db")),
-        ("--web", ("--no-page",)),
+        ("--web", ("--no-picture",)),
         ("--experiment", ("--no-picture",)),
         ("--experiment", ("--web",)),
     ],
@@ -213,7 +213,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
     found = importlib.util.find_spec
     monkeypatch.setattr(web_demo, "find_spec", lambda name: None if name == "httptools" else found(name))
-    with pytest.raises(UserError, match=r'needs httptools: pip install "murk\[gateway\]"'):
+    with pytest.raises(UserError, match=r'needs httptools: pip install .*\[gateway\]"'):
         web_demo.serve(tmp_path, 0, as_json=False)
     assert list(tmp_path.iterdir()) == []
 

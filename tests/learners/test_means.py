@@ -302,7 +302,7 @@ def test_report(learned):
         assert each["scale"] == ("target units" if own.target.kind == "real" else "percent")
         assert each["unit"] in text
     word = "mean" if own.target.kind == "real" else "percent"
-    assert re.search(rf"^ +{word} +std. error +95% interval$", text, re.M)
+    assert re.search(rf"^ +{word} +std. error +95% interval$", text, re.MULTILINE)
     assert not re.search("coded|odds|nan", text)
     assert next(iter(report["per_unit"].values()))["unit"] in result._repr_html_()
     frame = result.to_frame()

@@ -17,7 +17,6 @@ from murk._internal.atomic_files import write_whole
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE
 from murk.cli.options import as_json, rate
 from murk.cli.output import check_picture, paragraph, print_json, progress, table
-from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.planning.forecast import Forecast
@@ -32,14 +31,7 @@ _LINE = 110
 
 
 @click.command("plan")
-@click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
-@click.option(
-    "--settings",
-    metavar="TEXT",
-    help="Settings instead of TASK: number of features (values from -1 to 1), target and budget, as in "
-    "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
-    "public= (rows set aside) and protocol=.",
-)
+@click.argument("task_path", metavar="TASK", type=click.Path())
 @click.option(
     "--people",
     type=int,
@@ -85,8 +77,7 @@ _LINE = 110
 )
 @as_json
 def command(
-    task_path: str | None,
-    settings: str | None,
+    task_path: str,
     people: tuple[int, ...],
     errors: tuple[str, ...],
     effects: tuple[str, ...],
@@ -106,8 +97,9 @@ def command(
     from murk.planning.plan import FACTORS, PEOPLE, plan, size
     from murk.populations.public_sample import public_covariates
     from murk.protocols.population import Effects, effect_of
+    from murk.task import Task
 
-    task = _task(task_path, settings)
+    task = Task.load(task_path)
     if public is not None:
         task = task.with_public(*public_covariates(public, task), file=str(public))
     elif task.public_path is not None:
@@ -137,19 +129,6 @@ def command(
     _show(found, assumed, asked=bool(wanted))
     if picture is not None:
         click.echo(f"{picture}")
-
-
-def _task(path: str | None, settings: str | None) -> Task:
-    from murk.planning.settings import EXAMPLE, task_of
-    from murk.task import Task
-
-    if (path is None) == (settings is None):
-        raise UserError(
-            f"give a task file, or --settings {EXAMPLE!r}"
-            if path is None
-            else f"{path} and --settings: give one of them, a task file has its settings"
-        )
-    return Task.load(path) if path is not None else task_of(settings or "")
 
 
 def _describe_windows(task: Task) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,10 @@ from murk.cli.options import as_json, asking, level_or_column, population
 from murk.cli.output import progress
 
 if TYPE_CHECKING:
-    from murk.populations.local_run import LocalRun
     from murk.populations.order import Order
     from murk.populations.people import PopulationConfig
     from murk.privacy import Guarantee
     from murk.task import Task
-
-Watch = Callable[["LocalRun", bool], None]
 
 
 @click.command("run")
@@ -79,8 +75,8 @@ def execute(
     ledger: str | Path,
     *,
     quiet: bool = False,
-    watch: Watch | None = None,
     rate: float | None = None,
+    history: bool = False,
 ) -> dict[str, Any]:
     """Run to the end, showing progress, and return the report."""
     from murk.cli.report import brief, say_notice
@@ -94,8 +90,6 @@ def execute(
         with progress(task.name, people.size, quiet=quiet) as tick:
             shown = 0.0
             for step in run.steps():
-                if watch is not None:
-                    watch(run, False)
                 if not quiet and monotonic() - shown > 0.2:
                     tick(
                         step.rows,
@@ -105,6 +99,4 @@ def execute(
                     )
                     shown = monotonic()
             tick(people.size, brief(run.task, run.estimate(), run.engines, people.repeats()))
-        if watch is not None:
-            watch(run, True)
-        return report_run(run, start)
+        return report_run(run, start, history=history)

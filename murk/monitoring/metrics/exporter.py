@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
+from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.inference.prediction_sets import PredictionSets
 from murk.inference.units import POINTS, coded_unit, units
@@ -43,10 +44,7 @@ def new_registry() -> CollectorRegistry:
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError:
-        raise UserError(
-            'the monitor needs the package prometheus-client: install it with pip install "murk[monitor]"',
-            code="MURK-CLI-003",
-        ) from None
+        raise missing_extra("the monitor needs prometheus-client", "monitor") from None
     return CollectorRegistry(auto_describe=False)
 
 

@@ -166,11 +166,10 @@ class CSVTable:
                 next(reader, None)
                 lines.size = 0
                 for count, cells in enumerate(filter(None, reader), 1):
-                    if lines.size > WIDE:
-                        cells = self._keep_wanted(cells)
+                    kept = self._keep_wanted(cells) if lines.size > WIDE else cells
                     lines.size = 0
                     if count > start:
-                        yield cells
+                        yield kept
             except (csv.Error, LongRowError) as error:
                 raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 

@@ -101,6 +101,7 @@ class GaussMixMechanism:
     neighbours: Neighbours = "zero-out"
     analysis: Analysis = "published"
     kind: ClassVar[str] = "gaussmix"
+    rows_per_person: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         for name, size in zip(("rows", "columns"), _shape(self.rows, self.columns), strict=True):
@@ -204,7 +205,7 @@ class GaussMixMechanism:
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:
-        """Return the guarantee for replaced rows: epsilon anew at the same delta, much less than ``two_steps``.
+        """Return the guarantee for replaced rows: epsilon anew at the same delta, much less than twice it.
 
         phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
 

@@ -146,17 +146,6 @@ def gdp_units(epsilon: Fraction | Decimal) -> int:
         return int((pure_mu_bound(epsilon) ** 2 * UNITS).to_integral_value(rounding=ROUND_CEILING))
 
 
-def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
-    """Return the least mu^2 of a mechanism's guarantees in units, rounded up; None if none implies GDP."""
-    figures = []
-    for claim in claims:
-        if isinstance(claim, GaussianDP):
-            figures.append(ceil_units(rational(claim.mu) ** 2))
-        elif isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
-            figures.append(gdp_units(rational(claim.epsilon)))
-    return min(figures, default=None)
-
-
 def cap_of(guarantee: Guarantee) -> PrivacyLoss:
     """Convert a guarantee to the cap of an account, rounded down.
 

@@ -181,7 +181,7 @@ def _calibrate(kind: Any, layout: tuple[Any, ...], guarantee: Guarantee) -> int:
 def _words_at(start: SelectionMechanism, mu: float) -> int:
     """Return about the least words for each outcome of smaller odds whose release is mu-GDP, from ``start`` down."""
     normal, scale = NormalDist(), float(_WORDS)
-    more, less = map(float, start._apart)
+    more, less = map(float, start._apart)  # noqa: SLF001
     whole, rest = start.chance, (start.outcomes - start.favoured) * start.other / scale
 
     def cost(share: float) -> float:

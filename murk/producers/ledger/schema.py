@@ -24,7 +24,7 @@ from murk.producers.ledger.names import DRAFT, SUFFIX
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
-FORMAT = 7  # number of the file's format
+FORMAT = 1  # number of the file's format
 APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 
 # Names come in any order, so a block may touch any page of a large ledger

@@ -50,6 +50,7 @@ FIRST, SECOND, THIRD = range(3)
 # Sums over all releases: 1, w, w a q, w^2, (w a q)^2; and of the losses l at the reference: w l, (w l)^2, w^2 l.
 COUNT, WEIGHT, SHIFT, SQUARES, SHIFTS, LOSS, LOSS_SQUARES, LOSS_CROSS, TOTALS = range(9)
 _UNKNOWN = -1e300  # sum of squared losses where those of the first releases are unknown, whatever is added
+_NEVER = 2**62 - 1  # number of releases that no learner reaches
 _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
@@ -470,9 +471,18 @@ class CellEngine(NeverPublished, RecordEngine):
 
     def adopt(self, whole: CellEngine) -> None:
         """Continue from the sums of another model's learner of the same releases, without figures of its loss."""
-        totals = whole.sums.totals.copy()
-        totals[[LOSS, LOSS_SQUARES, LOSS_CROSS]] = 0.0, _UNKNOWN, 0.0
-        self.sums, self._next = CellSums(whole.sums.cells.copy(), totals), whole._next
+        self.sums, self._next = CellSums(whole.sums.cells.copy(), _without_losses(whole.sums.totals)), whole._next
+
+    joins = True
+
+    def begin_part(self) -> None:
+        """Leave out the figures of the loss, whose reference depends on the order of releases."""
+        self.sums, self._next = CellSums(self.sums.cells, _without_losses(self.sums.totals)), _NEVER
+
+    def join(self, later: CellEngine) -> None:
+        """Add the sums of another learner of the same model."""
+        sums = self.sums.cells + later.sums.cells, self.sums.totals + later.sums.totals
+        self.sums = CellSums(sums[0], _without_losses(sums[1]))
 
     def estimate(self) -> Estimate:
         """Return the coefficients in coded units, with standard errors."""
@@ -520,6 +530,13 @@ class CellEngine(NeverPublished, RecordEngine):
         self._look()
 
 
+def _without_losses(totals: Floats) -> Floats:
+    """Return sums over all releases with unknown losses."""
+    totals = totals.copy()
+    totals[[LOSS, LOSS_SQUARES, LOSS_CROSS]] = 0.0, _UNKNOWN, 0.0
+    return totals
+
+
 def _weights(mechanism: CellMechanism) -> tuple[float, float, float]:
     """Return a, q and w of a mechanism."""
     return mechanism.gain, mechanism.other, mechanism.gain**-2
@@ -528,7 +545,7 @@ def _weights(mechanism: CellMechanism) -> tuple[float, float, float]:
 def estimate(engines: Sequence[CellEngine]) -> Estimate:
     """Return the joint estimate of one or more partitions with the same settings."""
     first = engines[0]
-    settings, fitted = first.settings, first._loss
+    settings, fitted = first.settings, first._loss  # noqa: SLF001
     n, names = sum(engine.n_releases for engine in engines), settings.coefficients
     zero, none = np.zeros(len(names)), np.full(len(names), math.inf)
     found = CellEstimate(names, zero, SANDWICH, none, "none: nothing was learned yet", len(engines), n)

@@ -17,6 +17,7 @@ from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import track, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.protocols.averages import NeverPublished
@@ -270,6 +271,12 @@ class MomentEngine(NeverPublished, RecordEngine):
         k.fold(now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, table)
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
+    joins = True
+
+    def join(self, later: MomentEngine) -> None:
+        """Add the sums of another learner of the same model."""
+        self._learned = MomentSums.merged([self.sums, later.sums])
+
     def adopt(self, whole: MomentEngine) -> None:
         """Continue from the sums of another model's learner of the same releases."""
         self._learned = whole.sums
@@ -310,7 +317,9 @@ def _table_of(level: Level) -> _Table:
 
 def _bounds_of(mechanism: Randomizer) -> Integers | None:
     """Return the bound on each coordinate of a payload; None where one bound holds for all."""
-    return np.asarray(mechanism.magnitudes, dtype=np.int64) if hasattr(mechanism, "magnitudes") else None
+    if isinstance(mechanism, CompositeMechanism):
+        return np.asarray(mechanism.magnitudes, dtype=np.int64)
+    return None
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from murk.inference.estimate import Estimate
-from murk.protocols.further_models import FurtherModel, all_numbers
+from murk.protocols.further_models import FurtherModel, all_numbers, own_model
 from murk.protocols.summaries.device import GramDevice, SketchDevice
 from murk.protocols.summaries.engine import GramEngine, SketchEngine
 from murk.protocols.summaries.estimate import estimate, estimate_grams, influence_of
@@ -65,6 +65,10 @@ class _PartEngine:
         self._own: Any = device.settings
         self._columns = device.columns
 
+    def adopt(self, whole: Any) -> None:
+        """Continue from the sums of the task's own learner of the same windows."""
+        self.sums = whole.sums
+
     @property
     def coefficients(self) -> int:
         """Number of coefficients."""
@@ -93,8 +97,10 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     model.refuse_beyond((), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, GramDevice | SketchDevice):
-        raise model.refuse(
-            "name",
+        return own_model(
+            model,
+            task,
+            whole,
             f"the log of {task.name!r} releases Newton steps, each made at the task's own model, which serve no other; "
             "summaries: {method: moments} in a task serves any of its columns",
         )
@@ -116,4 +122,5 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     own["feature_bound"], own["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
     own["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
     note = "" if columns.own_target else f"; of records whose {task.target.name} is known"
-    return FurtherModel(derived, FurtherModelDevice(whole, replace(whole.settings, **own), columns), all_numbers, note)
+    device = FurtherModelDevice(whole, replace(whole.settings, **own), columns)
+    return FurtherModel(derived, device, all_numbers, note, of_state=True)

@@ -90,7 +90,7 @@ def estimate_newton(
         alone=alone,
         alone_beyond=np.abs(step.left) @ start.beyond + step.beyond,
         apart=share * np.abs(start.values - step.values),
-        slope=_slope(merged, step) if settings.constant else None,
+        slope=_slope(step) if settings.constant else None,
     )
 
 
@@ -211,7 +211,7 @@ def _with_target(sums: NewtonSums, settings: NewtonSettings) -> tuple[float, flo
     return max(min(share, 1.0) * sums.stepped, 1.0), 3.0 * error * sums.stepped
 
 
-def _slope(sums: NewtonSums, step: _Step) -> Slope:
+def _slope(step: _Step) -> Slope:
     scores = step.scores
     guess, least, most = scores.slope()
     # Errors from the number of people, by which sums are divided, and from sampling the people.

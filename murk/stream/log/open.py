@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.stream.log.interface import Log
 
@@ -115,7 +116,7 @@ def _import_kafka() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
-        raise UserError('a log on Kafka needs its client: pip install "murk[kafka]"', code="MURK-CLI-003") from error
+        raise missing_extra("a log on Kafka needs kafka-python and crc32c", "kafka") from error
 
 
 OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}  # openers by URL scheme

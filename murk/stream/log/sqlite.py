@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _ERROR_CODE = "MURK-LOG-001"
 
-VERSION = 2  # version of the file's format
+VERSION = 1  # version of the file's format
 BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
 BATCH_MESSAGES = 256  # largest number of messages of a row
 READ_BYTES = 16 * 2**20  # a read stops after this many bytes of messages, so that a hostile log cannot exhaust memory
@@ -121,9 +121,6 @@ class _States:
 
     def checkpoints(self, database: Database, partition: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return a partition's committed checkpoint; [] if there is none, or a given epoch is not the current one."""
-        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        if self.model is not None and not database.query(exists, (self.table,)):
-            return []
         where, values = self.condition(partition, epoch)
         kinds = ((bytes, type(None)), int)
         rows = database.query(f'SELECT state, "offset" FROM {self.table} WHERE {where}', values, kinds)
@@ -147,12 +144,6 @@ class _States:
     def take(self, connection: sqlite3.Connection, partition: int) -> int | None:
         """Begin the next epoch of a partition and return its number; None if the log has no such partition."""
         if self.model is not None:
-            # Created here, not in `tables.sql`: older logs get the table as well.
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS model_states (model TEXT NOT NULL, partition INTEGER NOT NULL, epoch "
-                "INTEGER "
-                'NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, partition))'
-            )
             connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, partition))
         where, values = self.condition(partition)
         update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
@@ -200,8 +191,6 @@ class _Epoch(Ownership):
             if model is not None:
                 connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.partition, model))
             if estimate is not None:
-                # Created here, not in `tables.sql`: older logs get the table as well.
-                connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
                 row = self._states.estimate_key, estimate
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
 
@@ -408,11 +397,9 @@ class SqliteLog(Log):
 
     @property
     def takes_estimates(self) -> bool:
-        return True  # their table is created when needed
+        return True
 
     def estimate(self) -> bytes | None:
-        if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
-            return None
         key = (self._states.estimate_key,)
         rows = self._database.query("SELECT message FROM estimates WHERE key = ?", key, (bytes,))
         return bytes(rows[0][0]) if rows else None

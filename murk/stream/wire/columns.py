@@ -227,7 +227,7 @@ def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) ->
 
 
 @deferred
-def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> int:
+def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> int:  # noqa: C901
     """Fill columns from messages and return the number of integers in payloads; -1 if a message has another form."""
     literals, literal_ends, kinds, limits, words, word_ends, word_places = program
     holes, found = len(kinds), 0
@@ -388,7 +388,7 @@ def locate(records: Array, count: Array, last: Array, starts: Array, partitions:
 
 
 @deferred
-def compose(
+def compose(  # noqa: C901
     records: Array, starts: Array, program: Any, fixed: Array, lengths: Array, bound: Array, out: Array, ends: Array
 ) -> bool:
     """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number.

@@ -34,7 +34,7 @@ HOSTILE = [b"", b"\0", b"\xff\xfe\x00", b'{"schema":1', "é\u2028".encode(), b"'
 def example(path: str) -> ModuleType:
     """The module that docs/extending.md shows as this file."""
     page = (Path(__file__).parents[3] / "docs" / "extending.md").read_text("utf-8")
-    [code] = re.findall(rf"^```py\n# {re.escape(path)}\n(.*?)^```", page, re.M | re.S)
+    [code] = re.findall(rf"^```py\n# {re.escape(path)}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     module = ModuleType(path)
     # Frozen descriptions look their module up.
     found = sys.modules.setdefault(path, module)

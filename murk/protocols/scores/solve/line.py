@@ -111,7 +111,7 @@ class ProbabilityLine:
         other = copy(self)
         for cached in ("covariance", "misfits"):
             other.__dict__.pop(cached, None)
-        other._fit(found)
+        other._fit(found)  # noqa: SLF001
         return other
 
     # Moments of the features

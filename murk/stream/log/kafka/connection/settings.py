@@ -205,8 +205,7 @@ def _properties(path: Path) -> Iterator[tuple[int, str | None, str, str]]:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})", code="MURK-CONF-001") from error
     section = None
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith("#"):
             continue
         if line.startswith("["):
