@@ -14,8 +14,8 @@ from murk.demo.web import PAGE
 from tests.devices import web
 from tests.devices.pages import served
 
-# Compressed, with sending, the ledger and all mechanisms.
-LARGEST = {"scores.js": 26_600, "murk.js": 33_000, "card.js": 7_000, "node.js": 1_300, "ohttp.js": 9_000}
+# Compressed, with sending, the ledger, all mechanisms, windows, known columns and experiments.
+LARGEST = {"scores.js": 27_500, "murk.js": 34_100, "card.js": 7_300, "node.js": 1_300, "ohttp.js": 9_000}
 PROGRAM = """
 import { connect, type Device, type Options, type Receipt, Refused } from "murk-device";
 import { connect as scores } from "murk-device/scores";
@@ -29,7 +29,7 @@ export async function follow(device: Device, form: Form, hash: string | undefine
   await device.release(form);
   await device.release<Form>(form, { key: hash });
   const { outcome, reason } = await device.hold<Form>(form);
-  console.log(outcome, reason, (await device.releaseHeld()).length, (await device.status()).next);
+  console.log(await device.arm(), outcome, reason, (await device.releaseHeld()).length, (await device.status()).next);
   await scores({ gateway: "https://gateway.test", task: "t", hash });
   document.createElement("murk-consent").addEventListener("murk-receipt", ({ detail }) => console.log(detail.outcome));
 }

@@ -1,6 +1,7 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
 import type { Record_, Value } from "./coding.js";
 import { type Account, type First, type HeldRow, Ledger, type Next, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
+import { armOf, isAssigned } from "./experiment.js";
 import { maxAttackAccuracy } from "./promise.js";
 import { drawDue, isDrawn, seal, unseal } from "./held.js";
 import { choose, type Prepared, prepare, type Protocols, randomize, randomizeCoded, wordsFor } from "./release.js";
@@ -217,6 +218,27 @@ export class Device extends EventTarget {
   }
 
   /**
+   * The person's arm of the task's experiment, for the page to show: the same at each visit and in each window.
+   *
+   * It follows from a random identifier that is stored from now on and never sent. Who shares nothing, and has no
+   * identifier, sees the control. Raises `Refused`, as where storage is denied.
+   */
+  async arm(): Promise<string> {
+    const { experiment } = this.task;
+    if (!experiment || !isAssigned(this.task)) throw new Refused("task", "devices assign no arms of this task: it has no experiment, or says by: server");
+    const identifier = await this.ledger.assignment(this.prepared, this.origin, !this.optOut && !this.declined);
+    return identifier === undefined ? experiment.control : armOf(this.task, identifier);
+  }
+
+  /** A function that gives a record the arm that this device assigns, whatever the page says; it reads nothing before. */
+  private async assigning(): Promise<(record: object) => Record_> {
+    if (!isAssigned(this.task)) return (record) => record as Record_;
+    const identifier = await this.ledger.assignment(this.prepared, this.origin, true);
+    const given = { [this.task.experiment!.arm]: await armOf(this.task, identifier!) };
+    return (record) => ({ ...record, ...given });
+  }
+
+  /**
    * Release one record, if the person's caps have room, and send it.
    *
    * Whether, when and where something is sent depends on public things and the ledger, never on a value. `key`
@@ -241,7 +263,8 @@ export class Device extends EventTarget {
       if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
       await this.ledger.settle(moment);
       if (this.optOut) return { outcome: "refused", reason: "opt-out" };
-      const make = (): string => randomize(this.prepared, choice, moment.now, record as Record_, words);
+      const assign = await this.assigning();
+      const make = (): string => randomize(this.prepared, choice, moment.now, assign(record), words);
       const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key });
       this.changed();
       if (outcome.outcome === "refused") return outcome;
@@ -286,11 +309,12 @@ export class Device extends EventTarget {
         if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
         await this.ledger.settle(moment);
         const due = drawDue(renewal, windowOf(renewal, moment.now), words);
+        const assign = await this.assigning();
         const hold = (next?: Next) => this.ledger.hold(this.prepared, level, this.origin, moment, due, next);
         let held = await hold();
         while ("count" in held && !held.stored) {
           const { count } = held;
-          const sealed = isDrawn(count, words) ? await seal(this.prepared.coding.code(record as Record_), this.store.key) : undefined;
+          const sealed = isDrawn(count, words) ? await seal(this.prepared.coding.code(assign(record)), this.store.key) : undefined;
           held = await hold({ count, sealed });
         }
         return "reason" in held ? { outcome: "refused", reason: held.reason } : { outcome: "held", reason: "" };

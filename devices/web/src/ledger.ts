@@ -6,6 +6,7 @@
  */
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
 import type { Sealed } from "./held.js";
+import { isKnown } from "./known.js";
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
@@ -26,6 +27,8 @@ export interface Policy {
   readonly perTask?: Guarantee | undefined;
   /** Kinds of mechanism that may be used; all by default. */
   readonly mechanisms?: readonly string[] | undefined;
+  /** Whether columns that a task calls known may be sent as they are; true by default. */
+  readonly knownColumns?: boolean | undefined;
 }
 
 /**
@@ -234,9 +237,13 @@ function beginning(begun: Begun | undefined, window: number, { now, own, there }
   return { window, own: Math.floor(own), ahead: Math.floor(skipped ? ahead : least), skipped };
 }
 
+/** 128 random bits. */
+const randomText = (): string => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
 const heldKey = (hash: string, window: number): string => `held:${hash}:${window}`;
 const taskKey = (hash: string): string => `task:${hash}`;
 const placeOf = ({ gateway }: Origin, { task }: Prepared): string => `${gateway} ${task.name}`;
+const armKey = (origin: Origin, prepared: Prepared): string => `arm:${placeOf(origin, prepared)}`;
 const usedKey = (origin: Origin, prepared: Prepared): string => `used:${placeOf(origin, prepared)}`;
 
 /** Whether a gateway offers another task than before, which would have a budget of its own. */
@@ -275,8 +282,7 @@ export class Ledger {
       const before = read<IdentityRow>(rows, "identity");
       // Storage that was wiped while this page was open has another ledger now, or none.
       if (before || this.identity) return [this.identity ?? before!, before ? further : {}];
-      const random = crypto.getRandomValues(new Uint8Array(16));
-      const id = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+      const id = randomText();
       const { own, there } = moment;
       const begun = { id, born: Math.floor(own), there: there && Math.floor(there), claimed: false };
       return [begun, { identity: JSON.stringify(begun), ...further }];
@@ -302,6 +308,18 @@ export class Ledger {
     this.identity = await this.store.update(["identity"], (rows): [IdentityRow, Changes] =>
       read<IdentityRow>(rows, "identity")?.id === to.id ? [to, { identity: JSON.stringify(to) }] : [to, {}],
     );
+  }
+
+  /**
+   * The random identifier by which the arm of an experiment is assigned, which is stored if there is none and `create`
+   * says so. It is not the ledger's, which the team's account may know.
+   */
+  assignment(prepared: Prepared, origin: Origin, create: boolean): Promise<string | undefined> {
+    const key = armKey(origin, prepared);
+    return this.store.update([key], (rows): [string | undefined, Changes] => {
+      const id = rows.get(key) ?? (create ? randomText() : undefined);
+      return [id, id === undefined || rows.has(key) ? {} : { [key]: id }];
+    });
   }
 
   /** Seconds until this ledger may spend for a task; 0 if it may now. */
@@ -399,6 +417,7 @@ export class Ledger {
     let row = read<TaskRow>(rows, taskKey(task.hash)) ?? { name: task.name, released: 0, spent: {}, days: [] };
     const { kind } = protocol.mechanism(level, "score");
     if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { row, reason: "mechanism", counts: false };
+    if (this.policy.knownColumns === false && task.features.some(isKnown)) return { row, reason: "known-columns", counts: false };
     const identity = read<IdentityRow>(rows, "identity");
     // Storage that was wiped while this page was open has another ledger now, or none.
     if (!identity || identity.id !== this.identity?.id) return { row, reason: "wiped", counts: false };
@@ -486,15 +505,16 @@ export class Ledger {
 
   /**
    * Stop: delete what waits and which records are known, and release nothing to this task again. What was spent stays
-   * spent. Where nothing was released, nothing is written.
+   * spent. Where nothing was released, nothing is written, and an assignment to an arm is deleted.
    */
   withdraw(prepared: Prepared, origin: Origin): Promise<void> {
     const { task } = prepared;
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
     const records = [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:`);
-    return this.store.update([own, used, "out:", "held:", ...records], (rows): [undefined, Changes] => {
-      if (!rows.has(own) && !rows.has(used)) return [undefined, {}];
+    const arm = armKey(origin, prepared);
+    return this.store.update([own, used, arm, "out:", "held:", ...records], (rows): [undefined, Changes] => {
+      if (!rows.has(own) && !rows.has(used)) return [undefined, rows.has(arm) ? { [arm]: null } : {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
       const changes: Changes = { [used]: JSON.stringify(last) };

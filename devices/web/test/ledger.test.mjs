@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 import * as murk from "../build/testing.js";
-import { DAY, document, Gateway, record } from "./gateway.mjs";
+import { DAY, document, experiment, Gateway, record } from "./gateway.mjs";
 
 globalThis.IDBKeyRange = IDBKeyRange;
 const NOW = 1_800_000_000;
@@ -849,6 +849,87 @@ for (const [kind, begin] of Object.entries(kinds)) {
       // The newest record alone, or each kept with probability a half, is not uniform.
       assert.ok(Math.abs(500 - 250) > error);
       assert.equal(hash.length, 64);
+    });
+
+    const visit = { platform: "ios", bought: "yes" };
+    const cell = (bytes) => JSON.parse(bytes).payload[0];
+    const places = { control: 0, treatment: 1 };
+
+    test("a person has one arm, at each visit and in each window, and the release states it", async () => {
+      const privacy = { ...WEEKLY, lifetime: null };
+      for (const way of ["release", "hold"]) {
+        const [gateway, place] = [new Gateway(experiment({ privacy })), begin()];
+        const arms = new Set();
+        for (let week = 0; week < 3; week++) {
+          gateway.now = WEDNESDAY + week * WEEK;
+          const device = await settled(await connect(gateway, place, { clock: () => gateway.now }));
+          // A form's own word about the arm does not count.
+          arms.add(await device.arm());
+          assert.notEqual((await device[way]({ ...visit, arm: week % 2 ? "control" : "treatment" })).outcome, "refused");
+          arms.add(await device.arm());
+          device.close();
+        }
+        assert.equal(arms.size, 1);
+        // Three values of the platform, and a missing one.
+        const [arm] = arms;
+        assert.deepEqual(gateway.accepted.map(cell), gateway.accepted.map(() => 4 * places[arm] + 1));
+        assert.equal(gateway.accepted.length, way === "release" ? 3 : 2);
+        assert.ok(gateway.requests.every(({ init }) => !String(init.body ?? "").includes(arm)));
+      }
+    });
+
+    test("an arm is stored only for those who may take part, and deleted with a refusal", async () => {
+      const [gateway, place] = [new Gateway(experiment()), begin()];
+      const keys = async () => (await rowsOf(place, "")).rows.map(([key]) => key.split(":")[0]);
+      const out = await connect(gateway, place, { optOut: true });
+      assert.equal(await out.arm(), "control");
+      out.close();
+      const device = await connect(gateway, place);
+      assert.deepEqual(await keys(), []);
+      const arm = await device.arm();
+      assert.deepEqual(await keys(), ["arm"]);
+      assert.equal((await device.status()).begun, false);
+      await device.withdraw();
+      assert.deepEqual(await keys(), []);
+      assert.equal(await device.arm(), "control");
+      device.close();
+      // What was released goes on to be of its arm.
+      const other = await connect(gateway, place);
+      await other.arm();
+      assert.equal((await other.release(visit)).outcome, "released");
+      const shown = await other.arm();
+      await other.withdraw();
+      assert.equal(await other.arm(), shown);
+      assert.ok(arm in places);
+      other.close();
+    });
+
+    test("arms have their shares, and experiments are independent", async () => {
+      // Of 400 people each share is within 4.9 standard errors, but once in a million.
+      const [people, shares] = [400, [0.8, 0.2]];
+      const [one, two] = await Promise.all(["one", "two"].map(async (salt) => murk.readTask(experiment({}, { by: "device", salt, shares }))));
+      let [first, both] = [0, 0];
+      for (let person = 0; person < people; person++) {
+        const arms = await Promise.all([one, two].map((task) => murk.armOf(task, `person ${person}`)));
+        first += Number(arms[0] === "treatment");
+        both += Number(arms[0] === "treatment" && arms[1] === "treatment");
+      }
+      const off = (count, share) => Math.abs(count - people * share) / Math.sqrt(people * share * (1 - share));
+      assert.ok(off(first, 0.2) < 4.9 && off(both, 0.04) < 4.9, `${first} ${both}`);
+      // Even shares, or the same arm in both experiments, would be noticed.
+      assert.ok(off(first, 0.5) > 4.9 && off(first, 0.04) > 4.9);
+    });
+
+    test("a server's arms come with the record, and a policy refuses known columns", async () => {
+      const [gateway, place] = [new Gateway(experiment({}, { by: "server", salt: null, shares: [0.5, 0.5] })), begin()];
+      const strict = await connect(gateway, place, { policy: { knownColumns: false } });
+      assert.deepEqual(await strict.release({ ...visit, arm: "treatment" }), { outcome: "refused", reason: "known-columns" });
+      strict.close();
+      const device = await connect(gateway, place);
+      await assert.rejects(device.arm(), { reason: "task" });
+      assert.equal((await device.release({ ...visit, arm: "treatment" })).outcome, "released");
+      assert.deepEqual(gateway.accepted.map(cell), [5]);
+      device.close();
     });
 
     test("storage that is full releases nothing", async () => {

@@ -48,6 +48,7 @@ async function record(line) {
   const { task, coding, protocol } = prepared;
   counts.records++;
   const raw = Object.fromEntries(Object.entries(line.record).map(([name, each]) => [name, value(each)]));
+  if (line.assigned_by !== null) same("arm", line, await murk.armOf(task, line.assigned_by), line.record[task.experiment.arm]);
   const coded = coding.code(raw);
   same("coded", line, [[...coded.x], Number.isNaN(coded.y) ? null : coded.y, coded.clamped, coded.missing], [line.x, line.y, line.clamped, line.missing]);
   const words = new murk.Philox(BigInt(line.seed), BigInt(line.index));

@@ -41,7 +41,7 @@ _ERROR_CODE = "MURK-CLI-002"
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="With --web: port of the page; 0 lets the system choose.  [default: 8480]",
+    help="With --web or --experiment: port of the page; 0 lets the system choose.  [default: 8480]",
 )
 @click.option("--picture/--no-picture", default=True, help="Draw the estimate over the number of releases.")
 @click.option(
@@ -49,6 +49,12 @@ _ERROR_CODE = "MURK-CLI-002"
     is_flag=True,
     help="Instead, ask visitors three harmless questions on a page of this machine, until stopped; a "
     "simulated crowd answers with them.",
+)
+@click.option(
+    "--experiment",
+    is_flag=True,
+    help="Instead, compare three buttons on a page of this machine, until stopped: each browser draws its own, a "
+    "simulated crowd answers, and a naive interval stands beside one that holds at every look.",
 )
 @as_json
 def command(
@@ -58,6 +64,7 @@ def command(
     port: int | None,
     picture: bool,
     web: bool,
+    experiment: bool,
     as_json: bool,
 ) -> None:
     """Learn from 254,654 real people whose records never leave their devices in the clear.
@@ -75,17 +82,23 @@ def command(
     from murk.task.coding import is_constant
 
     folder = Path(out)
-    if web:
+    if web or experiment:
         from murk.cli.web_demo import serve
 
-        for name in ("seed", "log_url", "picture"):
+        served = "--experiment" if experiment else "--web"
+        others = ["seed", "log_url", "picture", *(["web"] if experiment else [])]
+        for name in others:
             if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise UserError(f"--{name.removesuffix('_url')} cannot be combined with --web: leave one of them out")
+                raise UserError(
+                    f"--{name.removesuffix('_url')} cannot be combined with {served}: leave one of them out"
+                )
         folder.mkdir(parents=True, exist_ok=True)
-        serve(folder, port, as_json)
+        serve(folder, port, as_json, experiment=experiment)
         return
     if port is not None:
-        raise UserError("--port is for the page of --web: add it, or see a log's live page by `murk monitor`")
+        raise UserError(
+            "--port is for the page of --web or --experiment: add one, or see a log's live page by `murk monitor`"
+        )
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:
             raise missing_extra(f"the demonstration needs {module}", "demo")
