@@ -242,7 +242,7 @@ export class Device extends EventTarget {
       await this.ledger.settle(moment);
       if (this.optOut) return { outcome: "refused", reason: "opt-out" };
       const make = (): string => randomize(this.prepared, choice, moment.now, record as Record_, words);
-      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key });
+      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key: key?.normalize() });
       this.changed();
       if (outcome.outcome === "refused") return outcome;
       const tried = await locked("murk", () => this.sendAll());

@@ -70,7 +70,8 @@ for (const [kind, begin] of Object.entries(kinds)) {
       gateway.answer = () => ({ status: 202 });
       assert.equal((await device.release(record, { key: "form-1" })).outcome, "known");
       assert.deepEqual(gateway.accepted, [first.bytes]);
-      assert.equal((await device.release(record, { key: "form-2" })).outcome, "released");
+      assert.equal((await device.release(record, { key: "form-2 \u00e9" })).outcome, "released");
+      assert.equal((await device.release(record, { key: "form-2 e\u0301" })).outcome, "known"); // one text, written twice
       device.close();
     });
 
