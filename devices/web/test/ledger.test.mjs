@@ -6,6 +6,16 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 import * as murk from "../build/testing.js";
+
+test("midnight in UTC, as an input's valueAsDate is, names its day in every zone", () => {
+  const zone = process.env.TZ;
+  for (const other of ["Europe/Berlin", "America/New_York", "Pacific/Honolulu", "Pacific/Kiritimati"]) {
+    process.env.TZ = other;
+    assert.equal(murk.dayOf(new Date("2024-05-31")), murk.dayOf("2024-05-31"), other);
+  }
+  if (zone === undefined) delete process.env.TZ;
+  else process.env.TZ = zone;
+});
 import { DAY, document, Gateway, record } from "./gateway.mjs";
 
 globalThis.IDBKeyRange = IDBKeyRange;
