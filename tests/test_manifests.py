@@ -164,6 +164,16 @@ def patch(resource, operations):
         place.append(operation["value"])
 
 
+def select(resource, labels):
+    """Add labels to a resource's selectors and pods, as `includeSelectors` does."""
+    spec = resource.get("spec", {})
+    selector = spec.get("selector", {})
+    if "selector" in spec:
+        selector.get("matchLabels", selector).update(labels)
+    if "template" in spec:
+        spec["template"]["metadata"]["labels"].update(labels)
+
+
 def build(folder):
     """What kustomize makes of a folder. Of its features those that are used here; another one is an error."""
     content = yaml.safe_load((folder / "kustomization.yaml").read_text())
@@ -178,7 +188,12 @@ def build(folder):
         [target] = [each for each in built if (each["kind"], each["metadata"]["name"]) == (kind, name)]
         assert not one["target"]
         patch(target, yaml.safe_load(one["patch"]))
-    labels = {key: value for one in content.pop("labels", []) for key, value in one["pairs"].items()}
+    labels, selecting = {}, {}
+    for one in content.pop("labels", []):
+        (selecting if one.get("includeSelectors") else labels).update(one["pairs"])
+    for one in built:
+        select(one, selecting)
+    labels |= selecting
     images = {one["name"]: f"{one['newName']}:{one['newTag']}" for one in content.pop("images", [])}
     namespace = content.pop("namespace")
     assert not content
@@ -201,6 +216,61 @@ def test_kustomize_builds_them():
     assert "--simulated" not in pod(RESOURCES["topics/Job/topics"])["containers"][0]["args"]
     for one in built:
         kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+
+
+def kustomized(folder):
+    done = subprocess.run(["kubectl", "kustomize", str(FOLDER / folder)], capture_output=True, text=True, check=True)
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(done.stdout)}
+
+
+def selected(resources, selector):
+    """Workloads whose pods a selector matches."""
+    return {
+        name
+        for name, one in resources.items()
+        if "template" in one.get("spec", {})
+        and selector.items() <= one["spec"]["template"]["metadata"]["labels"].items()
+    }
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, which brings kustomize")
+def test_several_tasks_share_a_namespace():
+    base, another = kustomized("base"), kustomized("another")
+    together = base | another
+    assert len(together) == len(base) + len(another)
+    assert sorted(name for name in another if "template" in another[name].get("spec", {})) == [
+        "Deployment/gateway-weeks",
+        "StatefulSet/learner-weeks",
+    ]
+    for name, one in together.items():
+        kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+        if "selector" in one.get("spec", {}):
+            selector = one["spec"]["selector"]
+            labels = selector.get("matchLabels", selector)
+            assert len(selected(together, labels)) == 1, name
+            # Without the label of the task it would match the pods of both, but for the only monitor.
+            bare = {key: value for key, value in labels.items() if not key.endswith("/instance")}
+            assert len(selected(together, bare)) == (1 if "monitor" in name else 2), name
+    [config] = [one for name, one in another.items() if name.startswith("ConfigMap/")]
+    task = Task.parse(config["data"]["task.yaml"])
+    assert tomllib.loads(config["data"]["murk.toml"])["log"].endswith(f"/{task.name}")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, which brings kustomize")
+@pytest.mark.parametrize("folder", ["base", "trying", "shuffler"])
+def test_kustomize_itself_builds_the_same(folder):
+    """Names of generated files have a hash there, by which pods refer to them."""
+    ours = {f"{one['kind']}/{one['metadata']['name']}": one for one in build(FOLDER / folder)}
+    theirs = {
+        re.sub(r"^((?:ConfigMap|Secret)/.*)-[a-z0-9]{10}$", r"\1", name): one
+        for name, one in kustomized(folder).items()
+    }
+    assert theirs.keys() == ours.keys()
+    for name, one in theirs.items():
+        assert one["metadata"].get("labels") == ours[name]["metadata"].get("labels"), name
+        if "template" in one.get("spec", {}):
+            ours_of, theirs_of = (each["spec"]["template"]["metadata"] for each in (ours[name], one))
+            assert theirs_of["labels"] == ours_of["labels"]
 
 
 def test_the_shuffler_is_alone_in_a_place_of_its_own():

@@ -289,7 +289,8 @@ class NameKey:
     def record(self, key: Key | None, person: Id) -> Id | None:
         """Return the stored name of a person's record."""
         if isinstance(person, bytes) and isinstance(key, str):
-            return self._hash(person + key.encode(), b"murk record")
+            # Devices write one text in several canonically equal ways.
+            return self._hash(person + unicodedata.normalize("NFC", key).encode(), b"murk record")
         return key
 
     def source(self, digest: str) -> str:
