@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from murk._internal.extras import missing_extra
 from murk._internal.atomic_files import write_whole
+from murk._internal.extras import missing_extra
 from murk._internal.numbers import number
 from murk.cli.commands.run import execute
 from murk.cli.options import as_json, asking, log_url
