@@ -84,4 +84,4 @@ def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[s
 
 def bounding(values: Mapping[str, V]) -> dict[str, V]:
     """Return all values by level; from `LazyLevels`, only those of the levels that bound all others."""
-    return {level: values[level] for level in getattr(values, "ends", values)}
+    return {level: values[level] for level in (values.ends if isinstance(values, LazyLevels) else values)}

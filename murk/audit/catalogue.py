@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
-from murk.protocols.device import Device, QueryingDevice, SingleQueryDevice, device_for
+from murk.protocols.device import Device, SingleQueryDevice, device_for, querying_of
 from murk.protocols.scores.model import above
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -49,9 +49,9 @@ def _queries(device: Device) -> list[tuple[str, Any]]:
     first_part = getattr(device, "first_part", None)
     if first_part is not None:
         return [("first part", first_part), ("step", device)]
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         return [("", device)]
-    asking = cast("QueryingDevice", device)
     return [(name, SingleQueryDevice(asking, name)) for name in asking.queries]
 
 

@@ -219,7 +219,7 @@ def _cast_problem(option: click.Option, value: Any, where: str) -> str:
 
 
 def _kind(option: click.Option) -> str:
-    choices = getattr(option.type, "choices", None)
+    choices = option.type.choices if isinstance(option.type, click.Choice) else None
     if choices:
         return f"one of {', '.join(map(str, choices))}"
     is_function = isinstance(option.type, click.types.FuncParamType)

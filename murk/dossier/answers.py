@@ -14,7 +14,7 @@ from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
 from murk.privacy.central.explain import described, promised
 from murk.privacy.explain import number, percent
-from murk.task.features import BinaryTarget, ClassTarget
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
 from murk.task.shuffling import COLLUDING
 
 _SHOWN = 900
@@ -141,7 +141,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
             "withdrawals": many(accounts.withdrawn, "withdrawal"),
         }
     yield from claims("guarantee-together", facts, **figures)
-    counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
+    counted = [(count, together(facts.mechanisms["default"], count)) for count in _COUNTS]
     rows = tuple((f"{count}", *row(*joint)) for count, joint in counted if joint)
     yield Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",))
 
@@ -218,27 +218,34 @@ def retention(facts: Facts) -> Iterator[Block]:
     yield from others
 
 
+_UNTIL = "until a new one or their withdrawal"
+
+
 def _records(facts: Facts) -> str:
     """Return what is stored of records: a window's held records wait for its end, if a person may have several."""
     if facts.task.of_organisations:
         return "Murk stores none: only sums in memory, while a window is open"
     if not facts.task.privacy.renews:
         return "Murk stores none"
+    kept = (
+        f"; and each person's last answer, encrypted in the same place, {_UNTIL}"
+        if (facts.task.privacy.repeats_answers)
+        else ""
+    )
     return (
         f"only where several records of a {facts.task.privacy.window} are held, one of each person: encrypted on the "
-        f"{facts.device}, until the window has ended"
+        f"{facts.device}, until the window has ended{kept}"
     )
 
 
-def _values(block: Any) -> str:
+def _values(block: Feature | Target) -> str:
     if isinstance(block, BinaryTarget):
         return f"{block.positive} or {block.negative or 'anything else'}"
     if isinstance(block, ClassTarget):
         return ", ".join(block.classes)
-    if getattr(block, "categories", None):
+    if isinstance(block, CategoryFeature):
         return ", ".join(block.categories)
-    low, high = getattr(block, "low", None), getattr(block, "high", None)
-    return "a value" if low is None or high is None else f"{_figure(low)} to {_figure(high)}"
+    return f"{_figure(block.low)} to {_figure(block.high)}"
 
 
 def _shown(name: str, value: Any) -> str:

@@ -121,6 +121,12 @@ def _to_settle(facts: Facts, found: Necessity | None) -> Iterator[str]:
             f"A person's budget renews {each_of(task.privacy.window)} without an end: state for how long people are "
             "asked, or cap all windows with privacy.lifetime."
         )
+    if task.privacy.repeats_answers:
+        yield (
+            "Answers are repeated while records do not change (privacy.repeat). So the log shows when records change, "
+            "and answers with many values show which are one person's. No guarantee covers that: people must know it "
+            "when they consent."
+        )
     yield from questions("settle-necessity", facts, found=found)
     shuffle = task.shuffle
     forged = (shuffle.crowd - shuffle.honest_people, shuffle.crowd - 1) if shuffle is not None else (0, 0)

@@ -7,7 +7,7 @@ from murk.protocols.device import device_for, interactive_of
 from murk.stream.log.interface import FIRST_PARTITION, Log
 from murk.stream.wire.blocks import Block, block_receiver, receiver
 from murk.stream.wire.codec import Reason, RejectedError, decode_model
-from murk.stream.wire.releases import Release
+from murk.stream.wire.releases import GradientRelease, Release, ScoreRelease
 from murk.stream.worker.interface import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
 from murk.stream.worker.worker import admit, check_times
@@ -90,7 +90,7 @@ class Admission:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
             return release
         partition = release.partition
-        version: int = getattr(release, "version", 0)
+        version = release.version if isinstance(release, GradientRelease | ScoreRelease) else 0
         if partition not in self._bounds:
             message, end = self._log.cached_model(partition)
             self._bounds[partition] = self._version(partition, message), end

@@ -136,12 +136,16 @@ def surely_missing(share: float, error: float) -> float:
     return min(max(share - _SURELY * error, 0.0), 1.0)
 
 
-def missing_words(fewest: float) -> str:
-    """Describe a lower bound on the share of missing targets.
+def missing_words(fewest: float, rows: int = 1) -> str:
+    """Describe a lower bound on the share of missing targets, of the ``rows`` by which a person may count.
 
     >>> missing_words(0.299)
     'at least 29% of the targets are missing'
+    >>> missing_words(0.299, 10)
+    'up to 10 rows of a person count, and at least 29% of these are not there'
     """
+    if rows > 1:
+        return f"up to {rows} rows of a person count, and at least {fewest_percent(fewest)} of these are not there"
     return f"at least {fewest_percent(fewest)} of the targets are missing"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,11 +27,13 @@ from murk.privacy.noise import NoiseSource
 from murk.protocols.options import InverseScalingStep, chosen_noise
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import Release
+from murk.stream.worker.interface import payload_lengths
 from murk.task.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan
 from murk.task.containers import column_array
 from murk.task.values import frame_of, number, numbers, target, targets
 
 if TYPE_CHECKING:
+    from murk.protocols.engine import Engine, IterateLearner, RecordLearner
     from murk.results.result import Result
     from murk.task.protocols.base import Scale, TaskProtocol
 
@@ -42,8 +44,13 @@ Record = Mapping[Any, Any]
 _BEGINNING = ForkSafeLock()  # of two threads with a first record, only one fixes the features
 
 
+EngineType = TypeVar("EngineType", bound="Engine")
+RecordEngineType = TypeVar("RecordEngineType", bound="RecordLearner")
+IterateEngineType = TypeVar("IterateEngineType", bound="IterateLearner")
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class StreamEstimator(base.Estimator):
+class StreamEstimator(base.Estimator, Generic[EngineType]):
     """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
     guarantee: Guarantee
@@ -55,7 +62,7 @@ class StreamEstimator(base.Estimator):
     def _prepare(self) -> None:
         """Check the constructor's arguments, and initialize all other attributes."""
         chosen_noise(self.seed, self.noise)
-        self._engine: Any = None
+        self._engine: EngineType | None = None
         self._names: tuple[Any, ...] = ()
         self._first_records: FirstRecords | None = None
         self._mechanisms: dict[Guarantee, Any] = {}
@@ -83,7 +90,7 @@ class StreamEstimator(base.Estimator):
         """Return the codes of a column of labels or targets, ``(n,)``."""
 
     @abstractmethod
-    def _begin(self, names: tuple[Any, ...]) -> Any:
+    def _begin(self, names: tuple[Any, ...]) -> EngineType:
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -93,7 +100,8 @@ class StreamEstimator(base.Estimator):
     def _watch(self) -> None:
         """Check the first records of a simulation."""
         if self.seed is not None:
-            self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
+            labels = self._stated_classes() is not None
+            self._first_records = FirstRecords(self._names, *self._expected(), labels=labels)
 
     def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         with _BEGINNING:
@@ -117,7 +125,7 @@ class StreamEstimator(base.Estimator):
             ]
         return zip(zip(*columns, strict=True), y.tolist(), strict=False), keys
 
-    def _get_engine(self, names: tuple[Any, ...]) -> Any:
+    def _get_engine(self, names: tuple[Any, ...]) -> EngineType:
         """Return the engine, and make it for these features if there is none yet."""
         # The engine's arrays must outlive the call in which it is made.
         with _BEGINNING, lasting():
@@ -145,7 +153,7 @@ class StreamEstimator(base.Estimator):
                 f"a {type(self).__name__} needs at least one feature. Without any, MeanRegressor learns a mean and "
                 "ShareClassifier the shares of labels"
             )
-        classes = tuple(map(str, getattr(self, "classes", ())))
+        classes = tuple(map(str, self._stated_classes() or ()))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
         if clash is not None:
             label, other, name = clash
@@ -212,7 +220,7 @@ class StreamEstimator(base.Estimator):
         if release.simulated is not (self.seed is not None):
             raise RejectedError("simulated", "with a seed a learner takes simulated releases, without one real ones")
         integers = release.integers
-        lengths = getattr(engine, "lengths", (engine.dimension,))
+        lengths = payload_lengths(engine)
         if len(integers) not in lengths:
             raise RejectedError("dimension", f"{len(integers)} numbers, not {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
@@ -220,7 +228,7 @@ class StreamEstimator(base.Estimator):
         engine.admit(release, 0)
         engine.learn_releases([release])
 
-    def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
+    def _fix(self, names: tuple[Any, ...], engine: EngineType) -> EngineType:
         """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
@@ -230,7 +238,7 @@ class StreamEstimator(base.Estimator):
         self._engine = engine
         return engine
 
-    def _require(self) -> Any:
+    def _require(self) -> EngineType:
         if self._engine is None:
             raise UserError("the features are not known yet: give features=[...], or learn a record first")
         return self._engine
@@ -283,14 +291,14 @@ class StreamEstimator(base.Estimator):
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
         """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
-        engine = self._require()
+        engine: Any = self._require()
         engines, own_classes = [engine], self._stated_classes()
         for other in others:
             if type(other) is not type(self):
                 raise UserError(
                     f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
-            theirs = other._require()  # noqa: SLF001
+            theirs: Any = other._require()  # noqa: SLF001
             same = theirs.settings.digest == engine.settings.digest and other._names == self._names  # noqa: SLF001
             if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:  # noqa: SLF001
                 raise UserError("only learners with the same features and settings can be merged")
@@ -359,7 +367,7 @@ def series(values: Any, X: Any, name: str | None) -> Any:
     return dataframe.to_native_series(values, name=name, like=frame_of(X))
 
 
-class PersonEstimator(StreamEstimator):
+class PersonEstimator(StreamEstimator[RecordEngineType]):
     """Base class of River estimators that learn from one release of each person."""
 
     def _person_mechanism(self, guarantee: Guarantee) -> Any:
@@ -404,15 +412,15 @@ class PersonEstimator(StreamEstimator):
             raise UserError(f"X has {count} rows, guarantee has {len(guarantee)}")
         return [self._person_mechanism(each) for each in guarantee]
 
-    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
+    def _learn_matrix(self, engine: RecordEngineType, X: Floats, y: Floats, own: list[Any]) -> None:
         """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
         engine.learn_records(X, y, own)
 
 
-class SGDEstimator(PersonEstimator):
+class SGDEstimator(PersonEstimator[IterateEngineType]):
     """Base class of River estimators around an engine with an iterate and its average."""
 
-    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
+    def _start(self, names: tuple[Any, ...], engine: IterateEngineType) -> IterateEngineType:
         engine.use(self._default)
         return self._fix(names, engine)
 
@@ -448,7 +456,7 @@ def step_setting(step: Any) -> Any:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LabelEstimator(StreamEstimator):
+class LabelEstimator(StreamEstimator[Any]):
     """Base class of classifiers: before the first release all labels are equally likely."""
 
     classes: Sequence[Any] = (False, True)
@@ -509,7 +517,7 @@ class LabelEstimator(StreamEstimator):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class TargetEstimator(StreamEstimator):
+class TargetEstimator(StreamEstimator[Any]):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
     target_bounds: tuple[float, float] | None = None

@@ -57,7 +57,7 @@ _BLOCK = 4096
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GaussMix(StreamEstimator):
+class GaussMix(StreamEstimator[Any]):
     """Base class of both GaussMix estimators: the open window of raw records, and its release.
 
     Parameters

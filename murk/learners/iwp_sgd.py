@@ -54,7 +54,7 @@ _SETTINGS = (
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class IWPSGD(SGDEstimator):
+class IWPSGD(SGDEstimator[Any]):
     """Base class of the IWP-SGD estimators.
 
     Parameters

@@ -47,7 +47,7 @@ _SETTINGS = ("weights", "clip", "averaging", "weighting", "intervals", "missing_
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LDPSGD(SGDEstimator):
+class LDPSGD(SGDEstimator[SGDEngine]):
     """Base class of both LDP-SGD estimators.
 
     Parameters

@@ -50,7 +50,7 @@ _CHOICES = {
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class PublicMoments(PersonEstimator):
+class PublicMoments(PersonEstimator[MomentEngine]):
     """Base class of the public-data GLM estimators.
 
     Parameters

@@ -39,7 +39,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Scores(PersonEstimator):
+class Scores(PersonEstimator[InProcessScores]):
     """Base class of both estimators.
 
     Parameters
@@ -158,12 +158,12 @@ class Scores(PersonEstimator):
         return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
 
     def _person_mechanism(self, guarantee: Guarantee) -> str:
-        level: str = self._engine.level(guarantee)
-        return level
+        return self._require().level(guarantee)
 
     def published(self) -> tuple[int, list[float]]:
         """Return the version at which the newest round began and its model, at which devices make releases."""
-        published: tuple[int, list[float]] = self._require().published()
+        published = self._require().published()
+        assert published is not None
         return published
 
     def estimate(self) -> ScoreEstimate:
@@ -187,7 +187,8 @@ class Scores(PersonEstimator):
         """Return the prediction sets, which change when predictions do; raise UserError if they were not asked for."""
         if self.coverage is None:
             raise UserError("there are no prediction sets without people who answer about them: give coverage=0.9")
-        sets: PredictionSets = self._require().sets()
+        sets = self._require().sets()
+        assert sets is not None
         return sets
 
     def _linear(self, rows: Floats) -> Floats:

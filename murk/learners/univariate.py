@@ -25,7 +25,7 @@ from murk.task.protocols.base import Scale
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Univariate(PersonEstimator):
+class Univariate(PersonEstimator[TargetEngine]):
     """Base class of the estimators of a target alone.
 
     Parameters
@@ -60,8 +60,7 @@ class Univariate(PersonEstimator):
         return mechanism
 
     def _person_mechanism(self, guarantee: Guarantee) -> str:
-        level: str = self._engine.level(guarantee)
-        return level
+        return self._require().level(guarantee)
 
     def _head(self, X: Any, y: Floats) -> tuple[Iterable[tuple[Sequence[Any], float]], Iterable[Any]]:
         # Features are ignored, so that none is undeclared.

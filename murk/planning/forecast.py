@@ -269,7 +269,8 @@ def _spread(halves: Sequence[Floats], draws: int) -> float | None:
 
 def again(task: Task, answers: int) -> Repeats:
     """Return the factor of a task's sums where one person answers up to a number of times."""
-    return Repeats(answers, effect_of(answers, list(task.privacy.levels.values())))
+    same = task.privacy.repeats_answers
+    return Repeats(answers, effect_of(answers, list(task.privacy.levels.values()), same=same), same=same)
 
 
 FEWEST: Final = 1_000  # bounds of the search for a number of people

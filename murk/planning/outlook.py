@@ -65,6 +65,7 @@ def missing_words(task: Task) -> str:
     """Return the stated shares of missing values in words; of features only without public rows, which show them."""
     share = task.target.missing_share
     stated = [f"{percent(share)} of the targets missing"] if share else []
+    stated += [f"{task.most_rows} rows of each person"] if task.most_rows > 1 else []
     if task.public is None and any(feature.missing_share for feature in task.features):
         stated.append("features with the task's shares of missing values")
     return ", ".join(stated)

@@ -269,7 +269,9 @@ def counted_rows(population: FilePopulation) -> str:
     window = population.task.privacy.window
     answer = "one answer a person" if tally.windows is None else "one answer a person and window"
     # Not how many rows one person has, which readers of a result need not know.
-    words = f"{describe_tally(tally, window, most=False)}: {answer}, so people count alike, not rows."
+    most = population.task.most_rows
+    count = "so people count alike, not rows" if most == 1 else f"and people count as their rows, at most {most}"
+    words = f"{describe_tally(tally, window, most=False)}: {answer}, {count}."
     if population.refused:
         late = population.figures().get("late")
         why = f"{late:,} of a window before their newest one" if late else "no budget left, or withdrawn"

@@ -23,11 +23,12 @@ from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of, cost_in
 from murk.privacy.explain import CENTRAL
 from murk.privacy.mechanisms import KINDS as MECHANISMS
-from murk.privacy.mechanisms.base import randomize_means
+from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
+from murk.protocols.device import SingleQueryDevice, querying_of
 from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, QueryingDevice, Releasing
+    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
     from murk.task.task import Task
@@ -290,6 +291,25 @@ def draw_records(
     return track(x[drawn]), track(y[drawn])
 
 
+def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
+    """Return people's records with further ones, without a target, where they have fewer than ``most``.
+
+    So the mean of a person's vectors, and one that is drawn uniformly, count as many of ``most`` rows as they have: an
+    answer without a target stands for the others.
+
+    >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
+    >>> y.tolist(), counts.tolist()
+    ([1.0, nan, 0.0, 1.0], [2, 2])
+    """
+    sizes = np.maximum(counts, most)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    last = np.repeat(counts - 1, sizes)
+    records = np.repeat(np.cumsum(counts) - counts, sizes) + np.minimum(place, last)
+    x, y = track(x[records]), track(y[records])
+    y[place > last] = math.nan
+    return x, y, sizes
+
+
 def randomize_records(
     device: PersonDevice,
     x: Floats,
@@ -302,11 +322,9 @@ def randomize_records(
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
-    from murk.protocols.device import SingleQueryDevice
-
-    asking = cast("QueryingDevice", device)
     asked = np.empty(len(partitions), dtype=object)
     for own, partition in _groups(partitions):
         model = iterates[partition]
@@ -329,10 +347,10 @@ def randomize_one(
     device: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and query."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         (payload,) = device.mechanisms[level].randomize(device.vectors(x, y, model), noise, index).tolist()
         return payload, None
-    asking = cast("QueryingDevice", device)
     assert model is not None
     (query,) = asking.draw_query(noise, index, model)
     vectors = asking.vectors(x, y, model, query)
@@ -664,7 +682,8 @@ class BaseProducer(ABC, Generic[P]):
         """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
         charges = list(admission.charges.values())
         caps = {"caps": admission.caps, "renewing": admission.renewing}
-        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime)
+        repeats = self.task.privacy.repeats_answers
+        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime, repeats=repeats)
         self._admission = admission
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
@@ -880,9 +899,8 @@ class Producer(BaseProducer["PersonDevice"]):
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
-                payload, query = self._answering.answer(coded.x, coded.y, partition, model.parameters, level, index)
-                queries = None if query is None else [query]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
+                answers = self._answer(spend, coded.x, coded.y, 1, partition, model, level, index)
+                self._freeze(spend, now, index, [partition], {partition: model}, *answers, windows)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         if spend.known:
@@ -909,8 +927,8 @@ class Producer(BaseProducer["PersonDevice"]):
         windows: dict[int, int] = {}
         for index, request in enumerate(requests):
             try:
-                if self._noise.simulated:
-                    # A simulation draws by the release's number, which the ones before it determine.
+                if self._noise.simulated or self.task.privacy.repeats_answers:
+                    # What a simulation draws, or a person repeats, depends on the releases before.
                     person, key, level, at = request.person, request.key, request.level, request.at
                     results[index] = self.release(request.record, person=person, key=key, level=level, at=at)
                     continue
@@ -945,8 +963,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 now = self._now()
                 x, y, clamped, missing = self._encoded([asked[index].record for index in spend.granted], spend.granted)
                 names = partitions[granted].tolist()
-                iterates = {partition: model.parameters for partition, model in models.items()}
-                answers = randomize_records(self._device, x, y, names, iterates, spend.levels, self._noise, granted)
+                answers = self._randomize(spend, x, y, None, names, models, granted)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, granted, names, models, *answers, ended)
         receipts = {places[at]: Receipt("refused", "none", self._explain(each)) for at, each in spend.refusals.items()}
@@ -1048,14 +1065,83 @@ class Producer(BaseProducer["PersonDevice"]):
                 return Receipt("known", "none")
             if spend.granted:
                 now = self._now()
-                answer = self._answering.answer(held.x, held.y, partition, model.parameters, held.level, index)
-                payload, query = answer
-                queries, windows = None if query is None else [query], [held.window]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
+                answers = self._answer(spend, held.x, held.y, held.count, partition, model, held.level, index)
+                self._freeze(spend, now, index, [partition], {partition: model}, *answers, [held.window])
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
+
+    def _answer(
+        self,
+        spend: Spending,
+        x: Floats,
+        y: float,
+        rows: int,
+        partition: int,
+        model: PublishedModel,
+        level: str,
+        index: Integers,
+    ) -> tuple[list[list[int]], list[str] | None]:
+        """Randomize one coded record, drawn of the person's ``rows``; return payload and query, in lists of one."""
+        most = self.task.most_rows
+        if most == 1 and not self.task.privacy.repeats_answers:
+            payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
+            return [payload], None if query is None else [query]
+        counts = np.array([min(rows, most)])
+        records = track(np.repeat(x[None, :], counts, axis=0)), track(np.full(counts, y)), counts
+        return self._randomize(spend, *records, [partition], {partition: model}, index)
+
+    def _randomize(
+        self,
+        spend: Spending,
+        x: Floats,
+        y: Floats,
+        counts: Integers | None,
+        partitions: Sequence[int],
+        models: Mapping[int, PublishedModel],
+        indices: Integers,
+    ) -> tuple[list[list[int]], list[str] | None]:
+        """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
+        if self.task.most_rows > 1:
+            several = np.ones(len(y), dtype=np.int64) if counts is None else counts
+            x, y, counts = weighed(x, y, several, self.task.most_rows)
+        iterates, levels = {partition: model.parameters for partition, model in models.items()}, spend.levels
+        if self.task.privacy.repeats_answers:
+            return self._repeat_or_randomize(spend, x, y, counts, indices), None
+        return randomize_records(self._device, x, y, partitions, iterates, levels, self._noise, indices, counts)
+
+    def _repeat_or_randomize(
+        self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers
+    ) -> list[list[int]]:
+        """Return people's payloads: their last ones, where they are to repeat these, else new ones, which are kept."""
+        from murk.producers.ledger.memos import Memo, fingerprints
+
+        device, noise = self._device, self._noise
+        if counts is not None and not device.averages:
+            x, y = draw_records(x, y, counts, noise, indices)
+            counts = None
+        vectors = device.vectors(x, y)
+        inputs = vectors if counts is None else means_of(vectors, counts)
+        marks, anew = fingerprints(inputs, spend.key), []
+        payloads: list[list[int]] = [[]] * len(indices)
+        for place, mark in enumerate(marks):
+            memo = spend.memos.get(spend.granted[place])
+            same = memo is not None and (memo.level, memo.fingerprint) == (spend.levels[place], mark)
+            if memo is not None and (same or spend.granted[place] in spend.only_repeats):
+                payloads[place] = memo.payload
+                spend.repeat(place, memo)
+            else:
+                anew.append(place)
+        if anew:
+            people = np.array(anew)
+            records, several = records_of(people, counts), None if counts is None else counts[people]
+            levels, partitions = [spend.levels[place] for place in anew], [0] * len(anew)
+            given = _rows(x, records), _rows(y, records), partitions, {0: None}, levels, noise, indices[people]
+            for place, payload in zip(anew, randomize_rows(device, *given, several).tolist(), strict=True):
+                payloads[place] = payload
+                spend.keep_answer(place, Memo(spend.levels[place], marks[place], payload))
+        return payloads
 
     def _forget_held(self, held: Held, reason: str) -> Receipt:
         """Delete a held record whose level the policy no longer allows, so that it does not stop the others."""
@@ -1087,7 +1173,7 @@ class Producer(BaseProducer["PersonDevice"]):
         """Release a block of a file at the newest models: one ledger transaction, one append.
 
         If it has ``counts``, a person's records are one answer: to the mean of their vectors, or to one of them,
-        drawn uniformly.
+        drawn uniformly. A task whose weights are ``rows`` counts them, see `weighed`.
 
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
         simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
@@ -1118,9 +1204,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 names, records = partitions[granted].tolist(), records_of(granted, block.counts)
                 owned = None if block.counts is None else block.counts[granted]
                 x, y = track(block.x[records]), track(block.y[records])
-                iterates = {partition: model.parameters for partition, model in models.items()}
-                paid = spend.levels
-                answers = randomize_records(self._device, x, y, names, iterates, paid, self._noise, indices, owned)
+                answers = self._randomize(spend, x, y, owned, names, models, indices)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, indices, names, models, *answers, ended)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}

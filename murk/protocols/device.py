@@ -161,6 +161,11 @@ def interactive_of(device: Device) -> InteractiveDevice | None:
     return cast("InteractiveDevice", device) if device.interactive else None
 
 
+def querying_of(device: Device | Releasing) -> QueryingDevice | None:
+    """Return the device if it asks one of several queries, else None."""
+    return cast("QueryingDevice", device) if hasattr(device, "draw_query") else None
+
+
 @contextmanager
 def loaded_state_arithmetic() -> Iterator[None]:
     """Context for arithmetic with the numbers of loaded states: raises MurkError if it fails."""

@@ -14,6 +14,7 @@ from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.protocols.averages import NeverPublished
 from murk.stream.wire.blocks import block_of
+from murk.stream.worker.interface import admits_of
 from murk.task.models import Model
 from murk.task.task import Task
 
@@ -79,7 +80,7 @@ class FurtherModelEngine(NeverPublished):
         self.mechanisms: Mapping[str, Costed] = whole.mechanisms
         self.dimension: int = whole.dimension
         self.admit: Callable[[Any, int], None] = whole.admit
-        self.admits: Callable[[Sequence[Any]], bool] = getattr(whole, "admits", lambda releases: False)
+        self.admits = admits_of(whole)
 
     @property
     def n_releases(self) -> int:

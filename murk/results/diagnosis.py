@@ -108,12 +108,14 @@ def diagnose(
     categories: Mapping[str, tuple[str, str]] | None = None,
     advise: Callable[[], Sequence[Advice]] = tuple,
     forecast: bool = True,
+    rows: int = 1,
 ) -> dict[str, Any] | None:
     """Explain why coefficients of a report are useless, and what would help most; return None if none is.
 
     ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
     ``categories`` describes, by coefficient, people with and without a category; ``advise`` forecasts what would help,
-    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn.
+    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn. ``rows`` are those by which a
+    person counts at most.
     """
     wide = {name: most for name, most in too_wide(report, scale, unit).items() if not is_constant(name)}
     useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
@@ -131,7 +133,7 @@ def diagnose(
         reasons += _together(extent, indices, useless)
     share = estimate.missing()
     if share >= _MISSING:
-        reasons.append(Reason("missing", useless, missing_words(share)))
+        reasons.append(Reason("missing", useless, missing_words(share, rows)))
     answers_once = report["interval"].get("looks", {}).get("repeats", 1) == 1
     stream = estimate.stream_change() if answers_once else None
     mixed = stream is not None and stream.widened > 1.0
@@ -283,7 +285,8 @@ def diagnose_task(
         return advise(task, report.get("records_learned", report["releases"]), estimate.extent(), not report["needed"])
 
     with loaded_state_arithmetic():
-        return diagnose(report, estimate, task.coefficient_scale, categories=categories(task), advise=advice)
+        scale, rows = task.coefficient_scale, task.most_rows
+        return diagnose(report, estimate, scale, categories=categories(task), advise=advice, rows=rows)
 
 
 def categories(task: Task) -> dict[str, tuple[str, str]]:

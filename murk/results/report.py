@@ -203,6 +203,12 @@ def _describe_cap(task: Task, *, people_are_rows: bool) -> str:
     return f"All releases of one person together: {cap.describe()}"
 
 
+_REPEATS: Final = (
+    "Caps count new answers: while a record codes to the same, its person repeats their last answer, which tells "
+    "nothing further about it. But it shows which answers are one person's, and a new one shows that the record has "
+    "changed, and when: no noise hides that. Values that change in every window are protected as new answers are, all "
+    "together. Once a cap on all windows is spent, the last answer is repeated, whatever the record is."
+)
 SEVERAL_WINDOWS: Final = 10  # for which the sum is stated, as an example
 
 
@@ -213,7 +219,8 @@ def _describe_windows(privacy: PrivacyBlock) -> str:
     end = "" if whole is None else f" Over all windows: {whole.describe()}"
     # Without a cap, further levels have guarantees of their own, which are described as such.
     promise = "." if cap is None and privacy.further_levels else f": {(cap or privacy.guarantee).describe()}"
-    return f"{describe_renewal(privacy)}. {each}{promise}{end}"
+    again = f" {_REPEATS}" if privacy.repeats_answers else ""
+    return f"{describe_renewal(privacy)}. {each}{promise}{end}{again}"
 
 
 def describe_renewal(privacy: PrivacyBlock) -> str:

@@ -463,5 +463,5 @@ def words_of_value(column: Feature | Target, value: str) -> str:
     >>> words_of_value(CategoryFeature(name="sex", categories=("f", "m"), labels={"f": "female"}), "f")
     'female'
     """
-    labels: dict[str, str] = getattr(column, "labels", None) or {}
-    return labels.get(value, value)
+    labels = column.labels if isinstance(column, CategoryFeature | BinaryTarget | ClassTarget) else None
+    return (labels or {}).get(value, value)

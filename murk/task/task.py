@@ -38,6 +38,8 @@ from murk.task.learning import (
     PublicBlock,
     PublicCovariates,
     TrackBlock,
+    Weight,
+    WeightBlock,
     covariates,
 )
 from murk.task.privacy import PrivacyBlock, filled_in
@@ -174,6 +176,11 @@ class Task(_ProtocolBlocks):
         default=None,
         description="estimates of each window of `privacy.window`, and a smoothed path, with bands that hold over all "
         "windows at once (`scores`, and shares and means without features); `null`: none",
+    )
+    weight: Weight = Field(
+        default="people",
+        description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
+        "rows (in a window), at most 10 (`moments`, and shares, means and quantiles without features)",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -358,6 +365,10 @@ class Task(_ProtocolBlocks):
             self._check_track(self.track, protocol, has_quantiles=quantiles is not None)
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+        if self.most_rows > 1:
+            why = protocol.why_not_weighed(self.block) or ("; remove it, or known" if self.known_columns else "")
+            if why:
+                raise task_error(f"rows have no effect with protocol: {name}{why}", "weight")
 
     def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
         if not protocol.tracks:
@@ -421,8 +432,9 @@ class Task(_ProtocolBlocks):
     @property
     def arms(self) -> tuple[str, ...]:
         """Arms of the task's experiment; none without one."""
-        names = () if self.experiment is None else (self.experiment.arm,)
-        return next((one.categories for one in self.features if one.name in names and hasattr(one, "categories")), ())
+        arm = None if self.experiment is None else self.experiment.arm
+        of_arm = (each for each in self.features if each.name == arm and isinstance(each, CategoryFeature))
+        return next((each.categories for each in of_arm), ())
 
     def arm_of(self, identifier: str) -> str:
         """Return the arm of the person with this random identifier, which they keep on their device.
@@ -522,9 +534,14 @@ class Task(_ProtocolBlocks):
         return Coding(self.features, self.target)
 
     @property
+    def most_rows(self) -> int:
+        """Most rows of a person that count, more than one row as more than one person; 1 if people count alike."""
+        return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
+
+    @property
     def known_columns(self) -> tuple[str, ...]:
         """Names of the features that are sent as they are."""
-        return tuple(feature.name for feature in self.features if getattr(feature, "known", None))
+        return tuple(each.name for each in self.features if isinstance(each, CategoryFeature) and each.known)
 
     @property
     def known_words(self) -> str:

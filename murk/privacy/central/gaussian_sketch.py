@@ -101,6 +101,7 @@ class GaussMixMechanism:
     neighbours: Neighbours = "zero-out"
     analysis: Analysis = "published"
     kind: ClassVar[str] = "gaussmix"
+    rows_per_person: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         for name, size in zip(("rows", "columns"), _shape(self.rows, self.columns), strict=True):

@@ -40,7 +40,7 @@ def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, i
             costs.append((claim.omega, ceil_units(rational(claim.rho)), ceil_units(rational(claim.delta), DELTA_UNITS)))
             continue
         with suppress(UserError):
-            costs.append((math.inf, ceil_units(rational(getattr(claim.to("zcdp"), "rho"))), 0))  # noqa: B009
+            costs.append((math.inf, ceil_units(rational(claim.to("zcdp").rho)), 0))
     omega = omega_of(currency)
     assert omega is not None
     least = min((cost for cost in costs if cost[0] >= omega), default=None)

@@ -26,6 +26,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
+REPEATED = "repeated"  # mechanism of answers that are repeated, at no cost
 LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
 
 
@@ -58,6 +59,11 @@ class Charge:
                 "choose a smaller guarantee"
             )
         return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees, central)
+
+    def repeated(self) -> Charge:
+        """Return the charge of repeating an answer of this level: nothing, in every currency."""
+        free: dict[Currency, PrivacyLoss] = {currency: PrivacyLoss(currency, 0, 0) for currency in CURRENCIES}
+        return Charge(self.level, REPEATED, self.guarantee, free)
 
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
@@ -94,10 +100,17 @@ class Cost:
         """Return the cost of one release in a currency as (units, delta units); None without a valid bound."""
         if currency == "approx":
             return None if self.approx is None or self.delta is None else (self.approx, self.delta)
+        if currency not in CURRENCIES and self.is_free:
+            return 0, 0
         if currency not in CURRENCIES:
             return truncated_cost(self.guarantees, currency)
         units: int | None = getattr(self, currency)
         return None if units is None else (units, 0)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is the price of a repeated answer."""
+        return self.mechanism == REPEATED
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -156,10 +169,14 @@ class Cap:
 
 @dataclass(frozen=True)
 class BookedTask:
-    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Cost`."""
+    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Cost`.
+
+    ``repeats`` are the numbers of the costs of repeated answers; empty if the task draws each answer anew.
+    """
 
     number: int
     levels: Mapping[str, int]
+    repeats: Mapping[str, int]
 
 
 class Costs(dict[int, Cost]):

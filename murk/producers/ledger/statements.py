@@ -17,7 +17,7 @@ from murk.privacy.explain import CENTRAL, percent
 from murk.privacy.guarantees import figures, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.producers.ledger.changes import CapChange, read_changes
-from murk.producers.ledger.costs import CURRENCIES, Cap, Cost, parse_history, read_prices
+from murk.producers.ledger.costs import CURRENCIES, REPEATED, Cap, Cost, parse_history, read_prices
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
@@ -211,9 +211,18 @@ class Totals:
         return f"{self.people:,} {self.who if self.people == 1 else more}"
 
 
+REPEATS = (
+    "A repeated answer costs nothing, as it is the same numbers again. It shows which answers are one person's, and a "
+    "new one shows that the record has changed, and when: no noise hides that."
+)
+
+
 def _task_lines(task: TaskAccount) -> list[str]:
     lines = []
     for one in task.levels:
+        if one.mechanism == REPEATED:
+            lines.append(f"{task.name}, level {one.level!r}: {one.released} repeated{one.days}. {REPEATS}")
+            continue
         state = [f"{one.sent} sent", f"{one.queued} waiting for the log's confirmation"]
         if one.dropped:
             them = "it" if one.dropped == 1 else "them"
@@ -515,7 +524,9 @@ def _compose(history: Mapping[int, int], prices: Mapping[int, Cost]) -> tuple[Ac
     """Compose releases, and return their guarantee in the strongest definition that all of them satisfy, or None."""
     accountant = Accountant()
     for number, count in history.items():
-        accountant.compose(prices[number], count)
+        # A repeated answer tells nothing new but that it is repeated.
+        if not prices[number].is_free:
+            accountant.compose(prices[number], count)
     return accountant, accountant.strongest() if history else None
 
 

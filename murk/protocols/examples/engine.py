@@ -17,6 +17,7 @@ from murk._internal.locks import locked
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.outer_product import OuterGaussian
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
@@ -79,7 +80,7 @@ class Memory(KernelMemory):
 
 def _bounds_of(mechanism: ExampleMechanism) -> list[int] | None:
     """Return the bound on each coordinate of a payload; None where one bound holds for all."""
-    return mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
+    return mechanism.magnitudes.tolist() if isinstance(mechanism, CompositeMechanism) else None
 
 
 class IWPEngine(NeverPublished, IterateEngine):

@@ -17,6 +17,7 @@ from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import track, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.protocols.averages import NeverPublished
@@ -310,7 +311,9 @@ def _table_of(level: Level) -> _Table:
 
 def _bounds_of(mechanism: Randomizer) -> Integers | None:
     """Return the bound on each coordinate of a payload; None where one bound holds for all."""
-    return np.asarray(mechanism.magnitudes, dtype=np.int64) if hasattr(mechanism, "magnitudes") else None
+    if isinstance(mechanism, CompositeMechanism):
+        return np.asarray(mechanism.magnitudes, dtype=np.int64)
+    return None
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:

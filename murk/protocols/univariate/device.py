@@ -114,7 +114,9 @@ def device_for(task: Task) -> TargetDevice:
     quantiles: tuple[float, ...] = ()
     if isinstance(target, RealTarget) and target.quantiles is not None:
         quantiles, names = target.quantiles, tuple(quantile_name(each, names[0]) for each in target.quantiles)
-    # Zero states that every person has a target.
-    settings = Settings(names, classes, target.missing_share != 0.0, quantiles, KnownColumns.of(task), windows_of(task))
+    # Zero states that every person has a target; rows that a person lacks have none.
+    missing = target.missing_share != 0.0 or task.most_rows > 1
+    rows, known = task.most_rows, KnownColumns.of(task)
+    settings = Settings(names, classes, missing, quantiles, known, windows_of(task), rows)
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

@@ -44,6 +44,7 @@ class Settings:
     quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
     known: KnownColumns = NONE_KNOWN
     windows: Windows | None = None  # windows by which sums are kept, too
+    rows: int = 1  # most rows by which a person counts
 
     @property
     def categories(self) -> int:
@@ -60,6 +61,7 @@ class Settings:
             *self.quantiles,
             *self.known.columns,
             *([self.windows] if self.windows else []),
+            *([f"rows={self.rows}"] if self.rows > 1 else []),
         )
         return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
 

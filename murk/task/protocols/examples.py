@@ -181,6 +181,7 @@ class ExamplesProtocol(TaskProtocol):
     name = "examples"
     rank = 4
     block = ExamplesBlock
+    repeats_answers = True
     targets = ("binary", "classes", "real")
     releases = "example"
     # Learning inverts Gaussian smoothing.

@@ -27,6 +27,7 @@ class UnivariateProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     target_alone = True
     tracks = True
+    repeats_answers = True
     estimates_effects = True
 
     def check_features(self, features: Sequence[Any], people: int | None) -> None:
@@ -64,6 +65,10 @@ class UnivariateProtocol(TaskProtocol):
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, as known columns are sent with each release."""
         raise task_error("known columns come with each person's release; remove it", "public")
+
+    def why_not_weighed(self, block: Any) -> str:
+        """Return an empty text: an answer may be that nothing is there."""
+        return ""
 
     def scale(self, block: Any, target: str) -> Scale:
         """Return "slope" for a real target, else "log odds", on which shares of a task without features are not."""
