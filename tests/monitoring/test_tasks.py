@@ -14,7 +14,8 @@ from murk.errors import MurkError, UserError
 from murk.monitoring import Monitor
 from murk.monitoring import tasks as module
 from murk.monitoring.tasks import TaskMonitors
-from murk.monitoring.web.routes import PAGE, TaskRoutes
+from murk.monitoring.web.routes import PAGE
+from murk.monitoring.web.task_routes import TaskRoutes
 from murk.stream import open_log
 from murk.stream.log.interface import NO_LOG, UnreachableError
 from tests.cli.harness import murk, refused

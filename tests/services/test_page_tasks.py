@@ -3,8 +3,8 @@
 from selenium.webdriver.common.by import By
 
 from murk.monitoring.tasks import TaskMonitors
-from murk.monitoring.web.routes import TaskRoutes
 from murk.monitoring.web.server import Server
+from murk.monitoring.web.task_routes import TaskRoutes
 from tests.monitoring.runs import PEOPLE, copied
 from tests.monitoring.runs import url as url_of
 from tests.monitoring.test_tasks import EXAMPLES, again, announced, make

@@ -98,8 +98,8 @@ def command(
     """
     from murk.monitoring import Monitor
     from murk.monitoring.tasks import TaskMonitors
-    from murk.monitoring.web.routes import TaskRoutes
     from murk.monitoring.web.server import Hosts, Server
+    from murk.monitoring.web.task_routes import TaskRoutes
     from murk.stream import open_log
     from murk.task import Task
     from murk.task.task import check_task_change

@@ -1,4 +1,4 @@
-"""Routes of the monitor's web server: pages, metrics, health, status, and a runbook for alerts (``recover.md``)."""
+"""Routes of the monitor's web server: page, metrics, health, status, and a runbook for alerts (``docs/recover.md``)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from murk.monitoring.monitor import Monitor
-    from murk.monitoring.tasks import TaskMonitors
 
 _PACKAGED = Path(__file__).parents[1] / "recover.md"
 _SOURCE = Path(__file__).parents[3] / "docs" / "recover.md"
@@ -28,7 +27,6 @@ _INLINE = (
 )
 _LINK = re.compile(r"\[([^]]+)\]\(([^)#]*)#?([^)]*)\)")
 _PAGE = Path(__file__).with_name("runbook.html").read_text(encoding="utf-8")
-_TASKS = "/tasks/"
 
 
 def runbook_routes() -> dict[str, Route]:
@@ -96,47 +94,6 @@ TYPES = {
 def monitor_routes(monitor: Monitor) -> dict[str, Route]:
     """Return the routes of a monitor; ``/healthz`` answers 503 while the log cannot be read."""
     return {**files(PAGE), **runbook_routes(), **own_routes(monitor)}
-
-
-class TaskRoutes:
-    """Routes of all tasks: a list at ``/`` and each task's page below ``/tasks/NAME/``; a single task is also at ``/``.
-
-    ``/healthz`` answers 503 while no log can be read, and names those that cannot.
-    """
-
-    def __init__(self, tasks: TaskMonitors) -> None:
-        self._tasks = tasks
-        self._files = files(PAGE)
-        self._list = partial(json_response, tasks.body)
-        self._common: dict[str, Route] = {
-            **runbook_routes(),
-            "/metrics": partial(metrics, tasks.registry),
-            "/healthz": self._healthz,
-            "/api/tasks": self._list,
-        }
-
-    def get(self, path: str, /) -> Route | None:
-        """Return the route of a path, if there is one."""
-        monitors = self._tasks.monitors
-        if path in self._common:
-            return self._common[path]
-        if path.startswith(_TASKS):
-            name, slash, rest = path.removeprefix(_TASKS).partition("/")
-            path = slash + rest
-            return (own_routes(monitors[name]) | self._files).get(path) if name in monitors else None
-        if len(monitors) == 1:
-            return (own_routes(*monitors.values()) | self._files).get(path)
-        page = self._files["/tasks.html"]
-        return (self._files | {"/": page, "/index.html": page, "/api/status": self._list}).get(path)
-
-    def _healthz(self, headers: Message) -> Response:
-        trouble, monitors = self._tasks.trouble(), self._tasks.monitors
-        if len(monitors) == 1 and trouble.keys() == monitors.keys():
-            return text(503, *trouble.values())
-        lines = [f"{name}: {problem}" for name, problem in trouble.items()]
-        if monitors.keys() <= trouble.keys():
-            return text(503, "\n".join(lines))
-        return text(200, "\n".join(["ok, except:", *lines]) if lines else "ok")
 
 
 def own_routes(monitor: Monitor) -> dict[str, Route]:
