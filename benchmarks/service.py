@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvicorn
 
-from benchmarks.gateway import load
+from benchmarks.gateway import cpu, load
 from murk import Task
 from murk.producers import AsyncProducer, Ledger, Producer
 from murk.stream import open_log
@@ -147,13 +147,15 @@ def main(argv):
         server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ)
         kind, port = server.stdout.readline().split()
         rates = {"nothing": [], "release": []}
-        latencies = []
+        latencies, used = [], dict.fromkeys(rates, 0.0)
         for turn in range(chosen.rounds + 1):
             for name, found in rates.items():
+                before = cpu(server.pid)
                 seconds, answered = load(int(port), requests(chosen.records, name, turn), chosen.clients)
                 if turn:
                     # The first turn warms up.
                     found.append(chosen.records / seconds)
+                    used[name] += 1e6 * (cpu(server.pid) - before) / (chosen.rounds * chosen.records)
                     latencies += answered if name == "release" else []
         server.communicate("")
         with open_log(url, create=False, name="service") as log:
@@ -163,7 +165,8 @@ def main(argv):
     print(
         f"{kind}, {chosen.clients} clients: {release:,.0f} releases a second, median latency "
         f"{1e3 * statistics.median(latencies):.1f} ms; / the same service without releases ({nothing:,.0f}): "
-        f"{release / nothing:.2f}; / one Producer.release after another ({bare:,.0f}): {release / bare:.2f}"
+        f"{release / nothing:.2f}; / one Producer.release after another ({bare:,.0f}): {release / bare:.2f}; "
+        f"CPU of the service {used['release']:.0f} us a release, {used['nothing']:.0f} without"
     )
 
 

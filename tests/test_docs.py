@@ -8,6 +8,8 @@ import re
 import runpy
 import secrets
 import shlex
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -68,6 +70,20 @@ def named():
 @pytest.mark.parametrize("text", list(blocks("python")))
 def test_python_examples_run(text, tmp_path):
     printed(text, tmp_path)
+
+
+def test_python_examples_have_the_types_that_mypy_checks(tmp_path):
+    """All of them in one run, whose cache of the package is that of lint."""
+    for number, case in enumerate([*blocks("python"), *blocks("python kafka")]):
+        name = re.sub(r"\W", "_", case.id)
+        (tmp_path / f"example_{number}_{name}.py").write_text(f'KAFKA = ""\n{case.values[0]}')
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("import murk\nmurk.Task.parse(1)\n")
+    words = [sys.executable, "-m", "mypy", "--strict", "--config-file", "pyproject.toml", *tmp_path.glob("*.py")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    errors = [line for line in done.stdout.splitlines() if ": error: " in line]
+    assert len(errors) == 1, done.stdout + done.stderr
+    assert "wrong.py:2" in errors[0]
 
 
 def printed(text, folder):

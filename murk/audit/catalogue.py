@@ -130,6 +130,10 @@ def _tasks() -> Iterator[tuple[str, str]]:
     for name, target in (("two", _BINARY), ("real", _REAL)):
         text = _people("univariate", target, _PURE).replace(_FEATURES, known)
         yield f"univariate, known column, {name}, {_PURE[1:4]}", text
+    mixed = f"{known[:-1]}, {{name: age, low: 20, high: 60}}]"
+    for guarantee in (_MU, _PURE):
+        text = _people("univariate", _BINARY, guarantee).replace(_FEATURES, mixed)
+        yield f"univariate, known and private, {guarantee[1:4]}", text
     for neighbours in ("zero-out", "replace-one"):
         # With the larger delta of mixing, linear mixing would release no eigenvalue.
         for method, delta in (("mixing", 0.05), ("linear-mixing", 0.01)):

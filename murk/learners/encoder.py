@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from river import base
+from river import base, compose
 from river.utils import dataframe
 
 from murk.learners._warnings import AlwaysClamped
@@ -13,6 +13,9 @@ from murk.task.coding import Counts
 from murk.task.features import CategoryFeature
 from murk.task.task import Task
 from murk.task.values import frame_of
+
+if TYPE_CHECKING:
+    from murk.results.result import Result
 
 
 class Encoder(base.MiniBatchTransformer):
@@ -51,6 +54,10 @@ class Encoder(base.MiniBatchTransformer):
     def features(self) -> list[str]:
         """Names of the coded features, for a learner's ``features=``."""
         return list(self.task.coding.names[:-1])
+
+    def __or__(self, other: Any) -> compose.Pipeline:
+        """Return a pipeline of this encoder and a step, with the `summary` of a learner."""
+        return super().__or__(other) if isinstance(other, compose.Pipeline) else CodedPipeline(self, other)
 
     def __getstate__(self) -> dict[str, Any]:
         # Counts depend on raw values, so they stay on the device when a model is saved or sent.
@@ -97,6 +104,16 @@ class Encoder(base.MiniBatchTransformer):
         """Code a target: binary as 0 or 1, a class as its index, [low, high] as [-1, 1]; an undeclared one as NaN."""
         coding = self.task.coding
         return coding.encode_record({coding.target: y}).y
+
+
+class CodedPipeline(compose.Pipeline):
+    """A pipeline that begins with an `Encoder`, and has its learner's result in natural units."""
+
+    def summary(self, *, level: float = 0.95, forecast: bool = True) -> Result:
+        """Return the `summary` of the last step, a learner, in the units of the encoder's task."""
+        encoder: Encoder = self[0]
+        result: Result = self[-1].summary(encoder, level=level, forecast=forecast)
+        return result
 
 
 def _bounded(task: Task) -> AlwaysClamped:

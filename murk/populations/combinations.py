@@ -9,6 +9,7 @@ import numpy as np
 
 from murk._internal.numbers import listed
 from murk.producers.blocks import Block
+from murk.protocols.univariate.columns import KnownColumns
 
 if TYPE_CHECKING:
     from murk.task.task import Task
@@ -24,13 +25,14 @@ class CombinationSurvey:
     """
 
     def __init__(self, task: Task) -> None:
-        self._columns = task.known_columns
+        self._columns, self._places = task.known_columns, KnownColumns.of(task).places
         self._counts: Counter[bytes] = Counter()
 
     def add(self, block: Block) -> None:
         """Count the people of a block, by the combinations of their rows."""
         if self._columns:
-            x = block.x
+            # Private features do not point at anybody.
+            x = block.x[:, self._places]
             if block.counts is not None:
                 # A person's rows are one of them.
                 numbers = np.repeat(np.arange(len(block.counts), dtype=np.float64), block.counts)

@@ -28,6 +28,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 
 GROUP = 256  # largest number of records that one transaction releases
 WAITING = 10_000  # largest number of records that wait; further ones are refused
+PATIENCE = 0.25  # share of the last group's time for which the next one waits to become as large
 RETRY = 5.0  # seconds between two attempts to send releases that the log has not confirmed
 
 
@@ -68,8 +69,10 @@ class AsyncProducer:
     ----------
     log, ledger
         URL of a log that carries its task (`open_log`), and path of the accounts.
-    policy, noise
-        As for `Producer`.
+    policy
+        What this service allows. By default the only cap is the task's own promise; nothing caps all tasks together.
+    noise
+        Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     """
 
     def __init__(
@@ -78,6 +81,8 @@ class AsyncProducer:
         self._places, self._policy, self._noise = (log, ledger), policy, noise
         self._waiting: deque[_Waiting] = deque()
         self._arrived = threading.Condition()
+        # The next group waits, for a part of the last one's time, until as many records have come.
+        self._wanted, self._patience = 1, 0.0
         self._thread: threading.Thread | None = None
         self._process = 0
         self._is_open = False
@@ -122,25 +127,27 @@ class AsyncProducer:
     ) -> Future[Receipt]:
         """Queue one record from any thread, and return the future of its receipt; see `release`."""
         waiting = _Waiting(ReleaseCall(record, person, key, level, at))
+        # Before the lock, which another thread may have held at a fork.
+        if self._process != os.getpid():
+            raise _closed()
         with self._arrived:
-            if not self._is_open or self._process != os.getpid():
-                raise MurkError(
-                    "this producer is not open in this process: nothing was released. Open it with `async with`, after "
-                    "any fork"
-                )
+            if not self._is_open:
+                raise _closed()
             if len(self._waiting) >= WAITING:
                 raise MurkError(f"{WAITING:,} records wait to be released, and this one was not taken: try again later")
             self._waiting.append(waiting)
-            self._arrived.notify()
+            if len(self._waiting) in (1, self._wanted):
+                self._arrived.notify()
         return waiting.receipt
 
     def close(self) -> None:
         """Release the records that wait, and close log and ledger. Closing twice is allowed."""
+        if self._thread is None or self._process != os.getpid():
+            return
         with self._arrived:
             self._is_open = False
             self._arrived.notify()
-        if self._thread is not None and self._process == os.getpid():
-            self._thread.join()
+        self._thread.join()
 
     def __enter__(self) -> Self:
         self.open()
@@ -190,16 +197,21 @@ class AsyncProducer:
                 if not self._is_open:
                     return None
                 self._arrived.wait(max(0.0, due - time.monotonic()))
+            if 0 < len(self._waiting) < self._wanted and self._is_open:
+                # Clients that wait for each other's group come back together; the first would be a group alone.
+                self._arrived.wait(self._patience)
             taken = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
         # From here on a cancelled caller's record is released all the same.
         return [each for each in taken if each.receipt.set_running_or_notify_cancel()]
 
     def _release(self, producer: Producer, group: list[_Waiting]) -> None:
         results: list[Receipt | Exception]
+        began = time.monotonic()
         try:
             results = producer.release_group([each.call for each in group])
         except Exception as error:  # noqa: BLE001 - it is the callers'
             results = [error] * len(group)
+        self._wanted, self._patience = len(group), PATIENCE * (time.monotonic() - began)
         for each, result in zip(group, results, strict=True):
             if isinstance(result, Receipt):
                 each.receipt.set_result(result)
@@ -214,3 +226,9 @@ class AsyncProducer:
         for each in left:
             if each.receipt.set_running_or_notify_cancel():
                 each.receipt.set_exception(MurkError("the producer was closed: this record was not released"))
+
+
+def _closed() -> MurkError:
+    return MurkError(
+        "this producer is not open in this process: nothing was released. Open it with `async with`, after any fork"
+    )

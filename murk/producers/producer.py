@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -369,12 +370,12 @@ class RecordRandomizer:
         self._few = FEW
         self._held: dict[tuple[int, str], tuple[Floats, AnswerKernel]] = {}
 
-    def prepare(self, partition: int, model: Floats, level: str) -> None:
+    def prepare(self, partition: int, model: Floats, level: str, records: int = 1) -> None:
         """Load or compile the kernel for a partition's model, which may take seconds; no account may be locked."""
         if self._record_kernel is None or self._kernel(partition, model, level) is not None:
             return
-        if self._few:
-            self._few -= 1
+        if self._few > 0:
+            self._few -= records
             return
         made: AnswerKernel | None = self._record_kernel(level, model, self._seed)
         if made is not None:
@@ -393,6 +394,27 @@ class RecordRandomizer:
         if answer is not None:
             return answer
         return randomize_one(self._device, x[None, :], np.array([y]), model, level, self._noise, index)
+
+    def answers(
+        self,
+        x: Floats,
+        y: Floats,
+        partitions: Sequence[int],
+        models: Mapping[int, Floats | None],
+        levels: Sequence[str],
+        indices: Integers,
+    ) -> tuple[Sequence[list[int]], list[str] | None]:
+        """Return payloads and queries of coded records (m, p), by kernels if the device has them."""
+        if self._record_kernel is None:
+            return randomize_records(self._device, x, y, partitions, models, levels, self._noise, indices)
+        payloads, queries = [], []
+        for row, (partition, level) in enumerate(zip(partitions, levels, strict=True)):
+            model = models[partition]
+            assert model is not None
+            payload, query = self.answer(x[row], float(y[row]), partition, model, level, indices[row : row + 1])
+            payloads.append(payload)
+            queries.append(query)
+        return payloads, None if None in queries else cast("list[str]", queries)
 
     def _kernel(self, partition: int, model: Floats, level: str) -> AnswerKernel | None:
         held = self._held.get((partition, level))
@@ -957,13 +979,20 @@ class Producer(BaseProducer["PersonDevice"]):
         partitions = self._partitions(np.arange(len(asked)))
         models = {partition: self._models.cached_model(partition) for partition in set(partitions.tolist())}
         keys, people, levels = zip(*((each.key, each.person, each.level) for each in asked), strict=True)
+        for (partition, level), count in Counter(zip(partitions.tolist(), levels, strict=True)).items():
+            self._answering.prepare(partition, models[partition].parameters, level, count)
         with self._ledger.spending(self.task.hash, ReleaseRequests(keys, people, levels, windows=windows)) as spend:
             granted = np.array(spend.granted, dtype=np.int64)
             if spend.granted:
                 now = self._now()
-                x, y, clamped, missing = self._encoded([asked[index].record for index in spend.granted], spend.granted)
+                records = {places[index]: asked[index].record for index in spend.granted}
+                x, y, clamped, missing = self._encoded(records)
                 names = partitions[granted].tolist()
-                answers = self._randomize(spend, x, y, None, names, models, granted)
+                if self.task.most_rows == 1 and not self.task.privacy.repeats_answers:
+                    iterates = {partition: model.parameters for partition, model in models.items()}
+                    answers = self._answering.answers(x, y, names, iterates, spend.levels, granted)
+                else:
+                    answers = self._randomize(spend, x, y, None, names, models, granted)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, granted, names, models, *answers, ended)
         receipts = {places[at]: Receipt("refused", "none", self._explain(each)) for at, each in spend.refusals.items()}
@@ -982,10 +1011,10 @@ class Producer(BaseProducer["PersonDevice"]):
             receipts[places[index]] = Receipt("known", "queued" if queued else "none", _KNOWN)
         return receipts
 
-    def _encoded(self, records: Sequence[Mapping[str, Any]], indices: Sequence[int]) -> tuple[Floats, Floats, int, int]:
+    def _encoded(self, records: Mapping[int, Mapping[str, Any]]) -> tuple[Floats, Floats, int, int]:
         """Return coded features (m, p), targets (m,) and counts of clamped and missing values."""
         coded, errors = [], {}
-        for index, record in zip(indices, records, strict=True):
+        for index, record in records.items():
             try:
                 coded.append(self.task.coding.encode_record(record))
             except Exception as error:  # noqa: BLE001 - a mapping of the caller's may raise any

@@ -14,7 +14,7 @@ from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.protocols.averages import NeverPublished
 from murk.stream.wire.blocks import block_of
-from murk.stream.worker.interface import admits_of
+from murk.stream.worker.interface import admits_of, payload_lengths
 from murk.task.models import Model
 from murk.task.task import Task
 
@@ -81,6 +81,7 @@ class FurtherModelEngine(NeverPublished):
         self.dimension: int = whole.dimension
         self.admit: Callable[[Any, int], None] = whole.admit
         self.admits = admits_of(whole)
+        self.lengths: tuple[int, ...] = payload_lengths(whole)
 
     @property
     def n_releases(self) -> int:
@@ -113,6 +114,20 @@ class FurtherModelEngine(NeverPublished):
         """Continue from a state of the task's own learner, as if the model had learned the same releases."""
         self._whole.load_state_dict(state)
         self.own.adopt(self._whole)
+
+    @property
+    def joins(self) -> bool:
+        """Whether learners of parts of a partition can be joined, in the order of the parts."""
+        return bool(getattr(self.own, "joins", False))
+
+    def begin_part(self) -> None:
+        """Leave out what depends on the order of releases, before a part of a partition is learned."""
+        if hasattr(self.own, "begin_part"):
+            self.own.begin_part()
+
+    def join(self, later: FurtherModelEngine) -> None:
+        """Add what another learner has learned from a later part of the partition."""
+        self.own.join(later.own)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from `state_dict`; raise MurkError if it is malformed or another model's of the same name."""

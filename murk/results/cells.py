@@ -23,7 +23,7 @@ def describe_cells(task: Task, estimate: Estimate, level: float) -> list[dict[st
         return None
     if cells is None:
         return []
-    features = [feature for feature in task.features if isinstance(feature, CategoryFeature)]
+    features = [feature for feature in task.features if isinstance(feature, CategoryFeature) and feature.known]
     target, quantile, found = task.target, NormalDist().inv_cdf(0.5 + level / 2.0), []
     names, factor, shift, low, high = [target.name], POINTS, 0.0, 0.0, POINTS
     columns = [cells.means.shape[1] - 1]

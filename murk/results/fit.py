@@ -258,10 +258,12 @@ def open_fittings(
 
 def fit(
     models: Model | str | Path | Sequence[Model | str | Path],
-    log: str,
+    log: str | None = None,
     *,
+    archive: str | Path | None = None,
     confidence: float = 0.95,
     replay: bool = False,
+    map: Any = map,
 ) -> Any:
     """Fit models to the releases on a log, like ``murk fit``, without spending more of anybody's budget.
 
@@ -276,12 +278,18 @@ def fit(
         A `Model`, the path of its file, or a sequence of these.
     log
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
+    archive
+        Instead of a log: path or URL of an archive of it (``murk archive``), which answers after the log's retention.
+        States are not kept.
     confidence
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, for its history. By default it continues from the states of
         the task's own learner where these hold all that it learns: moments, cells of examples, windows of
         organisations, and the task's own model (a name alone) with protocols that serve no other.
+    map
+        How parts of an archive are learned: a function like the builtin `map`, such as that of a
+        `concurrent.futures.ProcessPoolExecutor`. Results are the same bits with all of them.
 
     Examples
     --------
@@ -302,6 +310,20 @@ def fit(
     <Result of hours-by-age: 400 releases, 2 coefficients, simulated>
     """
     start, chosen = monotonic(), models_of(models)
+    if (log is None) == (archive is None):
+        raise UserError("give either a log or an archive")
+    if archive is not None:
+        if replay:
+            raise UserError("replay=True needs a log: an archive is always read whole")
+        # Imported here, as it needs this module.
+        from murk.results.archives import fit_archive
+
+        fitted = [
+            _result(device, report, start)
+            for device, report in fit_archive(chosen, str(archive), level=confidence, map=map, history=True, kept=True)
+        ]
+        return fitted[0] if isinstance(models, Model | str | Path) else fitted
+    assert log is not None
     with ExitStack() as stack:
         fittings = open_fittings(stack, chosen, log, replay=replay)
         ends = fittings[0].log.ends()
@@ -310,7 +332,12 @@ def fit(
                 sleep(_PAUSE)
         names, results = [model.name for model in chosen], []
         for fitting in fittings:
-            report = fitting.report(names, level=confidence, history=True, kept=True, seconds=monotonic() - start)
-            history, estimate = report.pop("history"), report.pop("estimate")
-            results.append(Result(report, history, fitting.device.task, estimate))
+            report = fitting.report(names, level=confidence, history=True, kept=True)
+            results.append(_result(fitting.device, report, start))
     return results[0] if isinstance(models, Model | str | Path) else results
+
+
+def _result(device: ModelDevice, report: dict[str, Any], start: float) -> Result:
+    """Return the result of a report with history and estimate."""
+    history, estimate = report.pop("history"), report.pop("estimate")
+    return Result({**report, "seconds": monotonic() - start}, history, device.task, estimate)

@@ -173,6 +173,9 @@ def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
     columns = ["arm", "people", f"lift, {unit}", interval, "relative", f"{interval}, %", "p", "e"]
     yield Table(f"{report['task']}: lifts against {found['control']}", columns, experiments.table(found))
     yield from map(Paragraph, found["words"])
+    if found["segments"]:
+        title = f"Lifts by segment: {100 * found['level']:.3g}% for all together"
+        yield Table(title, ["segment", "arm", "people", f"lift, {unit}", "interval"], experiments.segment_table(found))
     if found["sample_ratio"] is not None and not found["mismatch"]:
         yield Paragraph(f"The arms' counts fit the stated shares (e = {found['sample_ratio']:.3g}; alarm from 1,000).")
     if found["unassigned"]:

@@ -210,8 +210,8 @@ class CategoryFeature(Block):
     known: Literal[True] | None = Field(
         default=None,
         description="`true`: the receiver knows this column already, such as the arm of an experiment. It is sent as "
-        "it is, without noise and under no guarantee, and only the target is randomized. Then all features must be "
-        "known; `null`: private",
+        "it is, without noise and under no guarantee, and only the target and private features are randomized; `null`: "
+        "private",
     )
 
     @model_validator(mode="before")

@@ -334,7 +334,7 @@ class Task(_ProtocolBlocks):
                     f"{name} cannot learn quantiles; say protocol: univariate, or leave it out", "protocol"
                 )
         else:
-            protocol.check_features(self.features, self.people)
+            protocol.check_features(self.features, target.kind, self.people)
             if quantiles is not None:
                 words = "has no effect in a task with features; remove it, or say features: []"
                 raise task_error(words, "target", "quantiles")
@@ -418,6 +418,13 @@ class Task(_ProtocolBlocks):
         if experiment.arm not in known:
             remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
             raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+        for place, name in enumerate(experiment.segments):
+            others = [each for each in known if each != experiment.arm]
+            if name not in others:
+                remedy = nearest(name, others) if others else "remove it, or add a known feature"
+                raise task_error(
+                    f"{shown(name)} is not a known feature beside the arm; {remedy}", at, "segments", place
+                )
         arms = self.arms
         if experiment.control not in arms:
             words = f"{shown(experiment.control)} is not a category of {experiment.arm}; "
@@ -562,7 +569,9 @@ class Task(_ProtocolBlocks):
     def coefficient_scale(self) -> Scale:
         """Scale of the coefficients, such as ``"log odds"``."""
         scale = PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
-        return scale if self.features or scale == "slope" else "probability"
+        # Beside known columns, lines are learned of private features.
+        by_line = not self.features or 0 < len(self.known_columns) < len(self.features)
+        return "probability" if by_line and scale != "slope" else scale
 
     @property
     def fitted_model(self) -> str:
@@ -570,6 +579,8 @@ class Task(_ProtocolBlocks):
         if not self.features:
             asks_quantiles = isinstance(self.target, RealTarget) and self.target.quantiles is not None
             return "quantiles" if asks_quantiles else "mean" if self.target.kind == "real" else "shares"
+        if self.coefficient_scale == "probability" and self.known_columns:
+            return "squared"
         # The balanced loss fits the same model.
         objective = None if self.objective == "balanced" else self.objective
         return objective or PROTOCOLS[self.protocol].model(self.block, self.target.kind)

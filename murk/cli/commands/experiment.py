@@ -114,9 +114,7 @@ def _plan(
         print_json({"task": task.name, "power": power, "plans": [asdict(each) for each in plans], "needed": needed})
         return
     unit = f"units of {task.target.name}" if isinstance(task.target, RealTarget) else "points"
-    rows = [
-        [f"{each.people:,}", number(each.planned), number(each.watched), number(each.without_privacy)] for each in plans
-    ]
+    rows = [[f"{each.people:,}", *map(_shown, (each.planned, each.watched, each.without_privacy))] for each in plans]
     title = f"{task.name}: smallest lift shown with a probability of {power:.0%}, in {unit}"
     table(title, ["people", "one look at the end", "watched, at the same number", "one look, without privacy"], rows)
     if needed is not None:
@@ -124,6 +122,10 @@ def _plan(
             f"A lift of {number(effect or 0.0)} {unit} takes {needed['planned']:,} people for one look at the planned "
             f"end, and up to {needed['watched']:,} if the experiment is watched and may stop at any time."
         )
+
+
+def _shown(effect: float) -> str:
+    return number(effect) if math.isfinite(effect) else "too few people in an arm"
 
 
 def _watch(task: Task, log_url: str, picture: Path | None, as_json: bool) -> None:

@@ -50,6 +50,7 @@ FIRST, SECOND, THIRD = range(3)
 # Sums over all releases: 1, w, w a q, w^2, (w a q)^2; and of the losses l at the reference: w l, (w l)^2, w^2 l.
 COUNT, WEIGHT, SHIFT, SQUARES, SHIFTS, LOSS, LOSS_SQUARES, LOSS_CROSS, TOTALS = range(9)
 _UNKNOWN = -1e300  # sum of squared losses where those of the first releases are unknown, whatever is added
+_NEVER = 2**62 - 1  # number of releases that no learner reaches
 _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
@@ -470,9 +471,18 @@ class CellEngine(NeverPublished, RecordEngine):
 
     def adopt(self, whole: CellEngine) -> None:
         """Continue from the sums of another model's learner of the same releases, without figures of its loss."""
-        totals = whole.sums.totals.copy()
-        totals[[LOSS, LOSS_SQUARES, LOSS_CROSS]] = 0.0, _UNKNOWN, 0.0
-        self.sums, self._next = CellSums(whole.sums.cells.copy(), totals), whole._next
+        self.sums, self._next = CellSums(whole.sums.cells.copy(), _without_losses(whole.sums.totals)), whole._next
+
+    joins = True
+
+    def begin_part(self) -> None:
+        """Leave out the figures of the loss, whose reference depends on the order of releases."""
+        self.sums, self._next = CellSums(self.sums.cells, _without_losses(self.sums.totals)), _NEVER
+
+    def join(self, later: CellEngine) -> None:
+        """Add the sums of another learner of the same model."""
+        sums = self.sums.cells + later.sums.cells, self.sums.totals + later.sums.totals
+        self.sums = CellSums(sums[0], _without_losses(sums[1]))
 
     def estimate(self) -> Estimate:
         """Return the coefficients in coded units, with standard errors."""
@@ -518,6 +528,13 @@ class CellEngine(NeverPublished, RecordEngine):
         self.sums, self.reference = sums, reference
         self._next = max(following, self.n_releases + 1)
         self._look()
+
+
+def _without_losses(totals: Floats) -> Floats:
+    """Return sums over all releases with unknown losses."""
+    totals = totals.copy()
+    totals[[LOSS, LOSS_SQUARES, LOSS_CROSS]] = 0.0, _UNKNOWN, 0.0
+    return totals
 
 
 def _weights(mechanism: CellMechanism) -> tuple[float, float, float]:

@@ -271,6 +271,12 @@ class MomentEngine(NeverPublished, RecordEngine):
         k.fold(now.total, now.sums, self.layout.cross, np.ascontiguousarray(payloads), levels, table)
         self._learned = MomentSums(now.total, now.sums, now.count + len(payloads))
 
+    joins = True
+
+    def join(self, later: MomentEngine) -> None:
+        """Add the sums of another learner of the same model."""
+        self._learned = MomentSums.merged([self.sums, later.sums])
+
     def adopt(self, whole: MomentEngine) -> None:
         """Continue from the sums of another model's learner of the same releases."""
         self._learned = whole.sums

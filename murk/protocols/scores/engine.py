@@ -260,6 +260,26 @@ class ScoreEngine:
             rounds = (*rounds, Round(count, model))[-REMEMBERED:]
         return replace(before, count=count, rounds=rounds, coordinates=coordinates, shown=None)
 
+    # Parts of a partition
+
+    @property
+    def joins(self) -> bool:
+        """Whether learners of parts of a partition can be joined: if no models are made of its releases."""
+        return self.settings.once
+
+    @locked
+    def join(self, later: ScoreEngine) -> None:
+        """Add the sums of another learner, whose people answered at the same models."""
+        now, then = self.now, later.now
+        windows = {
+            number: _joined((*now.windows.get(number, ()), *then.windows.get(number, ())))
+            for number in {*now.windows, *then.windows}
+        }
+        kept = self.settings.windows
+        newest = windows if kept is None else kept.newest(windows)
+        rounds = _joined((*now.rounds, *then.rounds))
+        self.now = replace(now, count=now.count + then.count, rounds=rounds, windows=newest, shown=None)
+
     # What devices and logs need
 
     def published(self) -> tuple[int, list[float]] | None:
@@ -591,9 +611,64 @@ class SharedScoreEngine(ScoreEngine):
         self._models = _models(partition)
         return partition
 
+    # Archives
+
+    def shared_models(self) -> dict[str, Any]:
+        """Return the remembered models and the survey's coordinates, as plain data."""
+        coordinates = partition_state(self.now).get("coordinates")
+        models = {str(version): pack(model.flat) for version, model in _models(self.now).items()}
+        return {"models": models, "coordinates": coordinates}
+
+    def of_archive(self, shared: Mapping[str, Any]) -> ArchivedScoreEngine:
+        """Return a learner of releases that were made at archived models, from `shared_models`."""
+        size, sets = self.settings.model_size, self.settings.wanted is not None
+        models = {
+            int(version): Model.of(unpack(flat, size), self.settings.features, sets=sets)
+            for version, flat in shared["models"].items()
+        }
+        coordinates = self._read_coordinates(shared["coordinates"])
+        return ArchivedScoreEngine(self.settings, self.mechanisms, models or self._models, coordinates)
+
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
         grid = all(start == self.settings.round_start(start) for start in starts)
         return grid and starts == tuple(sorted(set(starts))) and len(starts) <= REMEMBERED
+
+
+class ArchivedScoreEngine(SharedScoreEngine):
+    """A learner of archived releases, all of whose models are known; only the newest are remembered in its state."""
+
+    joins = True
+
+    def __init__(
+        self,
+        settings: Settings,
+        mechanisms: LevelMechanisms,
+        models: Mapping[int, Model],
+        coordinates: Coordinates | None,
+    ) -> None:
+        super().__init__(settings, mechanisms)
+        self._models = dict(sorted(models.items()))
+        self.now = PartitionState(0, (), coordinates)
+
+    def _remembered(self) -> list[int]:
+        return sorted(self._models)
+
+    def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
+        return replace(before, count=count, rounds=tuple(sorted(rounds, key=attrgetter("start"))))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of a learner that has made all these models."""
+        known = {round_.start: round_ for round_ in self.now.rounds}
+        newest = [(start, self._models[start]) for start in sorted(self._models)[-REMEMBERED:]]
+        rounds = tuple(known.get(start, Round(start, model)) for start, model in newest)
+        state = partition_state(replace(self.now, rounds=rounds))
+        return {"schema": 1, "settings": self.settings.digest, **state}
+
+    def _read(self, state: Mapping[str, Any]) -> PartitionState:
+        models = self._models
+        partition = super()._read(state)
+        self._models = models
+        return partition
 
 
 def _asks(model: Model, query: str, item: int) -> bool:

@@ -67,30 +67,35 @@ class KnownColumns:
     """
 
     columns: tuple[KnownColumn, ...] = ()
+    starts: tuple[int, ...] = ()  # position of each column's first coded feature; empty: one after the other
 
     @classmethod
     def of(cls, task: Task) -> KnownColumns:
         """Return a task's known columns."""
-        features = [feature for feature in task.features if isinstance(feature, CategoryFeature)]
-        return cls(
-            tuple(
-                KnownColumn(
-                    len(feature.categories),
-                    feature.missing not in (None, INDICATOR),
-                    feature.missing == INDICATOR,
-                )
-                for feature in features
-            )
-        )
+        columns, starts, start = [], [], 0
+        for index, feature in enumerate(task.features):
+            if isinstance(feature, CategoryFeature) and feature.known:
+                missing = feature.missing
+                coded = missing not in (None, INDICATOR)
+                columns.append(KnownColumn(len(feature.categories), coded, missing == INDICATOR))
+                starts.append(start)
+            start += len(task.coding.names_of(index))
+        return cls(tuple(columns), tuple(starts) if len(columns) < len(task.features) else ())
 
     @property
     def cells(self) -> int:
         """Number of cells."""
         return math.prod(column.values for column in self.columns)
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Positions of the known coded features among all."""
+        return tuple(index for _, place in self._places() for index in range(place.start, place.stop))
+
     def _places(self) -> Iterator[tuple[KnownColumn, slice]]:
         start = 0
-        for column in self.columns:
+        for index, column in enumerate(self.columns):
+            start = self.starts[index] if self.starts else start
             yield column, slice(start, start + column.width)
             start += column.width
 
@@ -114,7 +119,7 @@ class KnownColumns:
         return np.asarray(np.all(fine, axis=0))
 
     def codes(self, cells: Integers) -> Floats:
-        """Return the coded features of cells, (m, p), the constant last."""
+        """Return the known coded features of cells, (m, p), the constant last."""
         values = self.values(cells)
         parts = [column.codes[values[:, place]] for place, column in enumerate(self.columns)]
         return np.column_stack([*parts, np.ones(len(cells))])

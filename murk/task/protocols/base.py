@@ -101,7 +101,7 @@ class TaskProtocol(ABC):
             "protocol",
         )
 
-    def check_features(self, features: Sequence[Any], people: int | None) -> None:
+    def check_features(self, features: Sequence[Any], target: str, people: int | None) -> None:
         """Raise `PydanticCustomError`, with the remedy, if a task with these features cannot use the protocol."""
         for place, feature in enumerate(features):
             if getattr(feature, "known", None):

@@ -1,0 +1,288 @@
+"""A producer for services: groups, errors of one request, threads, cancelled callers, an absent log, and kills."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from murk import Task
+from murk.errors import MurkError, UserError
+from murk.producers import AsyncProducer, Ledger, Producer, async_producer
+from murk.producers.ledger.transaction import Spending
+from murk.producers.producer import ReleaseCall
+from murk.stream import open_log
+from murk.stream.log.sqlite import SqliteLog
+from tests.producers.test_crashes import Killer, after, before, in_child, patched
+from tests.producers.world import RECORD, World, make_task, paid_task
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+@pytest.fixture(params=["protocol: gradients\nlog: {partitions: 2}", "protocol: scores", "protocol: moments"])
+def task(request: pytest.FixtureRequest) -> Task:
+    return make_task(request.param, simulated=False)
+
+
+def announced(folder: Path, task: Task) -> tuple[str, Path]:
+    url = f"sqlite:///{folder}/log.db"
+    with open_log(url) as log:
+        log.register_task(task.document())
+    return url, folder / "ledger.db"
+
+
+def on_log(url: str) -> int:
+    """Number of releases that a learner would learn."""
+    with open_log(url, create=False) as log:
+        return len(list(log.releases()))
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, list[int]]]:
+    """The first group is held until the event; sizes of all groups."""
+    go, sizes, release_group = threading.Event(), [], Producer.release_group
+
+    def counting(self: Producer, calls: Any) -> Any:
+        sizes.append(len(calls))
+        assert go.wait(60)
+        return release_group(self, calls)
+
+    monkeypatch.setattr(Producer, "release_group", counting)
+    yield go, sizes
+    go.set()
+
+
+def test_callers_on_a_loop_and_in_threads_share_a_group(
+    tmp_path: Path, task: Task, held: tuple[threading.Event, list[int]]
+) -> None:
+    go, sizes = held
+    places = announced(tmp_path, task)
+
+    async def main() -> Counter[str]:
+        async with AsyncProducer(*places) as producer:
+            first = asyncio.create_task(producer.release(RECORD, person="first"))
+            while not sizes:
+                await asyncio.sleep(0)
+            on_loop = [asyncio.create_task(producer.release(RECORD, person=f"p{n % 20}")) for n in range(30)]
+            in_threads: list[Any] = []
+            threads = [
+                threading.Thread(target=lambda n=n: in_threads.append(producer.submit(RECORD, person=f"t{n}")))
+                for n in range(4)
+            ]
+            for each in threads:
+                each.start()
+            for each in threads:
+                each.join()
+            await asyncio.sleep(0)
+            go.set()
+            submitted = await asyncio.gather(*map(asyncio.wrap_future, in_threads))
+            receipts = [await first, *await asyncio.gather(*on_loop), *submitted]
+            return Counter(each.outcome for each in receipts)
+
+    assert asyncio.run(main()) == {"released": 25, "refused": 10}
+    assert sizes == [1, 34]
+    assert on_log(places[0]) == 25
+    with Ledger(places[1]) as ledger:
+        assert (ledger.totals().releases, ledger.pending()) == (25, 0)
+
+
+class Broken(Mapping[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        raise ZeroDivisionError
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
+    def __len__(self) -> int:
+        return 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        raise ZeroDivisionError
+
+
+def test_one_requests_error_is_its_own(tmp_path: Path) -> None:
+    with World(tmp_path, paid_task(10.0, simulated=False)) as world:
+        calls = [
+            ReleaseCall(RECORD, "ann", key="1"),
+            ReleaseCall(RECORD, "1 234 567"),
+            ReleaseCall(Broken(), "bob"),
+            ReleaseCall(RECORD, "ann", key="1"),
+            ReleaseCall(RECORD, "cid", level="none"),
+            ReleaseCall(RECORD, "dan", key=""),
+            ReleaseCall(None, "eve"),  # type: ignore[arg-type]
+            ReleaseCall(RECORD, "fay", level="open"),
+        ]
+        results = world.producer.release_group(calls)
+        kinds = [each.outcome if not isinstance(each, Exception) else type(each) for each in results]
+        unreadable = [ZeroDivisionError, "known", UserError, UserError, AttributeError]
+        assert kinds == ["released", UserError, *unreadable, "released"]
+        assert (results[0].level, results[-1].level) == ("default", "open")  # type: ignore[union-attr]
+        totals = world.ledger.totals()
+        assert (totals.releases, totals.people, world.producer.counts.records) == (2, 2, 2)
+
+
+def test_a_group_is_what_its_records_are_one_by_one(tmp_path: Path) -> None:
+    """A simulation draws by release: the same bytes; and a refused record does not shift the others' draws."""
+    people = [f"p{n % 7}" for n in range(12)]
+    values = []
+    for name in ("group", "alone"):
+        (tmp_path / name).mkdir()
+        with World(tmp_path / name, make_task("protocol: scores")) as world:
+            if name == "group":
+                world.producer.release_group([ReleaseCall(RECORD, each) for each in people])
+            else:
+                for each in people:
+                    world.producer.release(RECORD, person=each)
+            values.append([message.value for message in world.messages()])
+    assert values[0] == values[1]
+    assert len(values[0]) == 7
+
+
+def test_a_cancelled_caller_that_waited_has_released_nothing(
+    tmp_path: Path, held: tuple[threading.Event, list[int]]
+) -> None:
+    go, sizes = held
+    url, path = announced(tmp_path, make_task(simulated=False))
+    with AsyncProducer(url, path) as producer:
+        begun = producer.submit(RECORD, person="ann")
+        while not sizes:
+            time.sleep(0)
+        waiting = producer.submit(RECORD, person="bob")
+        assert (waiting.cancel(), begun.cancel()) == (True, False)
+        go.set()
+        assert begun.result(60).delivery == "sent"
+    with pytest.raises(CancelledError):
+        waiting.result(0)
+    with Ledger(path) as ledger:
+        assert ledger.totals().releases == 1
+
+
+def test_whoever_cannot_be_served_is_told_before_anything_is_debited(
+    tmp_path: Path, held: tuple[threading.Event, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, sizes = held
+    monkeypatch.setattr(async_producer, "WAITING", 2)
+    url, path = announced(tmp_path, make_task(simulated=False))
+    with pytest.raises(UserError, match=r"none\.db"):
+        AsyncProducer(f"sqlite:///{tmp_path}/none.db", path).open()
+    producer = AsyncProducer(url, path)
+    with pytest.raises(MurkError, match="not open in this process"):
+        producer.submit(RECORD)
+    with producer:
+        receipts = [producer.submit(RECORD, person="ann")]
+        while not sizes:
+            time.sleep(0)
+        receipts += [producer.submit(RECORD, person=name) for name in ("bob", "cid")]
+        with pytest.raises(MurkError, match="2 records wait"):
+            producer.submit(RECORD, person="dan")
+
+        def child() -> None:
+            with pytest.raises(MurkError, match="after any fork"):
+                producer.submit(RECORD, person="dan")
+
+        assert in_child(child) == 0
+        go.set()
+    # Closing releases those that wait.
+    assert [each.result(0).outcome for each in receipts] == ["released"] * 3
+    with pytest.raises(MurkError, match="not open"):
+        producer.submit(RECORD)
+    with pytest.raises(MurkError, match="make another"):
+        producer.open()
+    producer.close()
+
+
+def test_releases_wait_in_the_outbox_while_the_log_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(async_producer, "RETRY", 0.02)
+    away, append = threading.Event(), SqliteLog.append
+
+    def failing(self: Any, batch: Any) -> None:
+        if away.is_set():
+            raise MurkError("away")
+        append(self, batch)
+
+    monkeypatch.setattr(SqliteLog, "append", failing)
+    url, path = announced(tmp_path, make_task(simulated=False))
+    with AsyncProducer(url, path) as producer:
+        away.set()
+        receipt = producer.submit(RECORD, person="ann").result(60)
+        assert (receipt.outcome, receipt.delivery) == ("released", "queued")
+        away.clear()
+        while on_log(url) == 0:
+            time.sleep(0.01)
+    with Ledger(path) as ledger:
+        assert ledger.pending() == 0
+    assert on_log(url) == 1
+
+
+KILLS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
+    "before the debits": (Spending, "write", before),
+    "within their transaction": (Spending, "write", after),
+    "between debits and append": (SqliteLog, "append", before),
+    "between append and confirmation": (SqliteLog, "append", after),
+    "after the confirmation": (Ledger, "confirm", after),
+}
+
+
+@pytest.mark.parametrize("point", KILLS)
+def test_no_release_is_lost_or_made_twice_by_kills(tmp_path: Path, point: str) -> None:
+    """Sixteen handlers, killed at their second group, then at the next process's first, then not."""
+    url, path = announced(tmp_path, paid_task(10.0, simulated=False))
+    owner, name, wrap = KILLS[point]
+
+    async def main() -> None:
+        async with AsyncProducer(url, path) as producer:
+
+            async def handler(number: int) -> None:
+                for request in range(3):
+                    await producer.release(RECORD, person=f"p{number}", key=str(request))
+
+            await asyncio.gather(*map(handler, range(16)))
+
+    def killed(calls: int) -> int:
+        def child() -> None:
+            with patched(owner, name, wrap(getattr(owner, name), Killer(calls))):
+                asyncio.run(main())
+
+        return in_child(child)
+
+    assert killed(2) == -signal.SIGKILL
+    # The outbox may be sent without any of these calls.
+    assert killed(1) == -signal.SIGKILL
+    asyncio.run(main())
+    with Ledger(path) as ledger:
+        totals = ledger.totals()
+        assert (totals.releases, totals.people, ledger.pending()) == (48, 16, 0)
+    with open_log(url, create=False) as log:
+        # A log in a file is searched before anything is sent again, so that nothing is there twice.
+        assert sum(log.ends()) == 48
+    assert on_log(url) == 48
+
+
+def test_processes_share_a_ledger(tmp_path: Path) -> None:
+    url, path = announced(tmp_path, make_task(simulated=False))
+
+    def work() -> None:
+        with AsyncProducer(url, path) as producer:
+            for each in [producer.submit(RECORD, person=f"p{n}") for n in range(30)]:
+                each.result(60)
+
+    children = []
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                work()
+                status = 0
+            finally:
+                os._exit(status)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+    assert on_log(url) == 30
