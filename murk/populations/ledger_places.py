@@ -70,10 +70,9 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
         return None
     try:
         facts = json.loads(path.read_text())
-        # Earlier versions did not store the log's identity.
-        identity = facts.pop("log", log.identity)
+        identity = facts.pop("log")
         known = RunConfig(**facts)
-    except (AttributeError, ValueError, TypeError) as error:
+    except (AttributeError, KeyError, ValueError, TypeError) as error:
         raise MurkError(f"{path} is damaged: restore it from a copy, or begin with a new log") from error
     return known if identity == log.identity else None
 
