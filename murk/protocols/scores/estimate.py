@@ -43,6 +43,7 @@ from murk.protocols.scores.solve.moments import UNEVEN, extent_of, pooled
 from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
 from murk.protocols.scores.stream import FeatureChange, feature_change, impossible
 from murk.protocols.scores.sums import Key, Round, Summaries, Tally, most_answers, share_of, step_of, summaries
+from murk.protocols.scores.survey.coordinates import STATED_ERROR
 from murk.task.privacy import MOST_LEVELS
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -53,7 +54,6 @@ _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself 
 _LARGEST_HALF: Final = 1e300  # above every finite half-width
 _ROWS = (10_000, 3_000, 1_000)
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
-_STATED = 0.1  # relative error of a spread that is stated
 _SEEN = 2.0  # standard deviations from which a curvature stands out from noise
 
 
@@ -194,7 +194,7 @@ class Outlook:
         if solution.targetless:
             return {}
         unseen, errors = solution.moments.unseen, coordinates.log_spread_error
-        stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
+        stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), STATED_ERROR, errors))
         learned = solution_from(replace(self.settings, coordinates=stated), self.found).half_widths(quantile) <= limits
         names, told = self.settings.names, solution.moments.frame.told
         return {
