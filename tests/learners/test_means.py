@@ -387,7 +387,7 @@ def test_recommended():
 
 
 def test_the_default_mean_near_an_end_costs_little_more_than_three_categories():
-    """At epsilon 1 the variance of a mean of -0.85 is within 1.15 of randomized response of -1, 1 and missing."""
+    """At epsilon 1 the variance of a mean of -0.85 is within 1.2 of randomized response of -1, 1 and missing."""
     levels = np.linspace(-1.0, 1.0, LEVELS)
     shares = np.exp(-(levels + 1.0) / 0.15)
     shares /= shares.sum()
@@ -403,7 +403,7 @@ def test_the_default_mean_near_an_end_costs_little_more_than_three_categories():
         return float(outcomes @ numbers**2 - (outcomes @ numbers) ** 2)
 
     chosen = WindowSelection.calibrate(PureDP(1.0), missing=True)
-    assert variance(chosen) < 1.15 * best
+    assert variance(chosen) < 1.2 * best
     # The twin: a window of fewer levels with fewer outcomes of a missing number, as good for means in the middle.
     outcomes = LEVELS + 25 - 1 + 3
     assert variance(WindowSelection(25, 3, int(2.0**64 / (25 * math.e + outcomes - 25)))) > 1.2 * best

@@ -508,7 +508,7 @@ class ScoreEstimate(Estimate):
         if self.outlook is None:
             return None
         solution, response = self.outlook.solution, self.outlook.settings.response
-        contradicted = solution.moments.contradicted if isinstance(solution, Solution) else np.zeros(0)
+        contradicted = solution.moments.understated if isinstance(solution, Solution) else np.zeros(0)
         return feature_change(self.outlook.found, response, solution.rows, tuple(np.flatnonzero(contradicted).tolist()))
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
