@@ -267,6 +267,9 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
     }
 
 
+_SURELY: Final = 2.0  # standard errors that are added to the share of targets beyond the ends
+
+
 def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
     """Return the ends beyond which a real target's values count as the ends, in its own units; None within bounds."""
     ends, target = getattr(estimate, "cut", None), task.target
@@ -277,11 +280,23 @@ def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
     return max(low, target.low), min(high, target.high)
 
 
-def _cut_words(task: Task, ends: tuple[float, float]) -> str:
+def cut_share(estimate: Estimate) -> dict[str, float] | None:
+    """Return the share of targets beyond the ends, and what it is at most, as fractions; None if unknown."""
+    compute = getattr(estimate, "share_beyond", None)
+    if compute is None:
+        return None
+    share, error = compute()
+    return {"share": share, "most": min(share + _SURELY * error, 1.0)}
+
+
+def _cut_words(task: Task, ends: tuple[float, float], share: Mapping[str, float] | None) -> str:
     assert isinstance(task.target, RealTarget)
     low, high = ends
     sides = [f"below {number(low)}"] * (low > task.target.low) + [f"above {number(high)}"] * (high < task.target.high)
-    return f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
+    words = f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
+    if share is None:
+        return words
+    return f"{words}: {share['share']:.1%} of them by the survey, and at most {share['most']:.1%}"
 
 
 def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
@@ -429,8 +444,9 @@ def report_log(
     used = counts.get("records_learned", estimate.releases_used)
     held = looks_of(task, estimate, used, live=live, asked=looks, repeats=repeats)
     found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held)
-    if (ends := cut(shown, estimate)) is not None:
-        found["interval"]["note"] += f"; {_cut_words(shown, ends)}"
+    ends, share = cut(shown, estimate), cut_share(estimate)
+    if ends is not None:
+        found["interval"]["note"] += f"; {_cut_words(shown, ends, share)}"
     report = {
         "task": shown.name,
         "protocol": task.protocol,
@@ -442,6 +458,7 @@ def report_log(
         **counts,
         **found,
         "cut": None if ends is None else list(ends),
+        "cut_share": None if ends is None else share,
         "drift": None if drift is None else drift.to_dict(),
         **({} if track is None else {"track": track.to_dict(units(shown))}),
         "repeats": held.repeats.words,

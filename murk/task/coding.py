@@ -695,6 +695,19 @@ class Coding:
                 stated[self.names.index(feature.name)] = stated_location(feature)
         return stated
 
+    @property
+    def stated_coordinates(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Centres and spreads of the coded features but the constant, from `stated`; None if nothing is stated.
+
+        A number without statement counts as uniform within its bounds, and a category as of mean 0 and variance 1.
+        """
+        stated = self.stated
+        if not any(stated):
+            return None
+        default = [(0.0, 1.0 / math.sqrt(3.0)) if number else (0.0, 1.0) for number in self.numbers]
+        centres, spreads = zip(*(at or other for at, other in zip(stated, default, strict=True)), strict=True)
+        return centres, spreads
+
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
         """Code records given as columns (see `murk.task.containers.column_array`); without ``target``, every y is NaN.
 

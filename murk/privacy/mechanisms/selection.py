@@ -380,14 +380,15 @@ def _best_subset(guarantee: Guarantee, categories: int) -> SubsetSelection:
 LEVELS: Final = 31
 """Number of levels to which a bounded number is rounded, at random, so that its mean is unchanged."""
 
-# From an epsilon on: sizes of a window, in levels, with the least mean variance over the range, and where targets may
-# be missing also the number of outcomes that only a missing one favours. Written by `python -m tools.windows`.
+# From an epsilon on: sizes of a window, in levels, with the least variance, and where targets may be missing also the
+# number of outcomes that only a missing one favours. Written by `python -m tools.windows`, which has the criterion.
 _ALWAYS: Final = ((0.0, 30), (1.0, 27), (1.1, 24), (1.2, 22), (1.3, 16), (1.4, 15), (2.3, 14), (2.5, 13), (2.7, 12),
                   (2.9, 11), (3.0, 10), (3.5, 9), (3.8, 8), (4.1, 7), (4.6, 6), (5.1, 5), (5.7, 4), (6.5, 3),
                   (7.5, 2))  # fmt: skip
-_MAYBE: Final = ((0.0, 30, 0), (1.0, 25, 3), (1.2, 21, 4), (1.3, 15, 3), (1.9, 15, 6), (2.4, 12, 5), (3.0, 10, 6),
-                 (3.6, 9, 6), (3.8, 8, 5), (4.2, 7, 4), (4.6, 6, 4), (5.1, 5, 4), (5.7, 4, 3), (6.5, 3, 2),
-                 (7.2, 3, 3), (7.5, 2, 2))  # fmt: skip
+_MAYBE: Final = ((0.0, 30, 2), (0.3, 30, 4), (0.5, 30, 6), (1.1, 25, 10), (1.2, 20, 10), (1.3, 15, 6), (1.8, 15, 7),
+                  (2.5, 14, 7), (2.8, 13, 7), (3.0, 11, 8), (3.1, 10, 7), (3.4, 9, 6), (3.8, 8, 6), (3.9, 8, 5),
+                  (4.2, 7, 5), (4.5, 7, 4), (4.6, 6, 5), (5.0, 6, 4), (5.1, 5, 5), (5.3, 5, 4), (5.5, 5, 3),
+                  (5.7, 4, 4), (6.1, 4, 3), (6.4, 3, 3), (7.1, 3, 2), (7.5, 2, 2))  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -222,9 +222,14 @@ class IWPEngine(NeverPublished, IterateEngine):
         self.current = None
         return distinct, levels, known
 
+    def _rows(self, X: Floats) -> Floats:
+        """Return a copy of coded rows, in the stated coordinates if there are any."""
+        coordinates = self.settings.coordinates
+        return copied(X) if coordinates is None else coordinates.rows(X)
+
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
-        X, y = copied(X), copied(y)
+        X, y = self._rows(X), copied(y)
         if len(X) == 0:
             return
         _, levels, (reals, wholes) = self._levels_for(mechanisms)
@@ -341,7 +346,7 @@ class OuterEngine(IWPEngine):
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
-        rows, targets = copied(X), copied(y)
+        rows, targets = self._rows(X), copied(y)
         used, levels, known = self._levels_for(mechanisms)
         for start in range(0, len(rows), _OUTER_BLOCK):
             block = slice(start, start + _OUTER_BLOCK)

@@ -150,7 +150,14 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
     if isinstance(whole, CellDevice):
         return _of_cells(model, task, columns, whole, block)
     derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
-    settings = replace(settings_of(derived), newton=True)
+    coordinates = released.coordinates
+    if coordinates is not None:
+        if not model.intercept:
+            raise model.refuse(
+                "intercept", f"the log of {task.name!r} has centred features (`typical`), which need one"
+            )
+        coordinates = coordinates.part(columns.places, columns.aim)
+    settings = replace(settings_of(derived), newton=True, coordinates=coordinates)
     # Lengths are those of the released vector, all of whose columns weigh a record.
     note = f"; with x all features of {task.name}" if released.weighted else ""
     p = released.features

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import worth_compiling
 from murk.errors import UserError
@@ -18,6 +20,7 @@ from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, WINDOW_ROUNDS, Settings
+from murk.protocols.scores.survey.coordinates import STATED_ERROR, UNTOLD, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.thresholds import THRESHOLDS
 from murk.protocols.windows import windows_of
@@ -279,7 +282,7 @@ def device_for(task: Task) -> ScoreDevice:
             repeats=1 if wanted is None else task.repeats.most,
         )
     else:
-        settings = Settings(*facts, once=True, curve=_curve_of(task))
+        settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task))
         if labels and not settings.matrices:
             raise UserError(
                 f"scores of several classes without rounds are for few features, and the task {task.name!r} has "
@@ -300,6 +303,22 @@ def _curve_of(task: Task) -> CodedCurve | None:
 
     curve = curve_for(task.block, task.target.kind == "binary")
     return coded_curve(curve, response_range_of(task.target, curve))
+
+
+def _stated(task: Task) -> Coordinates | None:
+    """Return the coordinates that a task without public covariates states; None if it states none."""
+    coding = task.coding
+    found = None if task.covariates is not None else coding.stated_coordinates
+    if found is None:
+        return None
+    centres, spreads = map(np.array, found)
+    # Of a number without statement nothing is known; the spread of a category is a convention.
+    doubts = [
+        (STATED_ERROR, STATED_ERROR) if at else (1.0, UNTOLD if number else 0.0)
+        for at, number in zip(coding.stated, coding.numbers, strict=True)
+    ]
+    centre_error, log_spread_error = np.array(doubts).T
+    return Coordinates(centres, spreads, centre_error * spreads, log_spread_error)
 
 
 def _survey(task: Task, classes: int) -> Survey | None:

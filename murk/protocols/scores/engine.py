@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, Self
@@ -27,8 +28,9 @@ from murk.protocols.scores.next_model import following
 from murk.protocols.scores.next_model import sets as sets_of
 from murk.protocols.scores.settings import NEVER, REMEMBERED, WINDOW_ROUNDS, Settings
 from murk.protocols.scores.solutions import solution as solution_from
-from murk.protocols.scores.sums import Round, Summary, Tally, summaries
+from murk.protocols.scores.sums import Round, Summary, Tally, replies_of, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
+from murk.protocols.scores.survey.shapes import share_beyond
 from murk.protocols.windows import neighbours, read_windows
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
@@ -415,7 +417,21 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
         sets = sets_of(settings, solution, found, rounds[-1].model, sum(tally.count for tally in tallies))
     middle, width = (0.0, 1.0) if settings.coordinates is None else settings.coordinates.target
     estimate = replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
+    estimate = replace(estimate, share_beyond=_share_beyond(settings, partitions))
     return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
+
+
+def _share_beyond(settings: Settings, partitions: Sequence[Learned]) -> Callable[[], tuple[float, float]] | None:
+    """Return what computes the share of targets that are cut, and its standard error; None if none is."""
+    survey, coordinates = settings.survey, settings.coordinates
+    if survey is None or not survey.target or coordinates is None or coordinates.target == (0.0, 1.0):
+        return None
+    middle, width = coordinates.target
+    column, replies = len(survey.numbers) - 1, []
+    for partition, mechanisms in partitions:
+        surveyed = [round_ for round_ in partition.rounds if round_.model.survey and round_.tallies]
+        replies += replies_of(surveyed, mechanisms, settings.features)[column]
+    return partial(share_beyond, replies, middle - width, middle + width, survey.stated[column])
 
 
 def estimates_by_window(settings: Settings, known: Sequence[Learned], reach: int) -> dict[int, ScoreEstimate]:

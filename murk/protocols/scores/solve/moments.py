@@ -135,6 +135,8 @@ class Moments:
     # standard deviations of the remaining errors of the moments of x', (p, p)
     errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     estimated: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # moments of x', perhaps not definite, (p, p)
+    # whether released matrices contradict each feature's surveyed spread, as of people who were alike, (p - 1,)
+    understated: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @classmethod
     def of(cls, found: Summaries, response: Response, coordinates: Coordinates | None = None) -> Moments:
@@ -142,11 +144,12 @@ class Moments:
         newest = found[-1].model
         base = unstretched(newest)
         if coordinates is None:
-            frame = Frame.isotropic(base)
+            frame, understated = Frame.isotropic(base), np.zeros(len(base) - 1, dtype=bool)
             known = _known(frame, found, response, 1)
         else:
             frame = Frame.of(coordinates)
             known = _known(frame, found, response, _ROUNDS)
+            understated = _contradicted(frame, known.estimated, known.errors)
             wrong = np.zeros(len(coordinates.centre), dtype=bool)
             for _ in range(_CORRECTIONS):
                 corrected = _corrected(coordinates, known)
@@ -165,7 +168,7 @@ class Moments:
         plain = Model(np.zeros(len(newest.origin)), base, newest.clipping_norm, 1.0, 0.0, 0.0)
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
-        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated)
+        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated, understated)
 
     def doubts(self, onto: Floats, expected: Floats) -> Floats:
         """Return variances by which a matrix ``expected``, (p, p), predicted in coordinates ``onto``, may be wrong."""
@@ -191,22 +194,12 @@ class Moments:
         return np.asarray(hidden | ~self.frame.told)
 
     @cached_property
-    def contradicted(self) -> NDArray[np.bool_]:
-        """Whether released matrices contradict each feature's surveyed spread, (p - 1,).
-
-        They do where the first people were alike in a feature in which later ones differ. Answers at such coordinates
-        tell little of any feature.
-        """
-        if self.frame.coins is None:
-            return np.zeros(len(self.moment) - 1, dtype=bool)
-        square, error = np.diag(self.estimated)[:-1], np.diag(self.errors)[:-1]
-        numbers = ~np.isfinite(self.frame.coins)
-        return np.asarray(numbers & (square > _CONTRADICTED) & (square - 1.0 > UNLIKELY * error))
-
-    @cached_property
     def withheld(self) -> NDArray[np.bool_]:
-        """Whether nothing backs an interval of each feature's coefficient, (p - 1,)."""
-        return np.asarray(self.unseen | self.contradicted.any())
+        """Whether nothing backs an interval of each feature's coefficient, (p - 1,).
+
+        Answers at coordinates that released matrices contradict even after a correction tell little of any feature.
+        """
+        return np.asarray(self.unseen | _contradicted(self.frame, self.estimated, self.errors).any())
 
     @cached_property
     def hidden(self) -> Floats:
@@ -239,11 +232,20 @@ def _known(frame: Frame, found: Summaries, response: Response, approximations: i
     return known
 
 
+def _contradicted(frame: Frame, estimated: Floats, errors: Floats) -> NDArray[np.bool_]:
+    """Return whether released matrices contradict each feature's spread as far too small, (p - 1,)."""
+    if frame.coins is None:
+        return np.zeros(len(estimated) - 1, dtype=bool)
+    square, error = np.diag(estimated)[:-1], np.diag(errors)[:-1]
+    return np.asarray(~np.isfinite(frame.coins) & (square > _CONTRADICTED) & (square - 1.0 > UNLIKELY * error))
+
+
 def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, NDArray[np.bool_]] | None:
     """Return coordinates with the centres and spreads that released matrices show, and which features have new ones.
 
     Few forgers can move a centre and overstate a spread while people answer the survey. That would hide the feature:
-    its coefficient of x' would be too large for the prior. None if the matrices contradict no number's survey so.
+    its coefficient of x' would be too large for the prior. And the first people can be alike where later ones differ.
+    None if the matrices contradict no number's survey so.
     """
     mean, mean_error = known.estimated[:-1, -1], known.errors[:-1, -1]
     variance = np.diag(known.estimated)[:-1] - mean**2
@@ -251,11 +253,12 @@ def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, ND
     numbers = coordinates.log_spread_error > 0.0
     least = np.exp(-2.0 * _SURELY * np.maximum(coordinates.log_spread_error, _TRUSTED))
     narrower = numbers & (variance + _SURELY * error < least)
-    wrong = narrower | numbers & (np.abs(mean) > _SURELY * mean_error + _TRUSTED)
+    wider = numbers & (variance > _CONTRADICTED) & (variance - 1.0 > UNLIKELY * error)
+    wrong = narrower | wider | numbers & (np.abs(mean) > _SURELY * mean_error + _TRUSTED)
     if not wrong.any():
         return None
     # While noise hides a spread, it is at most as large as the noise.
-    spread = np.where(narrower, np.sqrt(np.maximum(variance, error)), 1.0) * coordinates.spread
+    spread = np.where(narrower | wider, np.sqrt(np.maximum(variance, error)), 1.0) * coordinates.spread
     centre = coordinates.centre + np.where(wrong, mean * coordinates.spread, 0.0)
     return replace(coordinates, centre=centre, spread=spread), wrong
 

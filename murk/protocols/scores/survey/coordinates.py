@@ -11,6 +11,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 
 UNTOLD = 2.0  # standard error of log s if nothing tells s from zero
+STATED_ERROR = 0.1  # relative error of a spread that is stated, and of its centre in units of it
 _LEAST = 1e-6  # standard error that counts as none
 
 
