@@ -77,6 +77,11 @@ class UserError(MurkError, ValueError):
     """A mistake that the caller can fix; the command line exits with 2, without a traceback."""
 
 
+def reason_of(error: BaseException, otherwise: str) -> str:
+    """Return the system's reason for an error, or ``otherwise`` if it has none."""
+    return (error.strerror if isinstance(error, OSError) else None) or otherwise
+
+
 def unexpected(error: BaseException) -> str:
     """Describe an unexpected exception without its text, which may quote a raw record."""
     place = traceback.extract_tb(error.__traceback__)[-1]

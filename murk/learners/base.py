@@ -56,6 +56,8 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
     features: Sequence[Any] | None
     seed: int | None
     noise: NoiseSource | None
+    classes: Sequence[Any] | None = None
+    forget: int | None = None
 
     def _keep(self, arguments: dict[str, Any]) -> None:
         """Store the constructor's arguments under their names, as River requires."""
@@ -76,7 +78,7 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         if self.features is not None:
             check_ordered("features", self.features, "names, as in features=['age', 'dose']")
             self._begin(tuple(self.features))
-        elif self.seed is None and not getattr(self.noise, "simulated", False):
+        elif self.seed is None and not (self.noise is not None and self.noise.simulated):
             raise UserError(
                 "features= is required with real noise: give the features' names, in a fixed order, as in "
                 "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
@@ -317,10 +319,9 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
 
     def _stated_classes(self) -> list[Any] | None:
         """Return the classes in their order, on which the meaning of a state depends; None without classes."""
-        classes = getattr(self, "classes", None)
-        if classes is None:
+        if self.classes is None:
             return None
-        labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
+        labels = [label.item() if isinstance(label, np.generic) else label for label in self.classes]
         return [label if isinstance(label, str | int | float) else repr(label) for label in labels]
 
     def _stated_bounds(self) -> list[float] | None:

@@ -100,6 +100,12 @@ class GaussMix(StreamEstimator[Any]):
     weighting: Weighting
     intercept: bool
 
+    # Of one of both estimators only
+    range: float | None = None
+    surrogate: Surrogate = "minimax"
+    first: int | None = None
+    _bound: float | None = None
+
     _target: ClassVar[Kind]
 
     def _prepare(self) -> None:
@@ -130,12 +136,12 @@ class GaussMix(StreamEstimator[Any]):
             )
         if self.method == "newton" and self._target == "real":
             raise UserError('method="newton" is for the logistic loss, but the target is real: give method="moments"')
-        if self.method == "newton" and getattr(self, "range", None) is not None:
+        if self.method == "newton" and self.range is not None:
             raise UserError('range= is for the quadratic surrogate, which method="newton" does not use: leave it out')
         return self.method
 
     def _expected(self) -> tuple[float | None, float | None]:
-        return self.feature_bound or 1.0, getattr(self, "_bound", None)
+        return self.feature_bound or 1.0, self._bound
 
     def _begin(self, names: tuple[Any, ...]) -> Engine:
         coded = self._coded_names(names)[: None if self.intercept else -1]
@@ -144,16 +150,16 @@ class GaussMix(StreamEstimator[Any]):
             "names": coded,
             # By default features are coded to [-1, 1].
             "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
-            "target_bound": getattr(self, "_bound", 1.0),
+            "target_bound": 1.0 if self._bound is None else self._bound,
             "kind": self._target,
-            "reach": getattr(self, "range", None),
-            "surrogate": getattr(self, "surrogate", "minimax"),
+            "reach": self.range,
+            "surrogate": self.surrogate,
             "weighting": self.weighting,
             "constant": self.intercept,
         }
         method = self._release_method()
         if method == "newton":
-            first = device.first_part(getattr(self, "first", None), len(coded), self.window)
+            first = device.first_part(self.first, len(coded), self.window)
             self._settings: device.Settings = NewtonSettings(first=first, **shared)
         elif method == "moments":
             self._settings = GramSettings(**shared)

@@ -67,6 +67,8 @@ class LDPSGD(SGDEstimator[SGDEngine]):
     mechanism: str | None
     calibration: str
     weights: Weights
+    scale_start: float = 1.0
+    scale_floor: float = 0.01
     clip: float | None
     second_moment: ArrayLike | None
     public: Any
@@ -119,12 +121,12 @@ class LDPSGD(SGDEstimator[SGDEngine]):
             smallest_square=small,
             largest_square=large,
             start=None if self.start is None else self._coded_start(np.array(self.start, dtype=np.float64)),
-            scale_start=getattr(self, "scale_start", 1.0),
-            scale_floor=getattr(self, "scale_floor", 0.01),
+            scale_start=self.scale_start,
+            scale_floor=self.scale_floor,
             **{name: getattr(self, name) for name in _SETTINGS},
         )
         self._settings = settings
-        labels = tuple(getattr(self, "classes", ()))
+        labels = tuple(self.classes or ())
         more: dict[str, Any] = {"covariates": covariates, "classes": labels if len(labels) > 2 else ()}
         engine = SGDEngine(settings, self._level_mechanisms(), seed=self.seed, noise=self.noise, **more)
         self._start(names, engine)

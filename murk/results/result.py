@@ -271,13 +271,13 @@ def summarize(
         "chances": scale == "probability",
         "releases": estimate.n_releases,
         **report_estimate(estimate, scale, units, level, effects=effects, forecast=forecast, half_range=half_range),
-        "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
+        "forget": describe_forgetting(learner.forget, estimate),
         "guarantee": levels["default"]["guarantee"],
         "levels": levels,
         "cap": None,
         "cap_words": _WINDOWS if hasattr(learner, "windows") else _CAP,
         "public_sample": None,
-        "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
+        "simulated": learner.seed is not None or (learner.noise is not None and learner.noise.simulated),
     }
     known = None if task is None else categories(task)
     if estimate.sets is not None:

@@ -13,7 +13,7 @@ import click
 from murk._internal.atomic_files import check_place, write_whole
 from murk.cli.options import as_json, load_task, log_url
 from murk.cli.output import print_json, progress
-from murk.errors import UserError
+from murk.errors import UserError, reason_of
 
 if TYPE_CHECKING:
     from murk.dossier.deployment import Accounts, Deployment
@@ -164,7 +164,7 @@ def _read_page(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'it is not text'})") from None
+        raise UserError(f"{path}: cannot be read ({reason_of(error, 'it is not text')})") from None
 
 
 def _compare(name: str, page: str, again: str, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 
 from murk._internal.atomic_files import sync, warn_if_exposed, write_whole
 from murk._internal.printable import INVISIBLE
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError, UserError, reason_of
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
@@ -338,7 +338,7 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not text"
+            why = reason_of(error, "it is not text")
             raise UserError(f"the key {candidate} of {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY) from None
         key = _parse(text)
         if key is not None and key.fingerprint == fingerprint:
