@@ -107,12 +107,12 @@ def worst_windows(task: Task, device: WindowDevice, mechanism: GaussMixMechanism
         return Windows(first, second, epsilon)
     # Replace the row by a corner that the other rows hide least and that is least aligned with it.
     distribution = SketchDistribution.of(mechanism, second)
-    place = _different_row(first, second)
+    index = _different_row(first, second)
     noisy = distribution.gram + mechanism.spread(max(distribution.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
     inverse = np.linalg.inv(noisy)
-    seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[place]
+    seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[index]
     second = second.copy()
-    second[place] = rows[int(np.argmax(seen - np.abs(cross)))]
+    second[index] = rows[int(np.argmax(seen - np.abs(cross)))]
     return Windows(first, second)
 
 
@@ -123,8 +123,8 @@ def worst_steps(task: Task, device: WindowDevice, mechanism: NewtonMechanism) ->
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     one, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
-    place = ": the last one, which is in the step"
-    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), place=place)
+    index = ": the last one, which is in the step"
+    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), place=index)
 
 
 def worst_grams(task: Task, device: WindowDevice, mechanism: GramMechanism) -> Windows:
@@ -165,9 +165,9 @@ def _corners(task: Task, device: WindowDevice) -> Floats:
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
     """Return a window, and a copy in which the record that most affects the least eigenvalue is zero."""
     _, vectors = np.linalg.eigh(rows.T @ rows)
-    place = int(np.argmax(np.abs(rows @ vectors[:, 0])))
+    index = int(np.argmax(np.abs(rows @ vectors[:, 0])))
     second = rows.copy()
-    second[place] = 0.0
+    second[index] = 0.0
     return rows, second
 
 

@@ -109,7 +109,7 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, rate: flo
         say(f"caution: {SEVERAL_ROWS}" if of_rows else None)
     say(population.notice)
     for level, both in promises(task).items():
-        say(*(f"level {level}: {one}" for one in both))
+        say(*(f"level {level}: {each}" for each in both))
     say(cost_of_forgetting(task))
     # A resumed run has results to show.
     if population.next_position == 0:
@@ -131,7 +131,7 @@ def promises(task: Task) -> dict[str, list[str]]:
 def print_accounts(found: Mapping[str, Any]) -> None:
     """Print what people have spent on all tasks together, and the path of the ledger."""
     if "ledger" in found:
-        paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{one}.' for one in found['together_words'])}")
+        paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{each}.' for each in found['together_words'])}")
 
 
 def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:

@@ -45,7 +45,7 @@ def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         lines = []
         if account.guarantee is not None and len(real) == len(account.tasks) > 1:
             lines.append(("Kept private", _private(account.guarantee, "all answers together")))
-        yield "All tasks", lines + [("Budget", _budget([one])) for one in account.caps]
+        yield "All tasks", lines + [("Budget", _budget([cap])) for cap in account.caps]
     if account.raised:
         yield "Budgets raised", [(day_text(each.day), f"{each.describe()}.") for each in account.raised]
     yield "Your way out", list(_way_out(account))
@@ -72,14 +72,14 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
         other = f"any other with the same {task.known}" if task.known else "any other"
         what = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no joint guarantee of one kind: --details shows the guarantee of each."
-        central = next((one.central for one in task.levels if one.released and one.central is not None), None)
+        central = next((level.central for level in task.levels if level.released and level.central is not None), None)
         if central is None:
             yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what, other)
         elif task.guarantee is not None:
             yield "Kept private", f"{COLLUDING}: {_private(task.guarantee, what)}"
             # Such a task takes one answer of each person.
             yield "", f"{central.condition}: {_private(central.guarantee, what)}"
-    caps = [one for one in task.caps if one.cap is not None]
+    caps = [cap for cap in task.caps if cap.cap is not None]
     if caps and task.levels:
         yield "Budget", _budget(caps)
     numbers = sorted(number for level in task.levels for number in level.receipts)

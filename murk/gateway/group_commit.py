@@ -172,7 +172,7 @@ class GroupCommit:
 
     def _append(self, group: Sequence[Submission]) -> None:
         now, admission, accepted = int(self._clock()), self.admission, self._accepted
-        digests = [[blake2b(data, digest_size=16).digest() for data in one.releases] for one in group]
+        digests = [[blake2b(data, digest_size=16).digest() for data in each.releases] for each in group]
         # Bytes that came before, or twice, are appended once.
         fresh = {
             digest: data

@@ -130,7 +130,7 @@ def _weights_and_units(
     task: Task, names: tuple[str, ...], block: ContrastBlock, label: str
 ) -> tuple[Vector, Unit | None, Unit | None]:
     """Return a contrast's weights, and the units of its coefficients and of its average effect, if they have one."""
-    index = next(place for place, feature in enumerate(task.features) if feature.name == block.feature)
+    index = next(index for index, feature in enumerate(task.features) if feature.name == block.feature)
     feature = task.features[index]
     assert isinstance(feature, CategoryFeature)
     coded = dict(zip(feature.categories[1:], task.coding.names_of(index), strict=False))

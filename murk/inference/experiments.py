@@ -156,8 +156,8 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     if block is None or cells is None or people is None:
         return None
-    place = task.coding.columns.index(block.arm)
-    counts = np.bincount(cells.values[:, place], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
+    index = task.coding.columns.index(block.arm)
+    counts = np.bincount(cells.values[:, index], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
     real = task.target if isinstance(task.target, RealTarget) else None
     values, covariance, spread = _line(estimate)
     factor, shift = (POINTS, 0.0) if real is None else ((real.high - real.low) / 2.0, (real.high + real.low) / 2.0)
@@ -165,10 +165,10 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     names = task.coding.names
     mean = people.shares @ people.points
     # The control's code: that of the arm's coded features at which the contrast with another arm begins.
-    places = [names.index(name) for name in task.coding.names_of(place)]
-    mean[places] = -1.0
+    indices = [names.index(name) for name in task.coding.names_of(index)]
+    mean[indices] = -1.0
     if block.control != task.arms[0]:
-        mean[places[task.arms.index(block.control) - 1]] = 1.0
+        mean[indices[task.arms.index(block.control) - 1]] = 1.0
     alpha = (1.0 - level) / (len(task.arms) - 1)
     found = []
     for arm in task.arms:
@@ -181,7 +181,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         matrix = both @ covariance @ both.T if known else np.full((2, 2), math.inf)
         lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, block.guardrail, unit)
         if task.target.missing_share != 0.0:
-            gone = [_absent(cells, place, task.arms.index(name)) for name in (arm, block.control)]
+            gone = [_absent(cells, index, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
             difference = gone[0][0] - gone[1][0]
             interval = POINTS * (difference - half), POINTS * (difference + half)

@@ -156,8 +156,8 @@ class Figures:
     def placed(self, places: Sequence[Place]) -> Self:
         """Return the figures with new offsets and owners."""
         partitions = tuple(
-            replace(partition, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
-            for partition, place in zip(self.partitions, places, strict=True)
+            replace(partition, offset=index.offset, lag=max(0, index.end - index.offset), owner=index.owner)
+            for partition, index in zip(self.partitions, places, strict=True)
         )
         return replace(self, partitions=partitions)
 

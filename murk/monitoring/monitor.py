@@ -188,18 +188,18 @@ class Monitor(Exporter):
             self._log = self._reopen()
             check_carries(self._log, self._task)
         log, fresh = self._log, self._figures is None
-        states, messages, places = list(self._states), list(self._messages), []
+        states, messages, indices = list(self._states), list(self._messages), []
         owners = log.owners()
         for partition in range(self._task.log.partitions):
             (state, offset), end = log.status(partition)
-            places.append(Place(offset, end, owners.get(partition)))
+            indices.append(Place(offset, end, owners.get(partition)))
             if state != states[partition]:
                 fresh, states[partition] = True, state
                 messages[partition] = None if state is None else self._decoded(log, partition, state)
         if fresh or self._figures is None:
-            found = figures(self._task, self._problem, messages, places, self._reference, self._figures)
+            found = figures(self._task, self._problem, messages, indices, self._reference, self._figures)
         else:
-            found = self._figures.placed(places)
+            found = self._figures.placed(indices)
         # Assign together, so that a failed poll leaves figures and states unchanged.
         self._states, self._messages, self._figures = states, messages, found
         return found

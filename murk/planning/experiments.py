@@ -135,9 +135,9 @@ def false_alarms(
     """
     shares, device = arms_of(task), device_for(task.with_simulated(True))
     assert task.experiment is not None
-    place = task.coding.columns.index(task.experiment.arm)
-    first = task.coding.names.index(task.coding.names_of(place)[0])
-    codes = _codes(task, place)
+    index = task.coding.columns.index(task.experiment.arm)
+    first = task.coding.names.index(task.coding.names_of(index)[0])
+    codes = _codes(task, index)
     looks = [_FIRST]
     while looks[-1] < len(y):
         looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), len(y)))

@@ -538,8 +538,8 @@ class FileSource:
         coded = self._encode(columns, rows, target=True)
         numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
         named = people, levels, coded.cells
-        places = numbers, rows[-1] + 1
-        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *places, len(unreadable), owners)
+        indices = numbers, rows[-1] + 1
+        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *indices, len(unreadable), owners)
 
     def _identities(
         self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int]

@@ -230,7 +230,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     while stem.suffix in _SUFFIXES:
         stem = stem.with_suffix("")
     beside = folder / f"{stem}{LEDGER}"
-    noted = [folder / one.path for one in _listed(source)]
+    noted = [folder / each.path for each in _listed(source)]
     if not noted and not beside.exists():
         digest = survey(source).digest
         _check_undamaged(folder, Path.cwd())
@@ -284,7 +284,7 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     path, own = source.path, ledger.path.resolve()
     with nullcontext() if path is None else _locked(path.resolve().parent):
         folders = [Path.cwd(), own.parent]
-        noted = {} if path is None else {one.identity: one for one in _listed(path)}
+        noted = {} if path is None else {each.identity: each for each in _listed(path)}
         others = {}
         if path is not None:
             folders.append(path.resolve().parent)
@@ -313,7 +313,7 @@ def _list_path(source: Path) -> Path:
 def _listed(source: Path) -> Sequence[Noted]:
     note = _list_path(source)
     try:
-        return [Noted(one["path"], one["identity"]) for one in json.loads(note.read_text())["ledgers"]]
+        return [Noted(load["path"], load["identity"]) for load in json.loads(note.read_text())["ledgers"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -337,7 +337,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write_list(source: Path, noted: Iterable[Noted]) -> None:
-    note, text = _list_path(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
+    note, text = _list_path(source), json.dumps({"ledgers": [asdict(each) for each in noted]}, indent=2) + "\n"
     if note.exists() and note.read_text() == text:
         return
     # In a read-only folder nothing is listed.

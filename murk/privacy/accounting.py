@@ -181,7 +181,7 @@ class Accountant:
         epsilon = delta = rho = Fraction(0)
         for entry in self._entries:
             # The truncated guarantee with the least omega that suffices.
-            claim = next((one for one in entry.truncated if omega is not None and one.omega >= omega), None)
+            claim = next((each for each in entry.truncated if omega is not None and each.omega >= omega), None)
             if entry.zcdp is not None:
                 rho += entry.count * entry.zcdp
             elif claim is not None:

@@ -137,7 +137,7 @@ class Policy:
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
-        each = [("", within)] if within else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        each = [("", within)] if within else [(charge.level, cap_of(charge.guarantee)) for charge in charges.values()]
         # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
         caps = [("", asked)] if asked else [] if privacy.renews else each
         if most and not (asked and asked.currency == most.currency):
@@ -995,7 +995,7 @@ class Producer(BaseProducer["PersonDevice"]):
         rows, levels = block.rows, block.levels
         if levels is None:
             menu = list(self.task.privacy.levels)
-            levels = [menu[place] for place in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
+            levels = [menu[index] for index in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
         keep_levels = block.levels is None and block.people is not None
         # Levels that are kept may be any.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)

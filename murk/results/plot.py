@@ -60,11 +60,11 @@ def lifts(report: Mapping[str, Any]) -> Figure:
     picture = figure((7.0, 1.4 + 0.7 * len(each)))
     axes = picture.add_subplot()
     axes.axvline(0.0, color=GREY, linewidth=1.0)
-    for place, lift in enumerate(each):
+    for index, lift in enumerate(each):
         for key, width in (("interval", 2.0), ("fixed_interval", 6.0)):
             if math.isfinite(sum(lift[key])):
-                axes.plot(lift[key], [place, place], color=BLUE, linewidth=width, solid_capstyle="butt")
-        axes.plot([lift["value"]], [place], "o", color=INK)
+                axes.plot(lift[key], [index, index], color=BLUE, linewidth=width, solid_capstyle="butt")
+        axes.plot([lift["value"]], [index], "o", color=INK)
     axes.set_yticks(range(len(each)), [lift["arm"] for lift in each])
     axes.set_ylim(-0.7, len(each) - 0.3)
     axes.set_xlabel(f"lift against {found['control']}, {found['unit']} (thin: every look; thick: one look)")

@@ -399,8 +399,8 @@ class Shuffler:
                 continue
             part = map(Message, offsets.tolist(), times.tolist(), own)
             validated = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
-            self._unreported.add(letter.reason for one in validated for letter in one.dead)
-            admitted += [self._rewrite(release) for one in validated for release in one.admitted]
+            self._unreported.add(letter.reason for each in validated for letter in each.dead)
+            admitted += [self._rewrite(release) for each in validated for release in each.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
         return releases
@@ -498,7 +498,7 @@ class Shuffler:
             offset = self._store.offset(partition)
             assert offset is not None
             dead = {
-                name[5:]: count for (place, name), count in counts.items() if place == partition and name[:5] == "dead:"
+                name[5:]: count for (index, name), count in counts.items() if index == partition and name[:5] == "dead:"
             }
             # Released by all partitions: populations wait for the models that follow from this number.
             learned = counts[ALL, RELEASED] if partition == FIRST_PARTITION else 0

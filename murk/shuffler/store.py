@@ -219,11 +219,11 @@ class Store:
 
     def _seen(self, run: int) -> Iterator[Words]:
         """Iterate over the fingerprints of a run, in their order."""
-        place, end, count = (run << _PLACES) - 1, (run + 1) << _PLACES, 0
+        index, end, count = (run << _PLACES) - 1, (run + 1) << _PLACES, 0
         while rows := self._rows(
-            "prints", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (place, end, _SEEN_PARTS)
+            "prints", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (index, end, _SEEN_PARTS)
         ):
-            place = rows[-1][0]
+            index = rows[-1][0]
             count += len(prints := self._as_prints([seen for _, seen in rows]))
             yield prints
         if count != sum(number for each, _, _, number in self._runs() if each == run):
@@ -331,8 +331,8 @@ class Store:
     def _parts(self, table: str, whole: int, parts: Integers) -> list[bytes]:
         """Return some parts of a crowd or run, in their order; with others between them, if most are."""
         first, last = whole << _PLACES | int(parts[0]), whole << _PLACES | int(parts[-1])
-        places = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
-        ranges = [(first, last)] if last - first < 2 * len(parts) else places
+        indices = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
+        ranges = [(first, last)] if last - first < 2 * len(parts) else indices
         query = "WHERE place BETWEEN ? AND ? ORDER BY place"
         return [row[-1] for each in ranges for row in self._rows(table, query, each)]
 

@@ -94,8 +94,8 @@ def _command_settings(
                 variable = next(each for each in option.envvar or () if os.environ.get(each))
                 yield Setting(name, key, os.environ[variable], "environment", variable)
             case ParameterSource.DEFAULT_MAP:
-                place = file.table_of(name, key)
-                yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{place}]' if place else ''}")
+                index = file.table_of(name, key)
+                yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{index}]' if index else ''}")
             case _:
                 yield Setting(name, key, context.params[option.name], "default", None)
 
@@ -106,14 +106,14 @@ def _kafka_settings() -> Iterator[Setting]:
     configured: Mapping[str, tuple[str, str]] = sources()
     defaults = Settings()
     for key, name in KEYS.items():
-        value, place = configured.get(name, (getattr(defaults, name), None))
-        if place is None:
+        value, index = configured.get(name, (getattr(defaults, name), None))
+        if index is None:
             origin = "default"
-        elif place.startswith(PREFIX):
+        elif index.startswith(PREFIX):
             origin = "environment"
         else:
-            origin = "properties" if place == os.environ.get(VARIABLE) else "file"
-        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, place)
+            origin = "properties" if index == os.environ.get(VARIABLE) else "file"
+        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, index)
 
 
 def _masked(setting: Setting) -> Setting:
@@ -122,7 +122,7 @@ def _masked(setting: Setting) -> Setting:
     if isinstance(value, str):
         value = _PASSWORD.sub("://****@", value)
     elif isinstance(value, list | tuple):
-        value = [_PASSWORD.sub("://****@", one) if isinstance(one, str) else one for one in value]
+        value = [_PASSWORD.sub("://****@", each) if isinstance(each, str) else each for each in value]
     elif value is not None and not isinstance(value, bool | int | float | list):
         value = str(value)
     return setting._replace(value=value)

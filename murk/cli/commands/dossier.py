@@ -115,8 +115,8 @@ def command(
         raise UserError("--web is for people: only organisations release to this task, and no web page does")
     intake_read = None if intake is None else _read_intake(intake, task)
     path = Path(out or f"{task.name}.dossier.html")
-    for place in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
-        check_place(place)
+    for index in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
+        check_place(index)
     accounts = None if ledger is None else read_accounts(ledger)
     if inputs is not None:
         audit, example, now = inputs.audit, inputs.example, inputs.time

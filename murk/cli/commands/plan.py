@@ -182,8 +182,8 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         )
     for level, both in promises(found.task).items():
         paragraph(f"Promised for each release at level {level}: two guarantees.")
-        for one in both:
-            paragraph(f"  {one}", hang="  ")
+        for each in both:
+            paragraph(f"  {each}", hang="  ")
     click.echo()
     own = _own_table(found)
     table(*own)
@@ -263,8 +263,8 @@ def _fitting(rows: list[list[str]]) -> list[list[str]]:
 
 def _has_effects(found: Plan) -> bool:
     """Return whether the task's own protocol estimates average effects."""
-    own = [one.forecast for one in found.cells if one.protocol == found.task.protocol and one.forecast is not None]
-    return bool(found.units) and (any(one.effects for one in own) or not any(one.learned for one in own))
+    own = [cell.forecast for cell in found.cells if cell.protocol == found.task.protocol and cell.forecast is not None]
+    return bool(found.units) and (any(each.effects for each in own) or not any(each.learned for each in own))
 
 
 def _features(found: Plan) -> tuple[list[str], list[str]]:
@@ -323,7 +323,7 @@ def _notes(found: Plan, shown: int) -> Iterator[str]:
     more = (len(found.units) if _has_effects(found) else len(found.task.coding.names) - 1) - shown
     if more > 0:
         yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
-    if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
+    if any(cell.forecast is not None and not cell.forecast.settled for cell in found.cells):
         yield (
             "~ marks an order of magnitude: half-widths differ by a tenth or more between draws of the noise, and may "
             "not yet shrink with the root of the number of people."

@@ -470,7 +470,7 @@ class WindowSelection(SelectionMechanism):
         if self.missing:
             spread = self.window - self.apart
             # Integers alone, so that all languages agree.
-            even = [(2 * place + 1) * windows // (2 * spread) for place in range(spread)]
+            even = [(2 * index + 1) * windows // (2 * spread) for index in range(spread)]
             rows.append(np.array([*even, *range(windows, windows + self.apart)]))
         return np.array(rows, dtype=np.int64)
 
@@ -530,10 +530,10 @@ class WindowSelection(SelectionMechanism):
 
         rows, indices = _rows(vectors, records)
         words = track(noise.words(indices, 2, Purpose.COIN))
-        place = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
-        level = track(np.minimum(np.floor(place), LEVELS - 2).astype(np.int64))
+        index = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
+        level = track(np.minimum(np.floor(index), LEVELS - 2).astype(np.int64))
         # 53 bits of a word are a uniform number.
-        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(place - level))
+        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(index - level))
         np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=track(rows > 1.0))
         word, threshold, each = words[:, 1], self.threshold, self.threshold // self.favoured
         favoured = track(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))

@@ -62,7 +62,7 @@ class Charge:
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
         units = {currency: cost.units for currency, cost in self.costs.items()}
-        claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
+        claims: list[dict[str, Any]] = [each.to_dict() for each in (self.guarantee, *self.guarantees)]
         if self.central is not None:
             claims.append({_SHUFFLED: self.central.to_dict()})
         delta = self.costs["approx"].delta_units if "approx" in self.costs else None

@@ -44,7 +44,7 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
     Comparable are rows of the same records, columns of the same name, and names given by applications. People and
     organisations have different accounts and are not compared.
     """
-    alike = [one for one in _namings(query) if _is_organisation(one[0]) == _is_organisation(people)]
+    alike = [naming for naming in _namings(query) if _is_organisation(naming[0]) == _is_organisation(people)]
     others = [named for named, digest in alike if named != people or (people == "row" and digest != source)]
     return list(dict.fromkeys(others))
 
@@ -107,7 +107,7 @@ def several_ways(query: Query) -> list[str]:
     """Return cautions that people of real tasks were named in several ways, so one may have several accounts."""
     lines = []
     for organisations in (False, True):
-        found = [one for one in _namings(query) if _is_organisation(one[0]) == organisations]
+        found = [naming for naming in _namings(query) if _is_organisation(naming[0]) == organisations]
         rows = {digest for named, digest in found if named == "row"}
         ways = {named: _words(named) for named, _ in found}
         if len(rows) > 1:

@@ -86,8 +86,8 @@ def person_name(name: str) -> str:
         seen = text.isprintable()
     else:
         text = unicodedata.normalize("NFKC", text)
-        text = "".join(" " if unicodedata.category(one) == "Zs" else one for one in text).strip()
-        seen = all(one == " " or is_seen(one) for one in text)
+        text = "".join(" " if unicodedata.category(each) == "Zs" else each for each in text).strip()
+        seen = all(each == " " or is_seen(each) for each in text)
     if not text:
         raise UserError("a person's name must have one character or more besides white space")
     if not seen:
@@ -98,7 +98,7 @@ def person_name(name: str) -> str:
     if "  " in text:
         text = re.sub(" {2,}", " ", text)
     if not text.isascii():
-        text = "".join(str(unicodedata.decimal(one)) if unicodedata.category(one) == "Nd" else one for one in text)
+        text = "".join(str(unicodedata.decimal(each)) if unicodedata.category(each) == "Nd" else each for each in text)
     text = _number(text)
     if text == name:
         return name
@@ -154,7 +154,7 @@ def _is_unclear(text: str) -> bool:
     """Return whether a name is a number that is not written by its digits alone, and so is another's name as well."""
     if not text.isascii():
         # Signs around digits, such as an enclosing keycap.
-        text = "".join(one for one in text if unicodedata.category(one) not in ("Me", "Mn"))
+        text = "".join(each for each in text if unicodedata.category(each) not in ("Me", "Mn"))
     return _UNCLEAR.fullmatch(text) is not None
 
 

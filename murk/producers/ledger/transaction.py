@@ -457,7 +457,7 @@ class Spending:
                 continue
             past, number = history.get(person), asked
             if keep and past:
-                levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
+                levels = {self._prices[each].level for each in past if self._prices[each].task == self._task}
                 if levels and self._prices[number].level not in levels:
                     number = self._price_of(min(levels))
             if person in withdrawn:

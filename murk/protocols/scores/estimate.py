@@ -483,7 +483,7 @@ class ScoreEstimate(Estimate):
 
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
-        signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        signs = [] if self.forgery is None else [excess.words for excess in self.forgery.excesses]
         queries = () if self.outlook is None else impossible(self.outlook.found)
         return signs + [
             f"the mean answer to the query {query!r} is one that no people's records give, beyond noise: some "

@@ -235,7 +235,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         solved_estimate = merged_of(self.settings, [(partition, self.mechanisms)])
         now = self.now
         # At most two: the newest, and the one for predictions.
-        kept = [one for one in solved if one[0] is now or one[0] is now.shown]
+        kept = [each for each in solved if each[0] is now or each[0] is now.shown]
         self._solved = (*kept, (partition, solved_estimate))[-2:]
         return solved_estimate
 

@@ -195,12 +195,12 @@ class ProbabilityLine:
         for _ in range(_FITS):
             information, right = self._hidden.copy(), np.zeros(p)
             self._designs = []
-            for one in self._equations:
-                design = self._share * (one.change @ self._matrix + one.shift)
-                own, shared = self._noise(one, design, self._whitened)
+            for equation in self._equations:
+                design = self._share * (equation.change @ self._matrix + equation.shift)
+                own, shared = self._noise(equation, design, self._whitened)
                 weighed = np.linalg.solve(own + shared, design)
                 information += design.T @ weighed
-                right += weighed.T @ (one.mean + one.middle * design @ self._constant)
+                right += weighed.T @ (equation.mean + equation.middle * design @ self._constant)
                 self._designs.append((design, weighed))
             self._inverse = inverse(information + 1e-9 * np.trace(information) / p * np.eye(p))
             self._whitened = self._inverse @ right

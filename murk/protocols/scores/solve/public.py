@@ -80,10 +80,10 @@ class ReleasedMoments:
         """Extract the scores and curvatures of all rounds, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
-        answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
+        answers = [np.asarray(sum(each.change @ each.answer.mean for each in group)) for group in groups]
         none = np.zeros((len(rows.points), 0))
         base, bend = (
-            np.concatenate([none, *(np.asarray(sum(one.terms(part) for one in group)) for group in groups)], axis=1)
+            np.concatenate([none, *(np.asarray(sum(each.terms(part) for each in group)) for group in groups)], axis=1)
             for part in (0, 1)
         )
         return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
@@ -100,7 +100,7 @@ class ReleasedMoments:
         p = len(theta)
         for k, group in enumerate(self.groups):
             at = slice(k * p, (k + 1) * p)
-            found[at, at] = sum(one.noise(logit, share) for one in group)
+            found[at, at] = sum(each.noise(logit, share) for each in group)
         found[scores:, scores:] = self.own
         return found
 
@@ -138,7 +138,7 @@ def _grouped(found: Summaries, response: Response, rows: Rows) -> list[list[Equa
             groups.setdefault(key, []).append(one)
     weighted = []
     for group in groups.values():
-        weights = np.array([1.0 / _variance(one.answer) for one in group])
+        weights = np.array([1.0 / _variance(each.answer) for each in group])
         weights = weights / weights.sum()
         weighted.append([replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)])
     return weighted
@@ -377,14 +377,14 @@ class PublicSolution:
     @property
     def useful(self) -> bool:
         """Whether the releases leave it plausible that the rows are worth at least ``1 / _USEFUL`` people."""
-        poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
-        before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
+        poor = np.array([hypothesis.kappa > _USEFUL for hypothesis in self._hypotheses])
+        before = float(np.sum(np.array([hypothesis.prior for hypothesis in self._hypotheses])[poor]))
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
 
     @property
     def doubt(self) -> float:
         """Posterior mean of kappa over the hypotheses, which measures how much people may differ from the rows."""
-        return float(self._weights @ np.array([one.kappa for one in self._hypotheses]))
+        return float(self._weights @ np.array([hypothesis.kappa for hypothesis in self._hypotheses]))
 
     @property
     def missing(self) -> float:
