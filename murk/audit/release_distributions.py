@@ -85,10 +85,10 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
         noise = noise.noise
     code = getattr(noise, "code", noise.kind)
     if code not in _DISTRIBUTIONS:
-        known = ", ".join(map(str, _DISTRIBUTIONS))
+        codes = ", ".join(map(str, _DISTRIBUTIONS))
         raise UserError(
             f"the {mechanism.kind} mechanism cannot be audited: no distribution is known for its kernel code {code!r}, "
-            f"only for {known}: add one to murk/audit/release_distributions.py"
+            f"only for {codes}: add one to murk/audit/release_distributions.py"
         )
     return _DISTRIBUTIONS[code](mechanism, noise)
 

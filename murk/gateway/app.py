@@ -263,8 +263,8 @@ class GatewayApp:
                 self._tags.clear()
             tag = self._tags[body] = f'"{sha256(body).hexdigest()[:32]}"'
         named = {"ETag": tag, **self._fresh(age), **more}
-        known = headers.get(b"if-none-match", b"").decode("latin-1")
-        if known == "*" or tag in (each.strip().removeprefix("W/") for each in known.split(",")):
+        etags = headers.get(b"if-none-match", b"").decode("latin-1")
+        if etags == "*" or tag in (each.strip().removeprefix("W/") for each in etags.split(",")):
             return Answer(304, headers=named)
         return Answer(200, body, kind, named)
 

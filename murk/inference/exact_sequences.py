@@ -109,11 +109,11 @@ def difference_evidence(
     away = np.asarray(difference, dtype=np.float64)
 
     def joint(q: Floats) -> Floats:
-        one, other = (
+        first, other = (
             mean_evidence(total, count, mean, tightest_at / 2.0, alpha)
             for total, count, mean in zip(totals, counts, (q + away, q), strict=True)
         )
-        return np.asarray(one + other)
+        return np.asarray(first + other)
 
     shape = np.broadcast_shapes(*(np.shape(each) for each in (*totals, *counts, away)))
     low, high = np.broadcast_to(np.maximum(-away, 0.0), shape), np.broadcast_to(np.minimum(1.0 - away, 1.0), shape)
@@ -138,13 +138,13 @@ def difference_sequence(
     (0.024, 0.241)
     """
     pairs = [_sums(total, count) for total, count in zip(totals, counts, strict=True)]
-    (one, many), (other, others) = np.broadcast_arrays(*pairs[0]), np.broadcast_arrays(*pairs[1])
-    middle = one / np.maximum(many, 1) - other / np.maximum(others, 1)
+    (first, many), (other, others) = np.broadcast_arrays(*pairs[0]), np.broadcast_arrays(*pairs[1])
+    middle = first / np.maximum(many, 1) - other / np.maximum(others, 1)
     alpha = _error_of(level)
     most = -math.log(alpha)
 
     def within(away: Floats) -> Inside:
-        return np.asarray(difference_evidence((one, other), (many, others), away, tightest_at, alpha) < most)
+        return np.asarray(difference_evidence((first, other), (many, others), away, tightest_at, alpha) < most)
 
     return _end(within, middle, -1.0), _end(within, middle, 1.0)
 

@@ -267,8 +267,8 @@ class GaussMix(StreamEstimator[Any]):
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
         engines = self._engines(others)
-        found: Estimate = self._in_units(self._device.estimate(engines))
-        return found
+        joint: Estimate = self._in_units(self._device.estimate(engines))
+        return joint
 
     @locked
     def state_dict(self) -> dict[str, Any]:
@@ -291,10 +291,10 @@ class GaussMix(StreamEstimator[Any]):
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
 
     def _values(self) -> Floats:
-        sums, known = self._require().sums, self._fit
-        if known is None or known[0] is not sums:
-            self._fit = known = sums, self._require().estimate().values
-        return known[1]
+        sums, cached = self._require().sums, self._fit
+        if cached is None or cached[0] is not sums:
+            self._fit = cached = sums, self._require().estimate().values
+        return cached[1]
 
     def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
@@ -368,9 +368,9 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        own, self._bound = self._set_range(intercept=intercept), 1.0
+        target_range, self._bound = self._set_range(intercept=intercept), 1.0
         if target_bound is not None:
-            self._bound, self._range = own.unit, replace(own, unit=1.0)
+            self._bound, self._range = target_range.unit, replace(target_range, unit=1.0)
         self._prepare()
 
     @classmethod

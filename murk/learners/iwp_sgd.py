@@ -274,8 +274,8 @@ class IWPSGD(SGDEstimator[Any]):
         if directed:
             x.missing, p = float(values[0, -1]), engine.settings.features
             x["intercept"] = float(values[0, -2])
-            own = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
-            x.noise = replace(x.noise, variance=own, constant_variance=own)
+            variance = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
+            x.noise = replace(x.noise, variance=variance, constant_variance=variance)
             return x, target
         return x, self._shown(1.0 if form == k.PRODUCT else target)
 

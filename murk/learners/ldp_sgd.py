@@ -159,8 +159,8 @@ class LDPSGD(SGDEstimator[SGDEngine]):
         first, *more = self._engines(others)
         memories = [engine.snapshot() for engine in (first, *more)]
         coded = estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
-        found: Estimate = self._in_units(coded)
-        return found
+        joint: Estimate = self._in_units(coded)
+        return joint
 
     def _working(self) -> Floats:
         engine = self._require()

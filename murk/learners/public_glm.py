@@ -448,8 +448,12 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         noise: NoiseSource | None = None,
     ) -> None:
         self._keep(locals())
-        own = self._set_range(records=inputs == "records", intercept=intercept)
-        self._response = ResponseRange(own.low, own.high) if intercept else ResponseRange(-own.unit, own.unit)
+        target_range = self._set_range(records=inputs == "records", intercept=intercept)
+        self._response = (
+            ResponseRange(target_range.low, target_range.high)
+            if intercept
+            else ResponseRange(-target_range.unit, target_range.unit)
+        )
         self._curve = curve_of(link, LINKS, "link")
         self._prepare()
 

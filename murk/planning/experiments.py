@@ -173,11 +173,11 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
         estimate: Estimate = engine.estimate()
-        found = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
-        if found is None:
+        state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
+        if state is None:
             continue
-        for lift in found.lifts:
+        for lift in state.lifts:
             alarms[0] = max(alarms[0], float(not lift.interval[0] <= 0.0 <= lift.interval[1]))
             alarms[1] = max(alarms[1], float(not lift.fixed_interval[0] <= 0.0 <= lift.fixed_interval[1]))
-        alarms[2] = max(alarms[2], float(found.mismatch))
+        alarms[2] = max(alarms[2], float(state.mismatch))
     return alarms

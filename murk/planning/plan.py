@@ -96,8 +96,8 @@ class Plan:
     @property
     def units(self) -> dict[str, str]:
         """Feature to the unit of its average effect, in words (without features, of means); empty for contrasts."""
-        known = effect_units(self.task)
-        return {name: known[name].label for name in of_interest(known)}
+        of_effects = effect_units(self.task)
+        return {name: of_effects[name].label for name in of_interest(of_effects)}
 
     @property
     def people(self) -> list[int]:
@@ -175,14 +175,14 @@ def plan(
     forecasting.check_half_widths(task, within or {})
     answers = task.repeats_within.most
     names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else comparable(task))]))
-    found = designs(task, effects or Effects())
+    compared = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
         # All designs for the task's own protocol, the first for the others.
-        for design in found if name == task.protocol else found[:1]:
+        for design in compared if name == task.protocol else compared[:1]:
             made: list[Cell] = []
             # The largest budget first: smaller ones learn no more.
-            for factor in sorted(budgets if design is found[0] else _own_budget(budgets), reverse=True):
+            for factor in sorted(budgets if design is compared[0] else _own_budget(budgets), reverse=True):
                 own = _variant(task, name, factor)
                 # Other budgets and protocols than the task's own need one draw less.
                 repeats = draws if (name, factor) == (task.protocol, 1.0) else max(draws - 1, 1)
@@ -196,16 +196,16 @@ def plan(
         words[factor] = f"{factor:g} times the budget" if isinstance(variant, str) else budget_words(variant)
     chosen = {
         count: choose(
-            task, [cell for cell in cells if (cell.people, cell.budget, cell.design) == (count, 1.0, found[0].name)]
+            task, [cell for cell in cells if (cell.people, cell.budget, cell.design) == (count, 1.0, compared[0].name)]
         )
         for count in people
         if 1.0 in budgets
     }
     for count, (name, why) in chosen.items():
         if name == task.protocol or not task.of_organisations:
-            chosen[count] = name, why + _by_alternative(task, cells, count, found[0], draws)
+            chosen[count] = name, why + _by_alternative(task, cells, count, compared[0], draws)
     if not all(name for name, _ in chosen.values()):
-        least = _why_no_interval([_variant(task, name, 1.0) for name in names], found[0])
+        least = _why_no_interval([_variant(task, name, 1.0) for name in names], compared[0])
         chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
     needs, watched = {}, {}
     if within:
@@ -214,18 +214,18 @@ def plan(
             if any(cell.without_effects for cell in cells if cell.protocol == name):
                 continue
             needs[name] = (
-                None if isinstance(own, str) else forecasting.people_for(own, found[0], within, answers=answers)
+                None if isinstance(own, str) else forecasting.people_for(own, compared[0], within, answers=answers)
             )
             if needs[name] is not None and not isinstance(own, str) and not fixed_only(own):
-                watched[name] = forecasting.people_for(own, found[0], within, watched=True, answers=answers)
-    assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
-    known = [
+                watched[name] = forecasting.people_for(own, compared[0], within, watched=True, answers=answers)
+    assumed, reference = effects or Effects(), (task.protocol, 1.0, compared[0].name)
+    usable = [
         cell.forecast
         for cell in cells
         if (cell.protocol, cell.budget, cell.design) == reference and cell.forecast and math.isfinite(cell.points)
     ]
-    off = what_if_rare(task, assumed, max(known, key=lambda one: one.people)) if known else ""
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
+    off = what_if_rare(task, assumed, max(usable, key=lambda one: one.people)) if usable else ""
+    return Plan(task, compared, tuple(cells), words, _effect(compared[0]), chosen, needs, watched, assumed, off)
 
 
 def comparable(task: Task) -> list[str]:
@@ -253,8 +253,8 @@ def _own_budget(budgets: Sequence[float]) -> set[float]:
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
     """Return the task with another protocol and budget, or why that is impossible."""
     try:
-        own = task if protocol == task.protocol else task.with_protocol(protocol)
-        return own if factor == 1.0 else own.with_budget(factor)
+        of_protocol = task if protocol == task.protocol else task.with_protocol(protocol)
+        return of_protocol if factor == 1.0 else of_protocol.with_budget(factor)
     except UserError as error:
         return str(error)
 
@@ -328,13 +328,13 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
     # Of people's protocols also those that the task does not name.
     names = [task.protocol] if task.of_organisations else dict.fromkeys(each.protocol for each in here)
     for name in names if task.features else ():
-        own = [each.points for each in here if name == each.protocol or not task.of_organisations]
+        points_here = [each.points for each in here if name == each.protocol or not task.of_organisations]
         try:
             block = (task if name == task.protocol else task.with_protocol(name)).block
             for changed in PROTOCOLS[name].alternatives(block, task.target.kind):
                 other = task.with_protocol(name, **(block.model_dump(mode="json", by_alias=True) | changed))
                 [found] = _cells(other, name, [people], 1.0, design, draws, answers=task.repeats_within.most)
-                if EQUAL * found.points < min(own):
+                if EQUAL * found.points < min(points_here):
                     words += f"; with {as_written(name, changed)} {found.points:.2g} points"
         except UserError:
             continue
@@ -343,9 +343,9 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
 
 def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str:
     """Return why no protocol has an interval: too few people, or another reason."""
-    for own in tasks:
+    for candidate in tasks:
         with suppress(UserError):
-            if not isinstance(own, str) and forecasting.forecast(own, population, BEYOND, draws=1).learned:
+            if not isinstance(candidate, str) and forecasting.forecast(candidate, population, BEYOND, draws=1).learned:
                 return TOO_FEW
     return "no interval by any of these protocols, however many people release"
 
@@ -400,8 +400,8 @@ def remarks(found: Plan) -> Iterator[str]:
         and cell.points > found.effect
     ]
     # Remark on the number of people only if more of them would give intervals.
-    known = any(math.isfinite(cell.points) for cell in cells if cell.protocol == own)
-    if wide and (known or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
+    any_finite = any(math.isfinite(cell.points) for cell in cells if cell.protocol == own)
+    if wide and (any_finite or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
         yield (
             f"By {own} at the task's budget, {max(wide):,} people are too few to distinguish an effect of the assumed "
             f"size ({found.effect:.2g} points) from none."

@@ -124,13 +124,13 @@ class Grouping:
                 rows += np.bincount(_prefixes(self._words(piece.names)), minlength=_PREFIXES)
         bounds, counts = _cut(rows), np.zeros(len(self._known) + 1, dtype=np.int64)
         for low, high in pairwise(bounds):
-            found = [np.empty((0, 2), dtype=np.uint64)]
+            pairs = [np.empty((0, 2), dtype=np.uint64)]
             for piece in self._read():
                 words, index = self._words(piece.names), np.searchsorted(self._known, _windows_of(piece))
                 prefixes = _prefixes(words)
                 inside = (prefixes >= low) & (prefixes < high)
-                found.append(np.unique(np.column_stack([words[inside], index[inside].astype(np.uint64)]), axis=0))
-            words = np.unique(np.concatenate(found), axis=0)[:, 0]
+                pairs.append(np.unique(np.column_stack([words[inside], index[inside].astype(np.uint64)]), axis=0))
+            words = np.unique(np.concatenate(pairs), axis=0)[:, 0]
             counts += np.bincount(np.unique(words, return_counts=True)[1], minlength=len(counts))
         return {number: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
@@ -226,8 +226,8 @@ class Grouping:
         other = np.flatnonzero((levels >= 0) & (levels != np.repeat(chosen, np.diff(starts))))
         if len(other):
             person = int(np.searchsorted(starts, other[0], side="right")) - 1
-            own = slice(int(starts[person]), int(starts[person + 1]))
-            like = own.start + int(np.flatnonzero(levels[own] == chosen[person])[0])
+            span = slice(int(starts[person]), int(starts[person + 1]))
+            like = span.start + int(np.flatnonzero(levels[span] == chosen[person])[0])
             raise self._disagree(*sorted((int(rows[other[0]]), int(rows[like]))))
         return chosen
 

@@ -122,9 +122,9 @@ class Fitting:
 
     def has_learned(self, ends: Sequence[int]) -> bool:
         """Return whether every partition is committed up to its end, by this process or another."""
-        own = self.pool.pulse.vitals().partitions
+        partitions = self.pool.pulse.vitals().partitions
         return all(
-            (own[partition].offset if partition in own else self.log.checkpoint(partition).offset) >= end
+            (partitions[partition].offset if partition in partitions else self.log.checkpoint(partition).offset) >= end
             for partition, end in enumerate(ends)
         )
 
@@ -134,8 +134,10 @@ class Fitting:
         Those of a ``live`` log hold at every look, others at one, like those of a run, unless the task asks for others.
         """
         device, count = self.device, max(len(names), 1)
-        own = 1.0 - (1.0 - level) / count
-        found = report_log(device.released, self.log, level=own, live=live, device=device, shown=device.task, **more)
+        simultaneous = 1.0 - (1.0 - level) / count
+        found = report_log(
+            device.released, self.log, level=simultaneous, live=live, device=device, shown=device.task, **more
+        )
         found["model"] = {
             "name": self.name,
             "log_task": device.released.name,

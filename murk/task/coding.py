@@ -565,13 +565,13 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
     >>> class_clash(["a", "a:b"], ["c", "b:c"])
     ('a:b', 'a', 'c')
     """
-    known = set(classes)
-    if len(known) < len(classes):
+    labels = set(classes)
+    if len(labels) < len(classes):
         twice = next(label for index, label in enumerate(classes) if label in classes[:index])
         return twice, twice, next(iter(names))
     for label in classes:
         for colon in re.finditer(":", label):
-            if (other := label[: colon.start()]) in known:
+            if (other := label[: colon.start()]) in labels:
                 for name in names:
                     if f"{label[colon.end() :]}:{name}" in names:
                         return label, other, name

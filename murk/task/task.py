@@ -403,9 +403,11 @@ class Task(_ProtocolBlocks):
                 raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
 
     def _check_experiment(self, experiment: ExperimentBlock) -> None:
-        known, at = self.known_columns, "experiment"
-        if experiment.arm not in known:
-            remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
+        known_names, at = self.known_columns, "experiment"
+        if experiment.arm not in known_names:
+            remedy = (
+                nearest(experiment.arm, known_names) if known_names else "make it one with categories and known: true"
+            )
             raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
         arms = self.arms
         if experiment.control not in arms:

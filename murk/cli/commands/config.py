@@ -46,13 +46,13 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
 
     group = context.find_root()
     assert isinstance(group.command, _Lazy)
-    known = group.command.list_commands(group)
+    commands = group.command.list_commands(group)
     name, flags = (command_line[0], list(command_line[1:])) if command_line else (None, [])
-    if name is not None and name not in known:
-        raise UserError(f"there is no command {name!r}; the commands are {', '.join(known)}")
+    if name is not None and name not in commands:
+        raise UserError(f"there is no command {name!r}; the commands are {', '.join(commands)}")
     settings: list[Setting] = []
     file = Configuration()
-    for each in known if name is None else [name]:
+    for each in commands if name is None else [name]:
         target = group.command.get_command(group, each)
         assert target is not None
         file = group.command.configure(group, each, target)
@@ -68,16 +68,16 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
 
 
 def _show(settings: list[Setting], file: Configuration, *, as_json: bool, everything: bool) -> None:
-    path, shown = file.path and str(file.path), [_masked(each) for each in settings]
+    path, displayed = file.path and str(file.path), [_masked(each) for each in settings]
     if as_json:
-        print_json({"file": path, "order": ORDER, "settings": [each._asdict() for each in shown]})
+        print_json({"file": path, "order": ORDER, "settings": [each._asdict() for each in displayed]})
         return
-    shown = [each for each in shown if everything or each.origin != "default"]
+    displayed = [each for each in displayed if everything or each.origin != "default"]
     click.echo(f"File: {path or 'none'}")
-    if not shown:
+    if not displayed:
         click.echo("Nothing is set; --all lists all settings.")
         return
-    rows = [[f"{each.command}.{each.key}", _text(each.value), each.place or each.origin] for each in shown]
+    rows = [[f"{each.command}.{each.key}", _text(each.value), each.place or each.origin] for each in displayed]
     table("", ["setting", "value", "from"], rows)
 
 

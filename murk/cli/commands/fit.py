@@ -89,9 +89,9 @@ def command(
                     time.sleep(_PAUSE)
             if asked():
                 say("stopped", INFO)
-        found = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
+        reports = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
     if as_json:
-        print_json(found[0] if len(found) == 1 else {"models": {each["task"]: each for each in found}})
+        print_json(reports[0] if len(reports) == 1 else {"models": {each["task"]: each for each in reports}})
         return
-    for each in found:
+    for each in reports:
         print_result(each, as_json=False)

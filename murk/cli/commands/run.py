@@ -68,8 +68,8 @@ def command(
         print_check(task, crowd, as_json)
         return
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    found = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
-    print_result(found, as_json=as_json)
+    report = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
+    print_result(report, as_json=as_json)
 
 
 def execute(
@@ -92,18 +92,18 @@ def execute(
         people = run.population
         say_notice(run.task, people, quiet, rate=rate)
         with progress(task.name, people.size, quiet=quiet) as tick:
-            shown = 0.0
+            shown_at = 0.0
             for step in run.steps():
                 if watch is not None:
                     watch(run, False)
-                if not quiet and monotonic() - shown > 0.2:
+                if not quiet and monotonic() - shown_at > 0.2:
                     tick(
                         step.rows,
                         brief(run.task, run.estimate(), run.engines, people.repeats())
                         if run.releases
                         else people.words(),
                     )
-                    shown = monotonic()
+                    shown_at = monotonic()
             tick(people.size, brief(run.task, run.estimate(), run.engines, people.repeats()))
         if watch is not None:
             watch(run, True)

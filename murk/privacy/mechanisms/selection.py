@@ -281,13 +281,13 @@ class SubsetSelection(SelectionMechanism):
         k, d, chance = self.categories, self.size, self.chance
         inside = self.gain * shares + self.base
         # Two categories are both in the subset of one of them, or of a third.
-        one = chance * (d - 1) / (k - 1)
+        variance = chance * (d - 1) / (k - 1)
         neither = 0.0
         if k > 2:
             neither = chance * (d - 1) * (d - 2) / ((k - 1) * (k - 2)) + (1.0 - chance) * d * (d - 1) / (
                 (k - 1) * (k - 2)
             )
-        both = neither + (one - neither) * (shares[:, None] + shares[None, :])
+        both = neither + (variance - neither) * (shares[:, None] + shares[None, :])
         np.fill_diagonal(both, inside)
         return np.asarray((both - np.outer(inside, inside)) / self.gain**2)
 

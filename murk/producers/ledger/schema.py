@@ -109,9 +109,9 @@ class LedgerFile(Database):
     def _check_newest(self) -> None:
         """Raise an error if the ledger does not know the last write that was noted beside it."""
         noted = self._last_path.read_text().split() if self._last_path.exists() else []
-        known = int(self.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
-        if len(noted) == 2 and noted[0] == self.identity and noted[1].isdigit() and int(noted[1]) > known:
-            later = f"{self._last_path.name} beside it knows {int(noted[1]) - known:,} later writes"
+        next_number = int(self.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
+        if len(noted) == 2 and noted[0] == self.identity and noted[1].isdigit() and int(noted[1]) > next_number:
+            later = f"{self._last_path.name} beside it knows {int(noted[1]) - next_number:,} later writes"
             raise _lost(f"the ledger {self.path} is an older copy, or has lost its -wal: {later}")
 
     @property

@@ -369,12 +369,14 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     # A withdrawal from a task holds for all tasks of its name.
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
     for number, name, task_hash, simulated, window, known in found:
-        own = [row for row in rows if prices[row[0]].task == number]
+        of_task = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
-        if not own and number not in withdrawn and number not in published and windows is None:
+        if not of_task and number not in withdrawn and number not in published and windows is None:
             continue
-        levels = _levels(_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own)
+        levels = _levels(
+            _level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in of_task
+        )
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
@@ -391,7 +393,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         )
         states = levels, statuses, is_gone, number in published
         origin = bool(simulated), number in of_files
-        total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
+        total = _compose({row[0]: row[1] for row in of_task if row[1]}, prices)
         tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed, known))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     names = {task.name for task in tasks} | {""}
@@ -409,8 +411,8 @@ def together(file: Database) -> tuple[CapStatus, ...]:
     histories = [parse_history(text) for (text,) in rows]
     caps = [Cap(*row) for row in file.query(f"SELECT {Cap.columns} FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
-        found = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
-        return tuple(replace(each, joint=_largest(histories, prices)) if added(each) else each for each in found)
+        statuses = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
+        return tuple(replace(each, joint=_largest(histories, prices)) if added(each) else each for each in statuses)
     if not histories:
         return ()
     most = _most_anywhere(histories, prices)
@@ -434,15 +436,15 @@ def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost])
     most = _most_anywhere(histories, prices)
     if most is not None and most.currency != "approx":
         return guarantee_from_dict(most.to_dict())
-    found = [_compose(history, prices)[1] for history in histories]
-    known = [each for each in found if each is not None]
-    return None if len(known) < len(found) else max(known, key=lambda one: (one.max_attack_accuracy, *_values(one)))
+    joint = [_compose(history, prices)[1] for history in histories]
+    stated = [each for each in joint if each is not None]
+    return None if len(stated) < len(joint) else max(stated, key=lambda one: (one.max_attack_accuracy, *_values(one)))
 
 
 def _most(cap: Cap, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> PrivacyLoss | None:
     spent = [cap.spent(history, prices) for history in histories]
-    known = [each for each in spent if each is not None]
-    return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
+    stated = [each for each in spent if each is not None]
+    return None if len(stated) < len(spent) else PrivacyLoss(cap.currency, *max(stated, default=(0, 0)))
 
 
 def totals(file: Database) -> Totals:

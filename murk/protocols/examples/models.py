@@ -232,13 +232,13 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
         return
     if released.weighted:
         if loss not in DIRECTED:
-            what = "outer products" if released.outer else "directions"
+            released_words = "outer products" if released.outer else "directions"
             # Only cells serve such a loss of another column.
             served = f"{{for: [{loss}]}}" if columns.own_target else "{release: cells}"
             raise model.refuse(
                 "loss",
-                f"the log releases {what}, which serve linear fits only ({linear}), of any of its columns; {loss} "
-                f"needs examples: {served} in the task, from its first release on",
+                f"the log releases {released_words}, which serve linear fits only ({linear}), of any of its columns; "
+                f"{loss} needs examples: {served} in the task, from its first release on",
             )
         return
     if columns.uses_own_target:

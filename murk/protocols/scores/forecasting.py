@@ -75,7 +75,7 @@ def _learn(
 def _answers(engine: ScoreEngine, records: Records, query: Query) -> Floats:
     """Return each record's answer without noise, as `murk.protocols.scores.model` defines it, (m, d)."""
     X, y, model, response = records.X, records.y, engine.model, engine.settings.response
-    known = np.isfinite(y)[:, None]
+    finite = np.isfinite(y)[:, None]
     if query == "covered" or model.survey or (query == "score" and response.classes):
         return vectors(X, y, model, response, query, engine.settings.coverage)
     logit = X @ model.origin[: X.shape[1]]
@@ -83,9 +83,9 @@ def _answers(engine: ScoreEngine, records: Records, query: Query) -> Floats:
         high, low = response.answers(logit, model.exponent)
         coded = np.clip((y - model.middle) / model.width, -1.0, 1.0)
         scores = directions(X, model) * (np.where(y > 0.5, high, low) if response.binary else coded)[:, None]
-        return np.where(known, scores, 0.0)
+        return np.where(finite, scores, 0.0)
     Z, clipping_norm = X @ model.transform.T, model.matrix_clipping_norm
     weight = response.weights(logit, model.exponent) if query == "curvature" else np.full(len(X), 0.5)
     reached = directions(X, model, clipping_norm) * (2.0 * weight / clipping_norm)[:, None]
     answers = flattened(reached[:, :, None] * Z[:, None, :])
-    return np.where(known, answers, 0.0) if query == "curvature" else answers
+    return np.where(finite, answers, 0.0) if query == "curvature" else answers

@@ -487,8 +487,8 @@ def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
     admin = Clients(address, Settings.read(servers=address.servers), url).admin()
     try:
         if address.name is None:
-            found = find(admin, url)
-            logs = [address.url(name) for name in found if not names or name in names]
+            urls = find(admin, url)
+            logs = [address.url(name) for name in urls if not names or name in names]
             exists = bool(logs or names)
         else:
             # Unlike the list of all topics, this raises an error if the log is there and may not be seen.
@@ -562,8 +562,8 @@ class TopicSetup:
         carried = self._registered()
         if carried is None:
             return False
-        own = self._task.without_public()
-        check_task_change(self.url, carried.without_public().document(), own.document())
+        task = self._task.without_public()
+        check_task_change(self.url, carried.without_public().document(), task.document())
         return True
 
     def _registered(self) -> Task | None:

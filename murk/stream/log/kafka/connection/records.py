@@ -61,15 +61,15 @@ Array = Any
 @inlined
 def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
     """Return a zigzag number of at most 63 bits and the position after it, or -1 where there is none."""
-    found, shift = np.int64(0), np.int64(0)
+    value, shift = np.int64(0), np.int64(0)
     end = np.int64(-1)
     for index in range(position, min(position + _LONGEST, len(data))):
-        found |= np.int64(data[index] & 0x7F) << shift
+        value |= np.int64(data[index] & 0x7F) << shift
         shift += 7
         if data[index] < 0x80:
             end = np.int64(index + 1)
             break
-    return int((found >> 1) ^ -(found & 1)), int(end)
+    return int((value >> 1) ^ -(value & 1)), int(end)
 
 
 @jit_helper
@@ -284,9 +284,9 @@ def _uncompressed(batch: Any) -> Iterable[Any]:
         head[_ATTRIBUTES_AT + 1] &= ~_COMPRESSED
         _INT.pack_into(head, _LENGTH_AT, _HEAD + len(batch._buffer) - _LENGTH_AT - _INT.size)
         data = bytes(head + batch._buffer)
-        found, bounds = index(np.frombuffer(data, np.uint8), 0)
+        count, bounds = index(np.frombuffer(data, np.uint8), 0)
         if len(bounds):
-            return _rows(data, found)
+            return _rows(data, count)
     return batch  # type: ignore[no-any-return]
 
 
