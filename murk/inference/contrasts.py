@@ -130,7 +130,7 @@ def _weights_and_units(
     task: Task, names: tuple[str, ...], block: ContrastBlock, label: str
 ) -> tuple[Vector, Unit | None, Unit | None]:
     """Return a contrast's weights, and the units of its coefficients and of its average effect, if they have one."""
-    index = next(place for place, feature in enumerate(task.features) if feature.name == block.feature)
+    index = next(index for index, feature in enumerate(task.features) if feature.name == block.feature)
     feature = task.features[index]
     assert isinstance(feature, CategoryFeature)
     coded = dict(zip(feature.categories[1:], task.coding.names_of(index), strict=False))
@@ -145,9 +145,9 @@ def _weights_and_units(
 
 def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: float) -> Interval | None:
     """Return the average effect of a contrast and its half-width; None where it is unknown."""
-    own = estimate.combined_effect(weights[0], level)
-    if own is not None:
-        return own
+    effect = estimate.combined_effect(weights[0], level)
+    if effect is not None:
+        return effect
     if task.coefficient_scale == "log odds":
         pair = marginal_differences(estimate, weights, level)
         return None if pair is None else (float(pair[0][0]), float(pair[1][0]))
@@ -166,17 +166,17 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
     >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0)), [0.95, 0.99]), 3)
     3.0
     """
-    known: dict[float, float] = {}
+    cached: dict[float, float] = {}
     size = 0.0
     for level in levels:
-        value, known[NormalDist().inv_cdf(0.5 + level / 2.0)] = interval(level)
+        value, cached[NormalDist().inv_cdf(0.5 + level / 2.0)] = interval(level)
         size = abs(value)
     for _ in range(_FURTHER):
-        quantile = _next_quantile(size, known)
+        quantile = _next_quantile(size, cached)
         if quantile is None:
             break
-        known[quantile] = interval(2.0 * NormalDist().cdf(quantile) - 1.0)[1]
-    return max((quantile for quantile, half in known.items() if _excludes(size, half)), default=0.0)
+        cached[quantile] = interval(2.0 * NormalDist().cdf(quantile) - 1.0)[1]
+    return max((quantile for quantile, half in cached.items() if _excludes(size, half)), default=0.0)
 
 
 def _next_quantile(size: float, known: dict[float, float]) -> float | None:

@@ -88,8 +88,8 @@ _QUANTILES = {
 
 def scaling_quantile(level: float, partitions: int = 1) -> float:
     """Return random scaling's critical value for some partitions; raise UserError unless the level is tabulated."""
-    for known, quantiles in _QUANTILES.items():
-        if math.isclose(level, known, abs_tol=1e-9):
+    for tabulated, quantiles in _QUANTILES.items():
+        if math.isclose(level, tabulated, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_PARTITIONS) if tabled <= max(partitions, 1))]
     raise UserError(f"random scaling has intervals at the levels 0.80, 0.90 and 0.95, not {level!r}")
 
@@ -266,8 +266,10 @@ class Estimate:
     def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
         """Return a weighted sum of `effects` and its half-width, here by simultaneous intervals (Bonferroni)."""
         used = np.flatnonzero(weights)
-        own = self.effects(1.0 - (1.0 - level) / len(used))
-        return None if own is None else (float(weights @ own[0]), float(np.abs(weights[used]) @ own[1][used]))
+        effects = self.effects(1.0 - (1.0 - level) / len(used))
+        return (
+            None if effects is None else (float(weights @ effects[0]), float(np.abs(weights[used]) @ effects[1][used]))
+        )
 
     @property
     def effects_note(self) -> str:

@@ -88,9 +88,9 @@ class Fitting:
         """Return whether every partition is committed up to its end, by this process or another."""
         if self.pool is None:
             return True
-        own = self.pool.pulse.vitals().partitions
+        partitions = self.pool.pulse.vitals().partitions
         return all(
-            (own[partition].offset if partition in own else self.log.checkpoint(partition).offset) >= end
+            (partitions[partition].offset if partition in partitions else self.log.checkpoint(partition).offset) >= end
             for partition, end in enumerate(ends)
         )
 

@@ -119,8 +119,8 @@ def describe_target(task: Task) -> str:
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Describe each level's guarantee, as data and in words; for a grid, only the default, lowest and highest."""
     mechanisms = device_for(task).mechanisms
-    shown = bounding(mechanisms)
-    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
+    bounds = bounding(mechanisms)
+    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in bounds.items()}
     if task.known_columns:
         for entry in levels.values():
             entry["words"] += f" {task.known_words}"
@@ -304,10 +304,10 @@ def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: floa
     if low == high and ends[0] < ends[1]:
         # Nothing possible lies within: the interval says no more than that the effect is possible.
         low, high = unit.possible(-math.inf), unit.possible(math.inf)
-    found: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
+    described: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
     if unit.scale == "log odds":
-        found |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
-    return found
+        described |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
+    return described
 
 
 def coded_effects(scale: Scale, estimate: Estimate, level: float) -> tuple[Floats, Floats] | None:
@@ -380,7 +380,7 @@ def report_estimate(
     intervals = estimate.intervals(nominal)
     with loaded_state_arithmetic():
         needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
-    held = {} if looks is None else {"looks": looks.to_dict(level)}
+    looks_described = {} if looks is None else {"looks": looks.to_dict(level)}
     change = estimate.stream_change() if looks is None or looks.repeats.most == 1 else None
     at_one = level if looks is None else looks.fixed(level)
     fixed = {} if nominal == at_one else {"fixed_intervals": _listed(estimate.intervals(at_one))}
@@ -394,7 +394,7 @@ def report_estimate(
             "level": level,
             "nominal_level": nominal,
             "note": intervals.note,
-            **held,
+            **looks_described,
         },
         "per_unit": per_unit(units, estimate, nominal),
         "average_effects": average_effects(scale, units if effects is None else effects, estimate, nominal),
@@ -442,8 +442,8 @@ def report_log(
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
     used = counts.get("records_learned", estimate.releases_used)
-    held = looks_of(task, estimate, used, live=live, asked=looks, repeats=repeats)
-    found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held)
+    looks_held = looks_of(task, estimate, used, live=live, asked=looks, repeats=repeats)
+    found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=looks_held)
     ends, share = cut(shown, estimate), cut_share(estimate)
     if ends is not None:
         found["interval"]["note"] += f"; {_cut_words(shown, ends, share)}"
@@ -461,7 +461,7 @@ def report_log(
         "cut_share": None if ends is None else share,
         "drift": None if drift is None else drift.to_dict(),
         **({} if track is None else {"track": track.to_dict(units(shown))}),
-        "repeats": held.repeats.words,
+        "repeats": looks_held.repeats.words,
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
@@ -473,16 +473,16 @@ def report_log(
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
-    report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, held, level)] if used else []
+    report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, looks_held, level)] if used else []
     if estimate.sets is not None:
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
-    if (cells := describe_cells(shown, estimate, held.nominal(level))) is not None:
+    if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
-    if (found_experiment := experiment(shown, estimate, held, level)) is not None:
+    if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:
         report["experiment"] = found_experiment.to_dict()
     report["missing_values"] = describe_missing(shown, estimate)
     if at is not None:
-        report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))
+        report["prediction"] = describe_prediction(shown, estimate, at, looks_held.nominal(level))
     if kept:
         report["estimate"] = estimate
     report["diagnosis"] = diagnose_task(shown, report, estimate, advise)

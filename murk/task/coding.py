@@ -565,13 +565,13 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
     >>> class_clash(["a", "a:b"], ["c", "b:c"])
     ('a:b', 'a', 'c')
     """
-    known = set(classes)
-    if len(known) < len(classes):
+    labels = set(classes)
+    if len(labels) < len(classes):
         twice = next(label for index, label in enumerate(classes) if label in classes[:index])
         return twice, twice, next(iter(names))
     for label in classes:
         for colon in re.finditer(":", label):
-            if (other := label[: colon.start()]) in known:
+            if (other := label[: colon.start()]) in labels:
                 for name in names:
                     if f"{label[colon.end() :]}:{name}" in names:
                         return label, other, name
@@ -642,7 +642,7 @@ class Coding:
             else (name, column, math.inf, -math.inf, 1.0, 0, fill)
             for name, column, fill in zip(self.columns, self._inputs, self._fills, strict=True)
         ]
-        self._complete = [-1.0 if place in self.indicators else 0.0 for place in range(len(names))] + [1.0]
+        self._complete = [-1.0 if index in self.indicators else 0.0 for index in range(len(names))] + [1.0]
         self._output = _target_column(target)
         self.names: tuple[str, ...] = (*names, INTERCEPT)
         self.numbers: tuple[bool, ...] = tuple(
@@ -681,9 +681,9 @@ class Coding:
             return ()
         if feature.missing == INDICATOR:
             return ((column.start + len(self.names_of(index)) - 1, 1.0),)
-        coded = [0.0] * sum(len(self.names_of(place)) for place in range(index + 1))
+        coded = [0.0] * sum(len(self.names_of(index)) for index in range(index + 1))
         column.encode_one(feature.missing, coded)
-        return tuple((place, coded[place]) for place in range(column.start, len(coded)))
+        return tuple((index, coded[index]) for index in range(column.start, len(coded)))
 
     @property
     def stated(self) -> list[tuple[float, float] | None]:

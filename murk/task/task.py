@@ -414,12 +414,14 @@ class Task(_ProtocolBlocks):
                 raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
 
     def _check_experiment(self, experiment: ExperimentBlock) -> None:
-        known, at = self.known_columns, "experiment"
-        if experiment.arm not in known:
-            remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
+        known_names, at = self.known_columns, "experiment"
+        if experiment.arm not in known_names:
+            remedy = (
+                nearest(experiment.arm, known_names) if known_names else "make it one with categories and known: true"
+            )
             raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
         for place, name in enumerate(experiment.segments):
-            others = [each for each in known if each != experiment.arm]
+            others = [each for each in known_names if each != experiment.arm]
             if name not in others:
                 remedy = nearest(name, others) if others else "remove it, or add a known feature"
                 raise task_error(

@@ -13,7 +13,7 @@ import click
 from murk._internal.atomic_files import check_place, write_whole
 from murk.cli.options import as_json, load_task, log_url
 from murk.cli.output import print_json, progress
-from murk.errors import UserError
+from murk.errors import UserError, reason_of
 
 if TYPE_CHECKING:
     from murk.dossier.deployment import Accounts, Deployment
@@ -119,8 +119,8 @@ def command(
     if archive is not None:
         _check_archive(archive, task, deployment)
     path = Path(out or f"{task.name}.dossier.html")
-    for place in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
-        check_place(place)
+    for index in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
+        check_place(index)
     accounts = None if ledger is None else read_accounts(ledger)
     if inputs is not None:
         audit, example, now = inputs.audit, inputs.example, inputs.time
@@ -180,7 +180,7 @@ def _read_page(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'it is not text'})") from None
+        raise UserError(f"{path}: cannot be read ({reason_of(error, 'it is not text')})") from None
 
 
 def _compare(name: str, page: str, again: str, as_json: bool) -> None:

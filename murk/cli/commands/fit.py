@@ -121,15 +121,15 @@ def command(
                     time.sleep(_PAUSE)
             if asked():
                 say("stopped", INFO)
-        found = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
-    _print(found, as_json=as_json)
+        reports = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
+    _print(reports, as_json=as_json)
 
 
-def _print(found: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+def _print(reports: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     from murk.cli.report import print_result
 
     if as_json:
-        print_json(found[0] if len(found) == 1 else {"models": {each["task"]: each for each in found}})
+        print_json(reports[0] if len(reports) == 1 else {"models": {each["task"]: each for each in reports}})
         return
-    for each in found:
+    for each in reports:
         print_result(each, as_json=False)

@@ -281,13 +281,13 @@ class SubsetSelection(SelectionMechanism):
         k, d, chance = self.categories, self.size, self.chance
         inside = self.gain * shares + self.base
         # Two categories are both in the subset of one of them, or of a third.
-        one = chance * (d - 1) / (k - 1)
+        variance = chance * (d - 1) / (k - 1)
         neither = 0.0
         if k > 2:
             neither = chance * (d - 1) * (d - 2) / ((k - 1) * (k - 2)) + (1.0 - chance) * d * (d - 1) / (
                 (k - 1) * (k - 2)
             )
-        both = neither + (one - neither) * (shares[:, None] + shares[None, :])
+        both = neither + (variance - neither) * (shares[:, None] + shares[None, :])
         np.fill_diagonal(both, inside)
         return np.asarray((both - np.outer(inside, inside)) / self.gain**2)
 
@@ -471,7 +471,7 @@ class WindowSelection(SelectionMechanism):
         if self.missing:
             spread = self.window - self.apart
             # Integers alone, so that all languages agree.
-            even = [(2 * place + 1) * windows // (2 * spread) for place in range(spread)]
+            even = [(2 * index + 1) * windows // (2 * spread) for index in range(spread)]
             rows.append(np.array([*even, *range(windows, windows + self.apart)]))
         return np.array(rows, dtype=np.int64)
 
@@ -531,10 +531,10 @@ class WindowSelection(SelectionMechanism):
 
         rows, indices = _rows(vectors, records)
         words = track(noise.words(indices, 2, Purpose.COIN))
-        place = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
-        level = track(np.minimum(np.floor(place), LEVELS - 2).astype(np.int64))
+        index = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
+        level = track(np.minimum(np.floor(index), LEVELS - 2).astype(np.int64))
         # 53 bits of a word are a uniform number.
-        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(place - level))
+        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(index - level))
         np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=track(rows > 1.0))
         word, threshold, each = words[:, 1], self.threshold, self.threshold // self.favoured
         favoured = track(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))

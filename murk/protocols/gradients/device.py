@@ -180,8 +180,8 @@ def device_for(task: Task) -> GradientDevice:
         classes = tuple(task.target.classes)
         objective = (FullSoftmax if learner.coordinates == "classes" else Softmax)(len(classes))
     else:
-        known = None if learner.scale == "estimate" else float(learner.scale)
-        objective = Huber(learner.huber_c, known, learner.scale_multiplier if known is None else 1.0)
+        scale = None if learner.scale == "estimate" else float(learner.scale)
+        objective = Huber(learner.huber_c, scale, learner.scale_multiplier if scale is None else 1.0)
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     step = learner.step
     unbounded, radius = learner.radius == "unbounded", FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS

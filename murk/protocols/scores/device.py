@@ -93,12 +93,12 @@ class ScoreDevice:
     @property
     def queries(self) -> tuple[Query, ...]:
         """The queries asked; of those of a survey, which are all alike, the first."""
-        known = QUERIES if self.settings.matrices else ("score",)
+        names = QUERIES if self.settings.matrices else ("score",)
         if self.settings.once and self.settings.matrices and not (self.settings.labels and not self.settings.rows):
             # Nobody releases what public covariates show.
-            known = "score", "curvature"
+            names = "score", "curvature"
         covered = ("covered",) if self.settings.wanted is not None else ()
-        return (*known, *covered, *([above(0)] if self.settings.survey is not None else []))
+        return (*names, *covered, *([above(0)] if self.settings.survey is not None else []))
 
     def is_published(self, version: int) -> bool:
         """Return whether a round begins at a version."""
@@ -129,10 +129,10 @@ class ScoreDevice:
     def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
         """Draw each person's query by the model's shares, independently of any record."""
         words = noise.words(indices, 1, Purpose.QUERY)[:, 0]
-        shown = self._model(model)
-        if len(words) > 1 or shown.survey:
-            return [query_at(index) for index in drawn_queries(words, shown).tolist()]
-        word, (scatter, matrix, covered) = int(words[0]), shown.thresholds
+        published = self._model(model)
+        if len(words) > 1 or published.survey:
+            return [query_at(index) for index in drawn_queries(words, published).tolist()]
+        word, (scatter, matrix, covered) = int(words[0]), published.thresholds
         if word < matrix:
             return ["scatter" if word < scatter else "curvature"]
         return ["covered" if word < covered else "score"]

@@ -137,8 +137,8 @@ def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
         # Those of a grid.
         (name, least), *_, (_, most) = sorted(parameters.values(), key=itemgetter(1))
         return f"{name} of about {least:g} to {most:g}"
-    shown = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
-    return " and ".join(f"{name} of about {value:g}{shown[level]}" for level, (name, value) in parameters.items())
+    level_words = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
+    return " and ".join(f"{name} of about {value:g}{level_words[level]}" for level, (name, value) in parameters.items())
 
 
 @dataclass(frozen=True)
@@ -288,8 +288,8 @@ class Outlook:
         if math.isinf(factor):
             return {}
         budgets = {level: self._budget(self.mechanisms[level], factor) for level in self.counts}
-        known = {level: budget for level, budget in budgets.items() if budget is not None}
-        return known if len(known) == len(budgets) else {}
+        bounded = {level: budget for level, budget in budgets.items() if budget is not None}
+        return bounded if len(bounded) == len(budgets) else {}
 
     def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
         score: Any = pair.score
@@ -485,7 +485,7 @@ class ScoreEstimate(Estimate):
 
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
-        signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        signs = [] if self.forgery is None else [excess.words for excess in self.forgery.excesses]
         queries = () if self.outlook is None else impossible(self.outlook.found)
         return signs + [
             f"the mean answer to the query {query!r} is one that no people's records give, beyond noise: some "

@@ -59,8 +59,8 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
             f"unknown kind of log {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
             code=ADDRESS,
         )
-    own = {} if model is None else {"model": model}
-    return opener(url, create=create, name=name, **own)
+    options = {} if model is None else {"model": model}
+    return opener(url, create=create, name=name, **options)
 
 
 def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:

@@ -143,9 +143,9 @@ class _States:
         return Checkpoint(None, rows[0][0] if rows else 0)
 
     def condition(self, partition: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
-        own = self.model is None
+        of_task = self.model is None
         where, values = (
-            ("partition = ?", (partition,)) if own else ("partition = ? AND model = ?", (partition, self.model))
+            ("partition = ?", (partition,)) if of_task else ("partition = ? AND model = ?", (partition, self.model))
         )
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
 
@@ -296,12 +296,12 @@ class SqliteLog(Log):
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         with self._database.write() as connection:
-            found = self.crowd_mark()
-            if base.check_claim(self.url, found, shuffler, replace, any(self.ends())):
+            mark = self.crowd_mark()
+            if base.check_claim(self.url, mark, shuffler, replace, any(self.ends())):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, f"{shuffler}:0"))
-                found = CrowdMark(shuffler, 0)
-        assert found is not None
-        return found
+                mark = CrowdMark(shuffler, 0)
+        assert mark is not None
+        return mark
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         with self._database.write() as connection:
@@ -406,10 +406,10 @@ class SqliteLog(Log):
     def cached_model(self, partition: int) -> tuple[bytes | None, int]:
         """Return a partition's newest model and its end, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()
-        known = self._heard.get(partition)
-        if known is not None and now - known[0] < HEARD:
+        heard = self._heard.get(partition)
+        if heard is not None and now - heard[0] < HEARD:
             self._database.check()
-            return known[1]
+            return heard[1]
         rows = self._database.query(_MODEL_AND_END, (partition,))
         if not rows:
             base.check_partition(self, partition)

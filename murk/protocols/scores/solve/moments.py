@@ -145,20 +145,20 @@ class Moments:
         base = unstretched(newest)
         if coordinates is None:
             frame, understated = Frame.isotropic(base), np.zeros(len(base) - 1, dtype=bool)
-            known = _known(frame, found, response, 1)
+            moments = _known(frame, found, response, 1)
         else:
             frame = Frame.of(coordinates)
-            known = _known(frame, found, response, _ROUNDS)
-            understated = _contradicted(frame, known.estimated, known.errors)
+            moments = _known(frame, found, response, _ROUNDS)
+            understated = _contradicted(frame, moments.estimated, moments.errors)
             wrong = np.zeros(len(coordinates.centre), dtype=bool)
             for _ in range(_CORRECTIONS):
-                corrected = _corrected(coordinates, known)
+                corrected = _corrected(coordinates, moments)
                 if corrected is None:
                     break
                 coordinates, wrong = corrected[0], wrong | corrected[1]
                 frame = Frame.of(coordinates, wrong)
-                known = _known(frame, found, response, _ROUNDS)
-        moment, estimated, kept, errors, ratio = known
+                moments = _known(frame, found, response, _ROUNDS)
+        moment, estimated, kept, errors, ratio = moments
         p, back = len(base), inverse(frame.transform)
         into = base @ back
         shape = into @ moment @ into.T
@@ -186,9 +186,9 @@ class Moments:
         variance = np.diag(at)[:-1] - means**2
         if self.frame.coins is None:
             return np.zeros(len(variance), dtype=bool)
-        own, coins = np.diag(self.errors)[:-1], np.isfinite(self.frame.coins)
+        errors, coins = np.diag(self.errors)[:-1], np.isfinite(self.frame.coins)
         # The standard error of a spread is that of the variance over twice the spread; a share is linear in it.
-        error = np.where(coins, 2.0 * own, np.hypot(own, 2.0 * means * self.errors[:-1, -1]))
+        error = np.where(coins, 2.0 * errors, np.hypot(errors, 2.0 * means * self.errors[:-1, -1]))
         least = np.where(coins, 1.0 - _WHOLE**2, 0.0) + error
         hidden = variance < np.maximum(least, 2.0 * _SMALLEST * np.diag(self.frame.moment)[:-1])
         return np.asarray(hidden | ~self.frame.told)
@@ -221,15 +221,15 @@ class _Known(NamedTuple):
 def _known(frame: Frame, found: Summaries, response: Response, approximations: int) -> _Known:
     """Return what released matrices tell in a frame."""
     back, newest = inverse(frame.transform), found[-1].model
-    known = _Known(frame.moment, frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0)
+    moments = _Known(frame.moment, frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0)
     for _ in range(approximations):
-        at = frame.with_coins_of(known.estimated)
+        at = frame.with_coins_of(moments.estimated)
         rows = frame.rows(_of_constant(back @ at @ back.T), np.array(newest.origin))
         together = _scatters(found, response, rows, frame.transform)
         if together is None:
             break
-        known = _posterior(frame, together, at)
-    return known
+        moments = _posterior(frame, together, at)
+    return moments
 
 
 def _contradicted(frame: Frame, estimated: Floats, errors: Floats) -> NDArray[np.bool_]:
@@ -278,8 +278,8 @@ def _posterior(frame: Frame, together: Pooled, at: Floats) -> _Known:
     least = math.sqrt(float(np.mean(together.variances)) / len(at)) / (float(np.trace(together.expected)) / len(at))
     factors = np.sqrt(np.diag(together.expected) / np.diag(at))
     factor = np.outer(factors, factors) if frame.surveyed else np.sum(together.expected * at) / np.sum(at * at)
-    known = np.where(free, 0.0, frame.doubts) * factor
-    doubtful = together.variances + known**2
+    determined = np.where(free, 0.0, frame.doubts) * factor
+    doubtful = together.variances + determined**2
     weighed, sure = together.expected / doubtful, _SHAPE**-2 if frame.surveyed else 0.0
     ratio = float(np.sum(weighed * together.measured)) + sure
     ratio = max(ratio / (float(np.sum(weighed * together.expected)) + sure), least)

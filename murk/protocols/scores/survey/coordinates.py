@@ -50,13 +50,13 @@ class Coordinates:
 
 def pooled(found: Sequence[Coordinates | None]) -> Coordinates | None:
     """Return the mean of surveys of the same features, weighted by precision; None without any."""
-    known = [each for each in found if each is not None]
-    if len(known) < 2:
-        return known[0] if known else None
-    centre, centre_error = _mean([each.centre for each in known], [each.centre_error for each in known])
-    logs = [np.log(each.spread) for each in known]
-    log_spread, log_error = _mean(logs, [each.log_spread_error for each in known])
-    return Coordinates(centre, np.exp(log_spread), centre_error, log_error, known[0].target)
+    stated = [each for each in found if each is not None]
+    if len(stated) < 2:
+        return stated[0] if stated else None
+    centre, centre_error = _mean([each.centre for each in stated], [each.centre_error for each in stated])
+    logs = [np.log(each.spread) for each in stated]
+    log_spread, log_error = _mean(logs, [each.log_spread_error for each in stated])
+    return Coordinates(centre, np.exp(log_spread), centre_error, log_error, stated[0].target)
 
 
 def _mean(values: Sequence[Floats], errors: Sequence[Floats]) -> tuple[Floats, Floats]:

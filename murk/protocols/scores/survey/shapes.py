@@ -53,8 +53,10 @@ def _shapes() -> _Shapes:
     parts = [np.array([centres, zeros, zeros, spreads, np.full(len(centres), math.log(0.5 / len(centres)))])]
     lumps = math.log(0.5 / (len(_GAPS) * len(_SHARES) * len(_WIDTHS)))
     for gap in _GAPS.tolist():
-        places = np.arange(-1.0, 1.0 - gap + 1e-9, min(gap / 2.0, 0.125))
-        grid = np.meshgrid(places, [gap], _SHARES, [width * gap for width in _WIDTHS], [lumps - math.log(len(places))])
+        indices = np.arange(-1.0, 1.0 - gap + 1e-9, min(gap / 2.0, 0.125))
+        grid = np.meshgrid(
+            indices, [gap], _SHARES, [width * gap for width in _WIDTHS], [lumps - math.log(len(indices))]
+        )
         parts.append(np.array([each.ravel() for each in grid]))
     return _Shapes(*np.concatenate(parts, axis=1))
 

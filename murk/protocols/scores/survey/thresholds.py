@@ -6,7 +6,7 @@ from typing import Final
 
 THRESHOLDS: Final[tuple[tuple[float, ...], ...]] = (
     (),
-    tuple((2 * place - 15) / 16 for place in range(16)),
+    tuple((2 * index - 15) / 16 for index in range(16)),
     (-1.4, -0.7, 0.0, 0.7, 1.4),
     (-2.0, -1.0, -0.3, 0.3, 1.0, 2.0),
 )

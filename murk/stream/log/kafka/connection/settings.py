@@ -73,12 +73,12 @@ class Settings:
         return settings
 
     def _check(self) -> None:
-        for key, value, known in (
+        for key, value, allowed in (
             ("security.protocol", self.security_protocol, PROTOCOLS),
             ("sasl.mechanism", self.sasl_mechanism, MECHANISMS),
         ):
-            if value not in known:
-                raise UserError(f"{key} is invalid: set it to one of {', '.join(known)}")
+            if value not in allowed:
+                raise UserError(f"{key} is invalid: set it to one of {', '.join(allowed)}")
         if self.is_by_token:
             if not self.sasl_token_command:
                 raise UserError(
