@@ -89,7 +89,9 @@ class Plan:
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
         wanted = protocol, people, budget, design
-        return next((one for one in self.cells if (one.protocol, one.people, one.budget, one.design) == wanted), None)
+        return next(
+            (cell for cell in self.cells if (cell.protocol, cell.people, cell.budget, cell.design) == wanted), None
+        )
 
     @property
     def units(self) -> dict[str, str]:
@@ -100,12 +102,12 @@ class Plan:
     @property
     def people(self) -> list[int]:
         """Numbers of people, in order."""
-        return sorted({one.people for one in self.cells})
+        return sorted({cell.people for cell in self.cells})
 
     @property
     def protocols(self) -> list[str]:
         """Protocols, the task's own first."""
-        return list(dict.fromkeys(one.protocol for one in self.cells))
+        return list(dict.fromkeys(cell.protocol for cell in self.cells))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -115,13 +117,13 @@ class Plan:
             "protocol": self.task.protocol,
             "designs": [
                 {
-                    "name": one.name,
-                    "rows": len(one.points),
-                    "coefficients": dict(zip(names, one.theta.tolist(), strict=True))
-                    if one.theta.ndim == 1
-                    else one.theta.tolist(),
+                    "name": design.name,
+                    "rows": len(design.points),
+                    "coefficients": dict(zip(names, design.theta.tolist(), strict=True))
+                    if design.theta.ndim == 1
+                    else design.theta.tolist(),
                 }
-                for one in self.designs
+                for design in self.designs
             ],
             "budgets": {f"{factor:g}": words for factor, words in self.budgets.items()},
             "assumed": {
@@ -133,7 +135,7 @@ class Plan:
             },
             "effect_points": self.effect,
             "units": self.units,
-            "forecasts": [one.to_dict() for one in self.cells],
+            "forecasts": [cell.to_dict() for cell in self.cells],
             "chosen": {
                 str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
             },
@@ -187,14 +189,14 @@ def plan(
                 made += _cells(own, name, people, factor, design, repeats, made, answers=answers)
                 if tick is not None:
                     tick(len(cells) + len(made), f"{name}, {design.name} people")
-            cells += sorted(made, key=lambda one: (people.index(one.people), budgets.index(one.budget)))
+            cells += sorted(made, key=lambda cell: (people.index(cell.people), budgets.index(cell.budget)))
     words = {}
     for factor in budgets:
         variant = _variant(task, task.protocol, factor)
         words[factor] = f"{factor:g} times the budget" if isinstance(variant, str) else budget_words(variant)
     chosen = {
         count: choose(
-            task, [one for one in cells if (one.people, one.budget, one.design) == (count, 1.0, found[0].name)]
+            task, [cell for cell in cells if (cell.people, cell.budget, cell.design) == (count, 1.0, found[0].name)]
         )
         for count in people
         if 1.0 in budgets
@@ -209,7 +211,7 @@ def plan(
     if within:
         for name in names:
             own = _variant(task, name, 1.0)
-            if any(one.without_effects for one in cells if one.protocol == name):
+            if any(cell.without_effects for cell in cells if cell.protocol == name):
                 continue
             needs[name] = (
                 None if isinstance(own, str) else forecasting.people_for(own, found[0], within, answers=answers)
@@ -218,11 +220,11 @@ def plan(
                 watched[name] = forecasting.people_for(own, found[0], within, watched=True, answers=answers)
     assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
     known = [
-        one.forecast
-        for one in cells
-        if (one.protocol, one.budget, one.design) == reference and one.forecast and math.isfinite(one.points)
+        cell.forecast
+        for cell in cells
+        if (cell.protocol, cell.budget, cell.design) == reference and cell.forecast and math.isfinite(cell.points)
     ]
-    off = what_if_rare(task, assumed, max(known, key=lambda one: one.people)) if known else ""
+    off = what_if_rare(task, assumed, max(known, key=lambda cell: cell.people)) if known else ""
     return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
 
 
@@ -275,7 +277,9 @@ def _cells(
     if isinstance(own, str):
         return [Cell(name, count, factor, design.name, None, own) for count in counts]
     # Fewer people at a smaller budget learn no more.
-    hopeless = {one.people: one.forecast for one in larger if one.forecast is not None and not one.forecast.learned}
+    hopeless = {
+        cell.people: cell.forecast for cell in larger if cell.forecast is not None and not cell.forecast.learned
+    }
     made: dict[int, Forecast] = {}
     for count in counts:
         above = [known for most, known in hopeless.items() if most >= count]
@@ -320,11 +324,11 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
     """Describe other settings of the compared protocols that have a clearly better forecast."""
     words = ""
-    here = [one for one in cells if (one.people, one.budget, one.design) == (people, 1.0, design.name)]
+    here = [cell for cell in cells if (cell.people, cell.budget, cell.design) == (people, 1.0, design.name)]
     # Of people's protocols also those that the task does not name.
-    names = [task.protocol] if task.of_organisations else dict.fromkeys(one.protocol for one in here)
+    names = [task.protocol] if task.of_organisations else dict.fromkeys(cell.protocol for cell in here)
     for name in names if task.features else ():
-        own = [one.points for one in here if name == one.protocol or not task.of_organisations]
+        own = [cell.points for cell in here if name == cell.protocol or not task.of_organisations]
         try:
             block = (task if name == task.protocol else task.with_protocol(name)).block
             for changed in PROTOCOLS[name].alternatives(block, task.target.kind):
@@ -378,25 +382,25 @@ def remarks(found: Plan) -> Iterator[str]:
     with suppress(UserError):
         of_protocol += getattr(part(own, "forecast"), "remarks", lambda task: ())(found.task)
     yield from of_protocol
-    cells = [one for one in found.cells if one.design == first]
+    cells = [cell for cell in found.cells if cell.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.
-        without = [one for one in cells if one.protocol == protocol]
-        if without and not any(math.isfinite(one.points) for one in without):
-            reason = f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
+        without = [cell for cell in cells if cell.protocol == protocol]
+        if without and not any(math.isfinite(cell.points) for cell in without):
+            reason = f"{protocol}: {why_not(max(without, key=lambda cell: (cell.people, cell.budget)))}."
             if reason not in of_protocol:
                 yield reason
-        elif refused := next((one.refused for one in without if one.budget == 1.0 and one.refused), ""):
+        elif refused := next((cell.refused for cell in without if cell.budget == 1.0 and cell.refused), ""):
             yield f"{protocol}: {refused}."
     wide = [
-        one.people
-        for one in cells
-        if (one.budget, one.protocol) == (1.0, own)
-        and not (one.refused or one.without_effects)
-        and one.points > found.effect
+        cell.people
+        for cell in cells
+        if (cell.budget, cell.protocol) == (1.0, own)
+        and not (cell.refused or cell.without_effects)
+        and cell.points > found.effect
     ]
     # Remark on the number of people only if more of them would give intervals.
-    known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
+    known = any(math.isfinite(cell.points) for cell in cells if cell.protocol == own)
     if wide and (known or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
         yield (
             f"By {own} at the task's budget, {max(wide):,} people are too few to distinguish an effect of the assumed "

@@ -80,10 +80,12 @@ class ReleasedMoments:
         """Extract the scores and curvatures of all rounds, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
-        answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
+        answers = [np.asarray(sum(equation.change @ equation.answer.mean for equation in group)) for group in groups]
         none = np.zeros((len(rows.points), 0))
         base, bend = (
-            np.concatenate([none, *(np.asarray(sum(one.terms(part) for one in group)) for group in groups)], axis=1)
+            np.concatenate(
+                [none, *(np.asarray(sum(equation.terms(part) for equation in group)) for group in groups)], axis=1
+            )
             for part in (0, 1)
         )
         return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
@@ -100,7 +102,7 @@ class ReleasedMoments:
         p = len(theta)
         for k, group in enumerate(self.groups):
             at = slice(k * p, (k + 1) * p)
-            found[at, at] = sum(one.noise(logit, share) for one in group)
+            found[at, at] = sum(equation.noise(logit, share) for equation in group)
         found[scores:, scores:] = self.own
         return found
 
@@ -134,13 +136,15 @@ def _grouped(found: Summaries, response: Response, rows: Rows) -> list[list[Equa
         if each.score is not None:
             change = newest.transform @ each.model.back
             key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
-            one = Equation(each.score, Expected.of(each.model, rows, response), change)
-            groups.setdefault(key, []).append(one)
+            equation = Equation(each.score, Expected.of(each.model, rows, response), change)
+            groups.setdefault(key, []).append(equation)
     weighted = []
     for group in groups.values():
-        weights = np.array([1.0 / _variance(one.answer) for one in group])
+        weights = np.array([1.0 / _variance(equation.answer) for equation in group])
         weights = weights / weights.sum()
-        weighted.append([replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)])
+        weighted.append(
+            [replace(equation, change=float(w) * equation.change) for w, equation in zip(weights, group, strict=True)]
+        )
     return weighted
 
 
@@ -294,14 +298,14 @@ class PublicSolution:
             information[p, p] = 1.0 / _THERE**2
         return information, centre
 
-    def _fit(self, one: _Hypothesis, theta: Floats, pull: Floats) -> _Fitted:
+    def _fit(self, hypothesis: _Hypothesis, theta: Floats, pull: Floats) -> _Fitted:
         """Take one step from the linearization point, and compute the log marginal likelihood (``evidence``)."""
-        precision, size = self._weight(one.kappa)
-        share = self._target_share(precision) if one.free else 1.0
+        precision, size = self._weight(hypothesis.kappa)
+        share = self._target_share(precision) if hypothesis.free else 1.0
         left, design = self.moments.released - share * self._predicted, share * self._slopes
-        if one.free:
+        if hypothesis.free:
             design = np.c_[design, self._predicted]
-        prior, centre = self._priors(theta, share, pull, one.free)
+        prior, centre = self._priors(theta, share, pull, hypothesis.free)
         weighed = precision @ design
         information = prior + design.T @ weighed
         covariance = inverse(information)
@@ -311,7 +315,7 @@ class PublicSolution:
         off = step - centre
         value = misfit + float(off @ prior @ off)
         occam = float(np.linalg.slogdet(information)[1] - np.linalg.slogdet(prior)[1])
-        evidence = math.log(one.prior) - 0.5 * (value + size + occam)
+        evidence = math.log(hypothesis.prior) - 0.5 * (value + size + occam)
         return _Fitted(evidence, step, weighed @ covariance, covariance, misfit, share)
 
     def _target_share(self, precision: Floats) -> float:
@@ -320,28 +324,28 @@ class PublicSolution:
         share = (float(weighed @ self.moments.released) + sure) / (float(weighed @ self._predicted) + sure)
         return min(max(share, 0.05), 1.0)
 
-    def _descend(self, theta: Floats, one: _Hypothesis, pull: Floats) -> tuple[Floats, float]:
+    def _descend(self, theta: Floats, hypothesis: _Hypothesis, pull: Floats) -> tuple[Floats, float]:
         """Run Levenberg-Marquardt under one hypothesis, with fixed weights."""
-        p, damping, precision = self.features, 1e-3, self._weight(one.kappa)[0]
-        share = self._target_share(precision) if one.free else 1.0
+        p, damping, precision = self.features, 1e-3, self._weight(hypothesis.kappa)[0]
+        share = self._target_share(precision) if hypothesis.free else 1.0
 
         def value(theta: Floats, share: float) -> float:
             left = self.moments.released - share * self.moments.mean(theta)
-            prior, centre = self._priors(theta, share, pull, one.free)
+            prior, centre = self._priors(theta, share, pull, hypothesis.free)
             return float(left @ precision @ left + centre @ prior @ centre)
 
         now = value(theta, share)
         for _ in range(_STEPS):
             mean, design = self.moments.mean(theta), share * self.moments.slope(theta)
             left = self.moments.released - share * mean
-            if one.free:
+            if hypothesis.free:
                 design = np.c_[design, mean]
-            prior, centre = self._priors(theta, share, pull, one.free)
+            prior, centre = self._priors(theta, share, pull, hypothesis.free)
             information = prior + design.T @ precision @ design
             gradient = design.T @ precision @ left + prior @ centre
             for _ in range(6):
                 step = np.linalg.solve(information + damping * np.diag(np.diag(information)), gradient)
-                tried = theta + step[:p], share + float(step[p]) if one.free else 1.0
+                tried = theta + step[:p], share + float(step[p]) if hypothesis.free else 1.0
                 then = value(*tried)
                 if then <= now:
                     break
@@ -364,7 +368,9 @@ class PublicSolution:
     def _misfit(self) -> float:
         """Number of standard deviations by which residuals exceed chance if the rows are a sample of the people."""
         complete = self._fitted[0].misfit
-        missing = [each.misfit for one, each in zip(self._hypotheses, self._fitted, strict=True) if one.free]
+        missing = [
+            each.misfit for hypothesis, each in zip(self._hypotheses, self._fitted, strict=True) if hypothesis.free
+        ]
         least = min([complete, *missing[:1]])
         free = len(self.moments.released) - self.features
         return excess(least, free) if free > 0 else 0.0
@@ -377,20 +383,20 @@ class PublicSolution:
     @property
     def useful(self) -> bool:
         """Whether the releases leave it plausible that the rows are worth at least ``1 / _USEFUL`` people."""
-        poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
-        before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
+        poor = np.array([hypothesis.kappa > _USEFUL for hypothesis in self._hypotheses])
+        before = float(np.sum(np.array([hypothesis.prior for hypothesis in self._hypotheses])[poor]))
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
 
     @property
     def doubt(self) -> float:
         """Posterior mean of kappa over the hypotheses, which measures how much people may differ from the rows."""
-        return float(self._weights @ np.array([one.kappa for one in self._hypotheses]))
+        return float(self._weights @ np.array([hypothesis.kappa for hypothesis in self._hypotheses]))
 
     @property
     def missing(self) -> float:
         """Lower bound on the share of people whose target is missing; 0 unless significant."""
         known = zip(self._weights, self._hypotheses, self._fitted, strict=True)
-        free = [(weight, each) for weight, one, each in known if one.free]
+        free = [(weight, each) for weight, hypothesis, each in known if hypothesis.free]
         total = sum(w for w, _ in free)
         if total < 0.5:
             return 0.0
@@ -403,8 +409,8 @@ class PublicSolution:
     def targets(self) -> tuple[float, float]:
         """The share of people with a target, and its standard error, over all hypotheses."""
         known = list(zip(self._hypotheses, self._fitted, strict=True))
-        shares = np.array([each.share + one.free * float(each.step[-1]) for one, each in known])
-        errors = np.array([one.free * float(each.covariance[-1, -1]) for one, each in known])
+        shares = np.array([each.share + hypothesis.free * float(each.step[-1]) for hypothesis, each in known])
+        errors = np.array([hypothesis.free * float(each.covariance[-1, -1]) for hypothesis, each in known])
         mean = float(self._weights @ shares)
         return mean, math.sqrt(float(self._weights @ (errors + (shares - mean) ** 2)))
 
@@ -445,9 +451,9 @@ class PublicSolution:
             terms = base + self.response.level(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
-            for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
+            for (hypothesis, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
                 off = abs(float(theta[j] - self._at[j] - each.step[j]))
-                total += weight * 2.0 * normal.cdf(-off / math.sqrt(noise + one.kappa * max(bent, 0.0)))
+                total += weight * 2.0 * normal.cdf(-off / math.sqrt(noise + hypothesis.kappa * max(bent, 0.0)))
             return total < alpha
 
         return rejected
