@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Integers, Words
-from murk._internal.extras import missing_extra
 from murk._internal.jit import deferred_to
 from murk._internal.memory import borrowed
 from murk._internal.wiping import empty, track, wiped
@@ -489,6 +488,8 @@ def _measurements() -> tuple[Any, Any, Any]:
         from opendp import domains, measurements, metrics
         from opendp.mod import enable_features
     except ImportError as missing:
+        from murk._internal.extras import missing_extra
+
         raise missing_extra("noise by OpenDP needs the package opendp", "opendp") from missing
     enable_features("contrib")
     return domains, measurements, metrics
