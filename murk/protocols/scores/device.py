@@ -20,9 +20,8 @@ from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, WINDOW_ROUNDS, Settings
-from murk.protocols.scores.survey.coordinates import STATED_ERROR, UNTOLD, Coordinates
+from murk.protocols.scores.survey.coordinates import STATED_ERROR, THRESHOLDS, UNTOLD, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
 from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import history_bytes

@@ -35,7 +35,7 @@ from murk.protocols.linear_algebra import contrasts
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
+from murk.protocols.scores.survey.coordinates import THRESHOLDS
 
 if TYPE_CHECKING:
     from murk.protocols.mean_functions import CodedCurve

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.stream.log.interface import Log
 
@@ -116,6 +115,8 @@ def _import_kafka() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
+        from murk._internal.extras import missing_extra
+
         raise missing_extra("a log on Kafka needs kafka-python and crc32c", "kafka") from error
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
@@ -13,6 +14,13 @@ from murk._internal.arrays import Floats
 UNTOLD = 2.0  # standard error of log s if nothing tells s from zero
 STATED_ERROR = 0.1  # relative error of a spread that is stated, and of its centre in units of it
 _LEAST = 1e-6  # standard error that counts as none
+THRESHOLDS: Final[tuple[tuple[float, ...], ...]] = (
+    (),
+    tuple((2 * index - 15) / 16 for index in range(16)),
+    (-1.4, -0.7, 0.0, 0.7, 1.4),
+    (-2.0, -1.0, -0.3, 0.3, 1.0, 2.0),
+)
+"""The thresholds of each list that a model may name, in units of the published spread from the published centre."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.protocols.scores.survey.coordinates import Coordinates
+from murk.protocols.scores.survey.coordinates import THRESHOLDS, Coordinates
 from murk.protocols.scores.survey.shapes import CAREFUL, Location, Reply, location_of, share_of
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 _PEOPLE: Final = 20.0  # people a column and round, times one person's variance
 _LEAST, _MOST = 3, 6  # rounds
