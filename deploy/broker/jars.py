@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[2] / ".kafka"
 
 
 def home(*, shared: bool = False) -> Path:
-    """Folder with the jars of `VERSION`: ``$MURK_KAFKA_HOME``, the shared cache if filled, or one in this checkout.
+    """Folder with `VERSION`: ``$MURK_KAFKA_HOME``, the shared cache if it is filled, else one in this checkout.
 
     The shared cache is ``~/.cache/murk/kafka-4.1.0``; with ``shared`` it is meant whether it is filled or not.
     """
