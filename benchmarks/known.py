@@ -106,6 +106,9 @@ def coverage(replications):
                 print(f"{name:6s} {rate:5.0%} {people:7,}  {rates[0]:>14s}  {rates[1]:>8s}  {share:.0%}", flush=True)
 
 
+MIXED = (("mu 2", 2, 20_000), ("mu 1", 2, 80_000), ("eps 4", 2, 40_000), ("mu 2", 5, 40_000), ("mu 1", 5, 160_000))
+
+
 def mixed_task(guarantee, numbers, known):
     columns = COLUMNS if known else COLUMNS.replace(", known: true", "")
     columns += "".join(f"  - {{name: u{each}, low: -1, high: 1}}\n" for each in range(numbers))
@@ -133,9 +136,7 @@ def effects(own, rows, seed):
 def mixed(replications):
     print(f"{'':6s} {'private':>7s} {'people':>7s}  {'held':>5s}  learned  half-widths of arm and a number, in points;")
     print(f"{'':6s} {'':7s} {'':7s}  {'':5s}  {'':7s}  all private, the other columns known, no privacy")
-    for cell, (name, numbers, people) in enumerate(
-        ("mu 2", 2, 20_000), ("mu 1", 2, 80_000), ("eps 4", 2, 40_000), ("mu 2", 5, 40_000), ("mu 1", 5, 160_000)
-    ):
+    for cell, (name, numbers, people) in enumerate(MIXED):
         big = mixed_people(np.random.default_rng([8, numbers]), 300_000, numbers)
         own, private = (mixed_task(GUARANTEES[name], numbers, known) for known in (True, False))
         coded = own.coding.encode({key: [row[key] for row in big] for key in big[0]})
