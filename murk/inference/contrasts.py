@@ -53,16 +53,37 @@ class Contrast:
         return asdict(self)
 
 
-def contrasts(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> tuple[Contrast, ...]:
-    """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``."""
+def contrasts(
+    task: Task, estimate: Estimate, looks: Looks, level: float = 0.95, *, arms: bool = False
+) -> tuple[Contrast, ...]:
+    """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``.
+
+    With ``arms`` those of an experiment's arms come first, for displays without lifts; they share the error.
+    """
     labels, first = [""], task.coding.names[0]
     if isinstance(task.target, ClassTarget):
         labels = [f"{label}:" for label in task.target.classes if f"{label}:{first}" in estimate.names]
-    each = ((block, label) for block in task.contrasts for label in labels)
-    return tuple(_contrast(task, estimate, block, label, looks, level) for block, label in each)
+    of_arms = _of_arms(task) if arms else ()
+    both = [(block, len(of_arms)) for block in of_arms]
+    both += [(block, 1) for block in task.contrasts if block not in of_arms]
+    each = ((block, label, count) for block, count in both for label in labels)
+    return tuple(_contrast(task, estimate, block, label, looks, level, count) for block, label, count in each)
 
 
-def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float) -> Contrast:
+def _of_arms(task: Task) -> tuple[ContrastBlock, ...]:
+    """Return the contrasts of an experiment's arms against its control."""
+    if task.experiment is None:
+        return ()
+    control, name = task.experiment.control, task.experiment.arm
+    others = (arm for arm in task.arms if arm != control)
+    return tuple(ContrastBlock(feature=name, category=arm, against=control) for arm in others)
+
+
+def _contrast(
+    task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float, count: int
+) -> Contrast:
+    """Return one of ``count`` contrasts that share the error."""
+    level = 1.0 - (1.0 - level) / count
     weights, unit, of_effects = _weights_and_units(task, estimate.names, block, label)
     weights = weights[None]
     nominal, by_line = looks.nominal(level), estimate.effects(level) is not None
@@ -82,7 +103,7 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     # The process of estimates from answers of the same people again is no martingale.
     if not why_no_sequence(task, estimate) and looks.repeats.most == 1:
         levels = [level, replace(looks, validity="always-valid").nominal(level)]
-        log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
+        log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level)) - math.log(count)
     feature = next(each for each in task.features if each.name == block.feature)
     category, other = (words_of_value(feature, value) for value in (block.category, block.against))
     return Contrast(

@@ -200,7 +200,7 @@ def figures(
         needed = _needed(task, estimate, shown, nominal, looks, None if before is None else before.needed)
         compared = kept.contrasts if kept is not None else ()
         if kept is None and estimate.n_releases:
-            compared = contrasts(task, estimate, looks, LEVEL)
+            compared = contrasts(task, estimate, looks, LEVEL, arms=True)
         drift = None
         if looks.repeats.most == 1:
             drift = _drift(device, engines, estimate, curve, None if before is None else before.drift)

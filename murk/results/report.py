@@ -36,6 +36,7 @@ from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
+from murk.protocols.univariate.columns import ENOUGH, identifying_words
 from murk.protocols.windows import track_of
 from murk.results.cells import describe_cells
 from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
@@ -478,6 +479,9 @@ def report_log(
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
     if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
+        sizes = [cell["people"] for cell in cells]
+        # Of few people most are in small combinations.
+        report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
     if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:
         report["experiment"] = found_experiment.to_dict()
     report["missing_values"] = describe_missing(shown, estimate)

@@ -195,6 +195,8 @@ def cell_table(report: Mapping[str, Any]) -> Iterator[Block]:
     cells = report.get("cells")
     if not cells:
         return
+    if report.get("identifying"):
+        yield Paragraph(f"{report['identifying'][0].upper()}{report['identifying'][1:]}.")
     if len(cells) > _MOST_CELLS:
         yield Paragraph(f"{len(cells):,} combinations of known columns have people: --json states the mean of each.")
         return
