@@ -86,6 +86,7 @@ class Archiver:
         self._learner = learner if isinstance(learner, SharingLearner) and hasattr(learner, "shared_models") else None
         self._state: bytes | None = None
         own = Manifest(log.identity, task.hash, task.document().decode(), rows, size)
+        folder.sweep("")
         stored = Manifest.read(folder)
         if stored is None:
             folder.write(files.TASK, own.encode())
@@ -104,6 +105,7 @@ class Archiver:
         self.archived = 0  # messages read since the start
 
     def _resume(self, partition: int) -> _Tail:
+        self._folder.sweep(f"partition={partition}")
         found = files.extents(self._folder, partition)
         if not found:
             begin = self._log.begin(partition)

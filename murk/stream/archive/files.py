@@ -70,6 +70,9 @@ class Folder(ABC):
     def size(self, name: str) -> int:
         """Return the number of bytes of a file."""
 
+    def sweep(self, folder: str) -> None:  # noqa: B027 - optional
+        """Delete what a killed process has left of a write to a folder."""
+
 
 class LocalFolder(Folder):
     """A directory of a file system; other users of the machine cannot read what it holds."""
@@ -97,6 +100,10 @@ class LocalFolder(Folder):
 
     def size(self, name: str) -> int:
         return (self._path / name).stat().st_size
+
+    def sweep(self, folder: str) -> None:
+        for draft in (self._path / folder).glob(".murk-*.new"):
+            draft.unlink(missing_ok=True)
 
 
 class Bucket(Folder):
