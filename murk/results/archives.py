@@ -136,10 +136,10 @@ def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
     by_file = _engine(log, device).joins
     parts = []
     for partition in range(log.task.log.partitions):
-        found: Sequence[Extent] = log.extents(partition)
-        if found and not by_file:
-            found = [Extent(found[0].begin, found[-1].end)]
-        parts += [Part(archive, device.model, partition, extent, by_file) for extent in found]
+        extents: Sequence[Extent] = log.extents(partition)
+        if extents and not by_file:
+            extents = [Extent(extents[0].begin, extents[-1].end)]
+        parts += [Part(archive, device.model, partition, extent, by_file) for extent in extents]
     return parts
 
 
@@ -159,8 +159,8 @@ def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, 
             learner.join(part)
     assert learner is not None
     assert message is not None
-    state_of_all = learner.own.state_dict() if device.used.is_own else learner.state_dict()
-    whole = message.model_copy(update={"counters": counters.counters(), "learner": state_of_all})
+    state_dict = learner.own.state_dict() if device.used.is_own else learner.state_dict()
+    whole = message.model_copy(update={"counters": counters.counters(), "learner": state_dict})
     return Checkpoint(whole.encode(), whole.offset)
 
 

@@ -39,8 +39,8 @@ class ModelDevice:
     def engine(self) -> FurtherModelEngine:
         """Return a learner of the model, at version 0."""
         whole = self.whole.engine()
-        own = whole if self.used.is_own else self.used.device.engine()
-        return FurtherModelEngine(whole, own, self.used.take, self.model.hash)
+        learner = whole if self.used.is_own else self.used.device.engine()
+        return FurtherModelEngine(whole, learner, self.used.take, self.model.hash)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several partitions."""
@@ -70,18 +70,18 @@ def report_model(
 ) -> dict[str, Any]:
     """Return the report of a model whose states are on a log; see `Fitting.report`."""
     count, used = max(len(names), 1), None if device.used.is_own else device
-    found = report_log(device.released, log, level=1.0 - (1.0 - level) / count, device=used, shown=device.task, **more)
-    found["model"] = {
+    report = report_log(device.released, log, level=1.0 - (1.0 - level) / count, device=used, shown=device.task, **more)
+    report["model"] = {
         "name": device.model.name,
         "log_task": device.released.name,
         "simultaneous": list(names) if count > 1 else [],
         "level": level,
-        "before": found.pop("before", 0),
+        "before": report.pop("before", 0),
         "from_states": from_states,
     }
-    found["task"] = device.model.name
-    found["model"]["words"] = _words(found, device)
-    return found
+    report["task"] = device.model.name
+    report["model"]["words"] = _words(report, device)
+    return report
 
 
 def _words(report: dict[str, Any], device: ModelDevice) -> str:

@@ -674,9 +674,9 @@ class ArchivedScoreEngine(SharedScoreEngine):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of a learner that has made all these models."""
-        known = {round_.start: round_ for round_ in self.now.rounds}
+        answered = {round_.start: round_ for round_ in self.now.rounds}
         newest = [(start, self._models[start]) for start in sorted(self._models)[-REMEMBERED:]]
-        rounds = tuple(known.get(start, Round(start, model)) for start, model in newest)
+        rounds = tuple(answered.get(start, Round(start, model)) for start, model in newest)
         state = partition_state(replace(self.now, rounds=rounds))
         return {"schema": 1, "settings": self.settings.digest, **state}
 

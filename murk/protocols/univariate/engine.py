@@ -225,8 +225,8 @@ def _together(first: Sums, second: Sums) -> Sums:
     """Return the sums of both, by level."""
     both = dict(first)
     for level, (count, sums) in second.items():
-        known, before = both.get(level, (0, [0] * len(sums)))
-        both[level] = known + count, [old + new for old, new in zip(before, sums, strict=True)]
+        counted, before = both.get(level, (0, [0] * len(sums)))
+        both[level] = counted + count, [old + new for old, new in zip(before, sums, strict=True)]
     return both
 
 
