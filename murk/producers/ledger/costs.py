@@ -190,18 +190,18 @@ class Costs(dict[int, Cost]):
                 self.setdefault(row[0], Cost(*row))
         return self
 
-    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
-        """Return the price number of each charge by level, adding new prices."""
+    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> list[int]:
+        """Return the price number of each charge, adding new prices; call it once in a transaction."""
         stored = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
-        levels = {}
+        numbers = []
         for charge in charges:
             row = (task, *charge.row())
             if row not in stored:
                 # Not remembered beyond this call: the transaction may still be rolled back.
                 added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
                 stored[row] = int(added.lastrowid or 0)
-            levels[charge.level] = stored[row]
-        return levels
+            numbers.append(stored[row])
+        return numbers
 
 
 def read_prices(file: Database) -> dict[int, Cost]:

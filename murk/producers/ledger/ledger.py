@@ -289,16 +289,18 @@ class Ledger:
             if row is None:
                 raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
             task = int(row[0])
-            levels = self._prices.numbers(connection, task, charges)
-            free = self._prices.numbers(connection, task, [each.repeated() for each in charges] if repeats else [])
+            repeated = [each.repeated() for each in charges] if repeats else []
+            numbers = self._prices.numbers(connection, task, [*charges, *repeated])
             promised = [(task, level, amount, False) for level, amount in caps]
             promised += [(task, level, amount, True) for level, amount in renewing]
             promised += [(0, "", lifetime, False)] if lifetime is not None else []
             for scope, level, amount, renews in promised:
                 set_cap(connection, check_tighter(self.path, connection, scope, level, amount, renews=renews), _today())
         # Another producer may have booked other levels of a grid.
-        before = self._tasks.get(task_hash, BookedTask(task, {}, {}))
-        self._tasks[task_hash] = BookedTask(task, {**before.levels, **levels}, {**before.repeats, **free})
+        before, names = self._tasks.get(task_hash, BookedTask(task, {}, {})), [each.level for each in charges]
+        levels = {**before.levels, **dict(zip(names, numbers, strict=False))}
+        free = dict(zip(names, numbers[len(names) :], strict=False))
+        self._tasks[task_hash] = BookedTask(task, levels, {**before.repeats, **free})
 
     def loosen(
         self,
