@@ -280,8 +280,8 @@ def _hidden_note(names: tuple[str, ...], spread: Floats, hidden: int) -> str:
     which = "none" if len(without) == len(names) else f"none for {listed(without)}" if without else "all"
     return (
         f"{which}: noise hides {hidden} of {len(names)} directions of the features, so coefficients that depend on "
-        "them are not learned at this privacy, and estimates are shrunk along them; `typical` ranges, tighter bounds or "
-        "public rows help where a feature fills little of its bounds"
+        "them are not learned at this privacy, and estimates are shrunk along them; `typical` ranges, tighter bounds "
+        "or public rows help where a feature fills little of its bounds"
     )
 
 
