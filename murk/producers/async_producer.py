@@ -69,8 +69,10 @@ class AsyncProducer:
     ----------
     log, ledger
         URL of a log that carries its task (`open_log`), and path of the accounts.
-    policy, noise
-        As for `Producer`.
+    policy
+        What this service allows. By default the only cap is the task's own promise.
+    noise
+        Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     """
 
     def __init__(
