@@ -5,7 +5,7 @@ sequence ever excludes the truth, beside the fixed 95% interval looked at as oft
 
 - *walk*: a normal random walk, the limit of every protocol; *walk, noise changes*: with 16 times the variance from a
   tenth of the stream on, while sequences count releases.
-- *A/B*: shares of two arms from randomized response, looked at after every release; *exact*: from the first one on.
+- *A/B*: shares of two arms from randomized response, looked at after every release.
 - protocols: their own engines and estimators. Scores learn from sums of simulated releases (as `murk plan`), moments
   from simulated sums, the others from every release. Generated people have a typical design; examples, moments and
   sketches have a real target, so that the model is right. *Predictions* are of a dozen of these people.
@@ -36,7 +36,6 @@ from murk.demo import TASK as DEMO
 from murk.inference.average_effects import combined_half_widths
 from murk.inference.confidence_sequences import Looks, critical_values
 from murk.inference.contrasts import contrasts
-from murk.inference.exact_sequences import difference_evidence, difference_sequence, mean_evidence
 from murk.privacy import SimulatedNoise
 from murk.protocols.device import device_for
 from murk.protocols.examples.engine import engine_of
@@ -372,35 +371,6 @@ def arms_row(streams: int, people: int, seed: int) -> tuple[float, float, float,
     return rate, fixed / streams, last / streams, most[-1] / FIXED, len(at), math.sqrt(rate * (1 - rate) / streams)
 
 
-def exact_row(streams: int, people: int, seed: int) -> tuple[float, float, float, float, int, float]:
-    """The same arms by the exact sequence, looked at from the first release on; widths are of the first stream."""
-    keep, share = math.e / (1.0 + math.e), 0.3
-    rng, at, ratio = np.random.default_rng(seed), np.arange(1, people + 1), 0.0
-    wrong = fixed = last = 0
-    for _ in range(streams):
-        arm, truth = rng.random(people) < 0.5, rng.random(people) < share
-        told = np.where(rng.random(people) < keep, truth, ~truth)
-        ones = tuple(np.cumsum(told & (arm == which)) for which in (True, False))
-        sizes = tuple(np.cumsum(arm == which) for which in (True, False))
-        pooled = (ones[0] + ones[1]) / at
-        # The least evidence over all shares is at most that at the pooled one.
-        most = sum(mean_evidence(one, size, pooled, 10_000) for one, size in zip(ones, sizes, strict=True))
-        near = most >= math.log(20.0)
-        wrong += bool(near.any()) and bool(
-            (difference_evidence((ones[0][near], ones[1][near]), (sizes[0][near], sizes[1][near]), 0.0, 20_000)
-             >= math.log(20.0)).any()
-        )  # fmt: skip
-        p, q = (one / np.maximum(size, 1) for one, size in zip(ones, sizes, strict=True))
-        error = np.sqrt(p * (1 - p) / np.maximum(sizes[0], 1) + q * (1 - q) / np.maximum(sizes[1], 1))
-        off = np.abs(p - q) > FIXED * error
-        fixed, last = fixed + off[499:].any(), last + off[-1]
-        if not ratio:
-            low, high = difference_sequence(*(tuple(each[-1] for each in pair) for pair in (ones, sizes)), 20_000)
-            ratio = float((high - low) / 2.0 / (FIXED * error[-1]))
-    rate = wrong / streams
-    return rate, fixed / streams, last / streams, ratio, people, math.sqrt(rate * (1 - rate) / streams)
-
-
 def power(streams: int, seed: int) -> tuple[float, float, float]:
     """When a sequence finds an effect that a fixed test finds with probability 80% after one unit of information.
 
@@ -423,7 +393,6 @@ def rows(streams: int, looks: int) -> dict[str, Callable[[], tuple[float, float,
         "walk, noise changes": lambda: walk_row(2 * streams, 100_000, 2, noisier),
         "A/B, every release": lambda: arms_row(2 * streams, 100_000, 3),
     }
-    made["A/B, exact"] = lambda: exact_row(max(streams // 4, 2), 100_000, 3)
     for name in [*TASKS, *MOTHERS]:
         made[name] = lambda name=name: protocol_row(name, max(streams // 4, 2), looks, 4)
     return made

@@ -1,7 +1,10 @@
-"""Known columns and experiments: ``python -m benchmarks.known [--only coverage|alarms|people] [--replications N]``.
+"""Known columns and experiments: ``python -m benchmarks.known [--only NAME] [--replications N]``.
 
 *coverage* runs `murk.run` on people of two known columns, and counts nominal 95% intervals of linear effects and of log
 odds that hold, in each cell of a rate, a guarantee and a number of people (15 minutes with 20 replications).
+
+*mixed* runs it on people of two known columns and two or five private numbers, and compares half-widths with those of
+the same people with all columns private (20 minutes with 20 replications).
 
 *alarms* assigns arms at random to streams without an effect and counts the streams in which intervals for every look,
 and for one, exclude zero at any look from 50 people on: arms of 50/50 and 90/10, rates of .2 to 30%, skewed amounts, a
@@ -10,6 +13,9 @@ drifting rate (5 minutes).
 *people* compares, on the demonstration's 254,654 mothers, the half-width of the effect of same_sex with all columns
 private, with same_sex and three more columns known, with the difference of two arms' plain randomized responses, and
 without privacy, by the mean of several draws.
+
+*experiments* does the same for two public experiments of the package ``causaldata``, of their treatment: an answer to
+5,593 letters to politicians, and 2,894 people who came for a result.
 """
 
 import argparse
@@ -100,6 +106,64 @@ def coverage(replications):
                 print(f"{name:6s} {rate:5.0%} {people:7,}  {rates[0]:>14s}  {rates[1]:>8s}  {share:.0%}", flush=True)
 
 
+MIXED = (("mu 2", 2, 20_000), ("mu 1", 2, 80_000), ("eps 4", 2, 40_000), ("mu 2", 5, 40_000), ("mu 1", 5, 160_000))
+
+
+def mixed_task(guarantee, numbers, known):
+    columns = COLUMNS if known else COLUMNS.replace(", known: true", "")
+    columns += "".join(f"  - {{name: u{each}, low: -1, high: 1}}\n" for each in range(numbers))
+    return task(guarantee, BINARY, columns)
+
+
+def mixed_people(rng, count, numbers):
+    """Return records whose private numbers have a spread of about half their range, and more in the treated arm."""
+    rows = drawn(rng, count, 0.3)
+    U = np.clip(
+        0.5 * rng.normal(size=(count, numbers)) + 0.2 * np.array([[r["arm"] == "treatment"] for r in rows]), -1, 1
+    )
+    shift = np.array([0.3 * (r["arm"] == "treatment") + 0.2 * (r["platform"] == "ios") for r in rows])
+    y = rng.random(count) < 1.0 / (1.0 + np.exp(1.0 - shift - U.sum(axis=1) * 0.6 / math.sqrt(numbers)))
+    for row, u, one in zip(rows, U.tolist(), y.tolist(), strict=True):
+        row.update({f"u{each}": value for each, value in enumerate(u)} | {"y": "yes" if one else "no"})
+    return rows
+
+
+def effects(own, rows, seed):
+    found = murk.run(own, rows, seed=seed).report["average_effects"] or {}
+    return {name: each["interval"] for name, each in found.items() if math.isfinite(sum(each["interval"]))}
+
+
+def mixed(replications):
+    print(f"{'':6s} {'private':>7s} {'people':>7s}  {'held':>5s}  learned  half-widths of arm and a number, in points;")
+    print(f"{'':6s} {'':7s} {'':7s}  {'':5s}  {'':7s}  all private, the other columns known, no privacy")
+    for cell, (name, numbers, people) in enumerate(MIXED):
+        big = mixed_people(np.random.default_rng([8, numbers]), 300_000, numbers)
+        own, private = (mixed_task(GUARANTEES[name], numbers, known) for known in (True, False))
+        coded = own.coding.encode({key: [row[key] for row in big] for key in big[0]})
+        truth = dict(zip(own.coding.names, 200.0 * np.linalg.lstsq(coded.x, coded.y, rcond=None)[0], strict=True))
+        truth |= {key: truth[key] / 2.0 for key in truth if key.startswith("u")}
+        held, halves, unknown = [], {True: [], False: []}, 0
+        for replication in range(replications):
+            rows = mixed_people(np.random.default_rng([9, cell, replication]), people, numbers)
+            found = effects(own, rows, 100 * cell + replication)
+            unknown += not found
+            held += [low <= truth[key] <= high for key, (low, high) in found.items()]
+            for known, learned in ((True, found), (False, effects(private, rows, 1) if replication < 3 else {})):
+                if {"arm", "u0"} <= learned.keys():
+                    halves[known].append([(learned[key][1] - learned[key][0]) / 2.0 for key in ("arm", "u0")])
+        exact = 196.0 * np.sqrt(coded.y.var() * np.diag(np.linalg.inv(coded.x.T @ coded.x / len(big))) / people)
+        plain = exact[own.coding.names.index("arm")] * 2.0, exact[own.coding.names.index("u0")]
+        private_halves, own_halves = (
+            " ".join(f"{one:.2f}" for one in np.median(halves[known], axis=0)) if halves[known] else "-"
+            for known in (False, True)
+        )
+        print(
+            f"{name:6s} {numbers:7d} {people:7,}  {np.mean(held):5.3f}  {1.0 - unknown / replications:7.0%}  "
+            f"{private_halves} | {own_halves} | {plain[0]:.2f} {plain[1]:.2f}",
+            flush=True,
+        )
+
+
 def streams(rng, people):
     """Yield the name, the shares of arms, the coded targets and the kind of each stream."""
     for name, shares, rate in (
@@ -161,19 +225,19 @@ def randomized_response(arm, y, epsilon, rng):
     return groups[0].mean() - groups[1].mean(), error
 
 
-def halves(guarantee, known, rows):
-    """Return the half-width of the effect of same_sex, in points."""
-    own = task(guarantee, BINARY, MOTHERS.replace("KNOWN", ", known: true" if known else ""))
-    low, high = murk.run(own, rows, seed=1).report["average_effects"]["same_sex"]["interval"]
+def halves(guarantee, columns, rows, effect):
+    """Return the half-width of an effect, in points; infinite if it is not learned."""
+    found = murk.run(task(guarantee, BINARY, columns), rows, seed=1).report["average_effects"]
+    low, high = found[effect]["interval"] if found else (-math.inf, math.inf)
     return (high - low) / 2.0
 
 
-def people(replications):
-    rows = mothers()
-    arm = np.array([row["same_sex"] == "yes" for row in rows]).astype(int)
+def compare(rows, columns, effect, replications):
+    """Print half-widths of an effect; ``columns`` are a task's, with KNOWN where they may be."""
+    arm = np.array([row[effect] == "yes" for row in rows]).astype(int)
     y = np.array([row["y"] == "yes" for row in rows]).astype(int)
     exact = 196.0 * math.sqrt(sum(y[arm == each].var() / (arm == each).sum() for each in (0, 1)))
-    print(f"half-widths of the effect of same_sex in points, {len(rows):,} mothers; without privacy {exact:.2f}")
+    print(f"half-widths of the effect of {effect} in points, {len(rows):,} people; without privacy {exact:.2f}")
     print(f"{'':6s} all private  known  randomized response  people, known over randomized response")
     for name in ("mu 1", "mu 2", "eps 1", "eps 4"):
         kind, value = name.split()
@@ -182,16 +246,38 @@ def people(replications):
         epsilon = float(value) if kind == "eps" else math.log(keep / (1.0 - keep))
         rng = np.random.default_rng(1)
         plain = 196.0 * np.mean([randomized_response(arm, y, epsilon, rng)[1] for _ in range(replications)])
-        private, known = (halves(GUARANTEES[name], each, rows) for each in (False, True))
+        private, known = (
+            halves(GUARANTEES[name], columns.replace("KNOWN", each), rows, effect) for each in ("", ", known: true")
+        )
         print(f"{name:6s} {private:11.2f}  {known:5.2f}  {plain:19.2f}  {(known / plain) ** 2:.2f}", flush=True)
 
 
+def people(replications):
+    compare(mothers(), MOTHERS, "same_sex", replications)
+
+
+def experiments(replications):
+    from causaldata import black_politicians, thornton_hiv
+
+    for name, data, effect, target in (
+        ("black_politicians", black_politicians, "treat_out", "responded"),
+        ("thornton_hiv", thornton_hiv, "any", "got"),
+    ):
+        frame = data.load_pandas().data[[effect, target]].dropna()
+        yes = np.where(frame.to_numpy() == 1.0, "yes", "no").tolist()
+        print(name)
+        column = f'\n  - {{name: {effect}, categories: ["no", "yes"]KNOWN}}\n'
+        compare([{effect: one, "y": other} for one, other in yes], column, effect, replications)
+
+
 def main():
+    each = coverage, mixed, alarms, people, experiments
+    measures = [(measure.__name__, measure) for measure in each]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["coverage", "alarms", "people"])
+    parser.add_argument("--only", choices=[name for name, _ in measures])
     parser.add_argument("--replications", type=int, default=20)
     given = parser.parse_args()
-    for name, measure in (("coverage", coverage), ("alarms", alarms), ("people", people)):
+    for name, measure in measures:
         if given.only in (None, name):
             measure(given.replications)
 

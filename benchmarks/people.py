@@ -1,31 +1,39 @@
 """One answer of people with several rows, against two other ways: ``python -m benchmarks.people``.
 
 People have 1, 10 or 100 rows each, or a skewed number whose mean is 10, in which those come most often whose luck is
-best. Rows of a person have a feature, and luck, in common. Shares and coefficients are of people. The table has how
-often 95% intervals hold, false drift alarms, and root mean square errors: of the mean of a person's rows as one answer;
-of one row drawn (for shares these are the same); and of one release of each of up to 10 rows at an equal part of the
-budget, under the same guarantee.
+best. Rows of a person have a feature, and luck, in common. Shares and coefficients are of people. The first table has
+how often 95% intervals hold, how often 95% sequences ever miss in 16 looks, and false drift alarms. With ``--files``
+it is of `murk.run` on a table whose rows are in people's order, or mixed, and sequences are looked at once, at its end.
+
+``--against`` is the other table: root mean square errors of the mean of a person's rows as one answer, and of one row
+drawn (of shares both are a drawn row) and one release of each of up to 10 rows at an equal part of the budget, as
+ratios to the first, with two standard errors, on the same records.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+import murk
+from benchmarks.score_people import covariates_of
 from benchmarks.track import Answer
 from murk import Task
-from murk.inference.confidence_sequences import looks_of
+from murk.inference.confidence_sequences import Validity, looks_of
 from murk.inference.contrasts import contrasts
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import randomize_records
 from murk.protocols.device import device_for
 
 MOST = 10  # releases of a person whose budget is divided
+LOOKS = 16
 
 KINDS = {
     "share": 'features: []\ntarget: {name: y, kind: binary, positive: "1", missing_share: 0}',
@@ -35,17 +43,31 @@ KINDS = {
     "contrasts": "features: [{name: arm, categories: [a, b]}]\ntarget: {name: y, kind: real, low: 0, high: 1, "
     "typical: [0, 1]}\ncontrasts: [{feature: arm, category: b, against: a}]",
     "gradients": "features: [{name: a, low: -1, high: 1, typical: [-0.95, 0.95]}]\n"
-    'target: {name: y, kind: binary, positive: "1", rate: 0.5}\nprotocol: gradients',
+    'target: {name: y, kind: binary, positive: "1", missing_share: 0}\nprotocol: gradients\n'
+    "public: {set_aside: 1000}",
 }
 _SLOPE = 1.0
 
 Floats = NDArray[np.float64]
 
 
+def text_of(kind: str, mu: float) -> str:
+    """Return the task file of a kind, one answer a person."""
+    return f"name: people\n{KINDS[kind]}\nprivacy: {{guarantee: {{gdp: {{mu: {mu!r}}}}}}}\n"
+
+
 def task_of(kind: str, mu: float) -> Task:
-    """Return the task of a kind, one answer a person."""
-    text = f"name: people\n{KINDS[kind]}\nprivacy: {{guarantee: {{gdp: {{mu: {mu!r}}}}}}}\n"
-    return Task.parse(text).with_simulated(True)
+    """Return the simulated task of a kind, with public covariates of other people where it needs them."""
+    task = Task.parse(text_of(kind, mu)).with_simulated(True)
+    if task.public is None:
+        return task
+    known = covariates_of(np.column_stack([np.random.default_rng(0).uniform(-1, 1, 1_000), np.ones(1_000)]))
+    return task.with_public(known.points, known.counts)
+
+
+def truth_of(kind: str) -> float:
+    """Return the true coefficient, or contrast."""
+    return _SLOPE if kind in ("scores", "gradients") else 0.0
 
 
 def rows_of(kind: str, people: int, rows: str, rng: np.random.Generator) -> tuple[Floats, Floats, NDArray[np.int64]]:
@@ -71,14 +93,18 @@ def rows_of(kind: str, people: int, rows: str, rng: np.random.Generator) -> tupl
     return np.column_stack([a, np.ones(total)]), y, counts
 
 
-def learned(task: Task, x: Floats, y: Floats, counts: NDArray[np.int64], seed: int) -> tuple[Any, Any]:
-    """Return device and learner after people have answered in a random order, with all their rows."""
+def learned(
+    task: Task, x: Floats, y: Floats, counts: NDArray[np.int64], seed: int, looks: int = 1
+) -> Iterator[tuple[Any, Any, int]]:
+    """Yield device, learner and releases at about so many looks, the last one at the end; people come at random."""
     rng, device = np.random.default_rng(seed + 10**6), device_for(task)
     engine: Any = device.engine()
     noise, done, starts = SimulatedNoise(seed), 0, np.cumsum(counts) - counts
     order = rng.permutation(len(counts))
+    ahead = [round(len(order) * 2.0 ** (-step / 2)) for step in range(looks)][::-1]
     while done < len(order):
         size = device.block(done) if device.interactive else len(order)  # type: ignore[attr-defined]
+        size = min(size, ahead[0] - done)
         now = order[done : done + size]
         version, flat = engine.published() if device.interactive else (0, None)
         own = np.concatenate([np.arange(starts[each], starts[each] + counts[each]) for each in now])
@@ -95,7 +121,20 @@ def learned(task: Task, x: Floats, y: Floats, counts: NDArray[np.int64], seed: i
             [Answer(0, version, "default", name, int(item or 0), payload) for (name, _, item), payload in answers]
         )
         done += len(now)
-    return device, engine
+        if done == ahead[0]:
+            ahead.pop(0)
+            yield device, engine, done
+
+
+def holds(task: Task, kind: str, device: Any, engine: Any, truth: float, looks: Validity) -> tuple[float, bool | None]:
+    """Return the error, and whether an interval for these looks holds; None if it has no end."""
+    estimate = device.estimate([engine])
+    asked = looks_of(task, estimate, estimate.n_releases, asked=looks)
+    value, half = float(estimate.values[0]), float(estimate.half_widths(asked.nominal(0.95))[0])
+    if kind == "contrasts":
+        [contrast] = contrasts(task, estimate, asked, 0.95)
+        return value - truth, contrast.interval[0] <= 0.0 <= contrast.interval[1]
+    return value - truth, abs(value - truth) <= half if math.isfinite(half) else None
 
 
 def one_of(x: Floats, y: Floats, counts: NDArray[np.int64], most: int, seed: int) -> tuple[Floats, Floats]:
@@ -108,6 +147,45 @@ def one_of(x: Floats, y: Floats, counts: NDArray[np.int64], most: int, seed: int
     return x[kept], y[kept]
 
 
+def of_file(
+    kind: str, mu: float, x: Floats, y: Floats, counts: NDArray[np.int64], seed: int, mixed: bool
+) -> tuple[bool | None, bool | None, bool]:
+    """Return whether interval and sequence hold, and whether drift is alarmed, of a table of the records."""
+    owner = np.repeat(np.arange(len(counts)), counts)
+    rows = np.random.default_rng(seed).permutation(len(owner)) if mixed else np.arange(len(owner))
+    real = kind in ("mean", "contrasts")
+    targets = (y[rows] + 1.0) / 2.0 if real else y[rows].astype(int).astype(str)
+    features = {"arm": np.where(x[rows, 0] > 0, "b", "a")} if kind == "contrasts" else {"a": x[rows, 0]}
+    table = pd.DataFrame({"person": owner[rows], **features, "y": targets})
+    task, truth = Task.parse(text_of(kind, mu)), truth_of(kind)
+    result = murk.run(task, table, person="person", seed=seed)
+    estimate = result.estimate
+    held: list[bool | None] = []
+    for looks in ("fixed-n", "always-valid"):
+        asked = looks_of(task, estimate, estimate.n_releases, asked=looks)
+        low, high = (float(ends[0]) for ends in estimate.ends(asked.nominal(0.95)))
+        if kind == "contrasts":
+            [contrast] = contrasts(task, estimate, asked, 0.95)
+            low, high = contrast.interval
+        held.append(low <= truth <= high if math.isfinite(high - low) else None)
+    return held[0], held[1], "contradict" in str(result) or bool((result.report["drift"] or {}).get("alarm"))
+
+
+def percent(flags: Sequence[bool | None]) -> str:
+    """Return a share of flags in percent, without those that are None."""
+    known = [flag for flag in flags if flag is not None]
+    return f"{100.0 * np.mean(known):.1f}%" if known else "-"
+
+
+def ratio(errors: Floats, others: Floats) -> str:
+    """Return the ratio of two roots of mean square errors of the same runs, with two standard errors (delta method)."""
+    first, second = errors**2, others**2
+    both = second.mean() / first.mean()
+    influence = (second - both * first) / first.mean()
+    spread = influence.std(ddof=1) / math.sqrt(len(errors))
+    return f"{math.sqrt(both):.3f} ± {spread / math.sqrt(both):.3f}"
+
+
 def main(argv: list[str] | None = None) -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -116,38 +194,60 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--people", type=int, default=2_000)
     parser.add_argument("--mu", type=float, default=1.5)
+    parser.add_argument("--files", action="store_true")
+    parser.add_argument("--against", action="store_true")
     options = parser.parse_args(argv)
-    print("| task | rows each | intervals hold | drift alarms | error | one row drawn | up to 10 releases |")
-    print("|---|---|---|---|---|---|---|")
+    if options.against:
+        print("| task | rows each | error | one row drawn | up to 10 releases |\n|---|---|---|---|---|")
+    else:
+        print("| task | rows each | intervals hold | sequences miss | drift alarms |\n|---|---|---|---|---|")
     for kind in options.kinds:
-        task, divided = task_of(kind, options.mu), task_of(kind, options.mu / math.sqrt(MOST))
-        truth = _SLOPE if kind in ("scores", "gradients") else 0.0
         for rows in options.rows:
-            held, alarms, errors = [], [], np.zeros((options.runs, 3))
-            for seed in range(options.runs):
-                x, y, counts = rows_of(kind, options.people, rows, np.random.default_rng(seed))
-                device, engine = learned(task, x, y, counts, seed)
-                estimate = device.estimate([engine])
-                value, half = float(estimate.values[0]), float(estimate.half_widths(0.95)[0])
-                if kind == "contrasts":
-                    [found] = contrasts(task, estimate, looks_of(task, estimate, estimate.n_releases), 0.95)
-                    held.append(found.interval[0] <= 0.0 <= found.interval[1])
-                elif math.isfinite(half):
-                    held.append(abs(value - truth) <= half)
-                if hasattr(device, "drift"):
-                    alarms.append(device.drift([engine]).alarm)
-                errors[seed, 0] = value - truth
-                if rows == "1":
-                    errors[seed, 1:] = errors[seed, 0]
-                    continue
-                for column, (other, most) in enumerate(((task, 1), (divided, MOST)), start=1):
-                    kept_x, kept_y = one_of(x, y, counts, most, seed)
-                    single = np.ones(len(kept_y), dtype=np.int64)
-                    device, engine = learned(other, kept_x, kept_y, single, seed)
-                    errors[seed, column] = float(device.estimate([engine]).values[0]) - truth
-            shares = [f"{100.0 * np.mean(each):.1f}%" if each else "-" for each in (held, alarms)]
-            roots = [f"{root:.3f}" for root in np.sqrt(np.mean(errors**2, axis=0))]
-            print(f"| {kind} | {rows} | {' | '.join([*shares, *roots])} |", flush=True)
+            for mixed in (False, True) if options.files else (None,):
+                seeds = range(options.runs)
+                drawn = (rows_of(kind, options.people, rows, np.random.default_rng(seed)) for seed in seeds)
+                if options.against:
+                    cells = _against(kind, options.mu, drawn)
+                elif mixed is None:
+                    cells = _valid(kind, options.mu, drawn)
+                else:
+                    runs = [of_file(kind, options.mu, *records, seed, mixed) for seed, records in enumerate(drawn)]
+                    held, ever, alarms = zip(*runs, strict=True)
+                    cells = [percent(held), percent([None if each is None else not each for each in ever])]
+                    cells.append(percent(alarms))
+                order = "" if mixed is None else ", mixed" if mixed else ", in order"
+                print(f"| {kind} | {rows}{order} | {' | '.join(cells)} |", flush=True)
+
+
+Records = tuple[Floats, Floats, NDArray[np.int64]]
+
+
+def _valid(kind: str, mu: float, drawn: Iterable[Records]) -> list[str]:
+    """Return shares of runs in which intervals hold, sequences miss, and drift is alarmed."""
+    task, held, missed, alarms = task_of(kind, mu), [], [], []
+    for seed, (x, y, counts) in enumerate(drawn):
+        ever = False
+        for device, engine, _ in learned(task, x, y, counts, seed, LOOKS):
+            ever |= holds(task, kind, device, engine, truth_of(kind), "always-valid")[1] is False
+        held.append(holds(task, kind, device, engine, truth_of(kind), "fixed-n")[1])
+        missed.append(ever)
+        if hasattr(device, "drift"):
+            alarms.append(device.drift([engine]).alarm)
+    return [percent(held), percent(missed), percent(alarms)]
+
+
+def _against(kind: str, mu: float, drawn: Iterable[Records]) -> list[str]:
+    """Return the error of one answer, and the ratios of those of other ways."""
+    once, divided, errors = task_of(kind, mu), task_of(kind, mu / math.sqrt(MOST)), []
+    for seed, (x, y, counts) in enumerate(drawn):
+        ways = [(once, x, y, counts)]
+        for task, most in ((once, 1), (divided, MOST)):
+            kept_x, kept_y = one_of(x, y, counts, most, seed)
+            ways.append((task, kept_x, kept_y, np.ones(len(kept_y), dtype=np.int64)))
+        ends = ([*learned(task, *records, seed)][-1] for task, *records in ways)  # type: ignore[arg-type]
+        errors.append([float(device.estimate([engine]).values[0]) - truth_of(kind) for device, engine, _ in ends])
+    one, single, several = np.array(errors).T
+    return [f"{math.sqrt(np.mean(one**2)):.4f}", ratio(one, single), ratio(one, several)]
 
 
 if __name__ == "__main__":

@@ -15,9 +15,10 @@ from benchmarks.memory import resident
 from benchmarks.timing import compare
 from murk._internal.jit import jit
 from murk.privacy import ApproxDP, GaussMixMechanism, SketchAccumulator
-from murk.privacy.central import joint_settings, sheffet_threshold, smallest_threshold
+from murk.privacy.central import joint_settings, smallest_threshold
 from murk.privacy.central.kernels import ROWS, Room, normals
 from murk.privacy.noise import SecureNoise
+from reproductions.gaussmix.baselines import sheffet_threshold
 
 
 @jit

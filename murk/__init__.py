@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from murk.results.result import Result as Result
     from murk.task.task import Task as Task
 
-__version__ = "0.4.0.dev0"
+__version__ = "1.0.0"
 _MODULES = {
     ".populations.local_run": "run",
     ".results.fit": "fit",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from murk._internal.extras import missing_extra
 from murk.cli import main
 from murk.cli.options import as_json
 from murk.cli.output import paragraph, print_json, progress, table
@@ -57,7 +58,7 @@ def command(
         return
     for module, name in (("matplotlib", "matplotlib"), ("sklearn", "scikit-learn")):
         if find_spec(module) is None:
-            raise UserError(f'reproductions need {name}: pip install "murk[demo]"', code="MURK-CLI-003")
+            raise missing_extra(f"reproductions need {name}", "demo")
     picked = chosen(which)
     if data is not None and len(picked) > 1:
         raise UserError(f"--data applies to one figure: give one ID, such as {picked[0].id}")

@@ -103,7 +103,7 @@ def test_only_the_shuffler_reaches_both_intake_and_log():
     assert "./deploy/prometheus/shuffled.yml:/etc/prometheus/prometheus.yml:ro" in mounts
     asked = yaml.safe_load((DEPLOY / "prometheus" / "shuffled.yml").read_text())["scrape_configs"]
     every = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    arrivals = {prometheus.GATEWAY_JOB, prometheus.PEOPLE_JOB}
+    arrivals = {prometheus.GATEWAY_JOB, prometheus.PEOPLE_JOB, prometheus.ARCHIVER_JOB}
     assert {each["job_name"] for each in asked} == {each["job_name"] for each in every} - arrivals
     # Whoever is named in a command is reached.
     brokers = {"kafka": "default", "input": "input"}
@@ -141,11 +141,16 @@ def test_services_know_each_others_addresses():
             prometheus.PEOPLE_JOB,
             prometheus.GATEWAY_JOB,
             prometheus.SHUFFLER_JOB,
+            prometheus.ARCHIVER_JOB,
         }
         == {job["job_name"] for job in jobs}
     )
     for service, port in asked.values():
-        for services in (SERVICES, SHUFFLED["services"]) if service != "shuffler" else (SHUFFLED["services"],):
+        deployed = {
+            "shuffler": [SHUFFLED["services"]],
+            "archiver": [yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]],
+        }
+        for services in deployed.get(service, [SERVICES, SHUFFLED["services"]]):
             assert port in services[service]["command"]
             assert "0.0.0.0" in services[service]["command"]
     source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/murk.yml").read_text())["datasources"][0]
@@ -245,7 +250,7 @@ DOCKERFILE = (ROOT / "Dockerfile").read_text()
 
 
 def test_the_image_runs_as_nobody_in_particular():
-    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.M) == ["10001:10001"]
+    assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     for mount in SERVICES["population"]["volumes"] + SHUFFLED["services"]["shuffler"]["volumes"]:
         # A new volume takes its owner from the folder of the image.
         assert f"install --directory --owner=murk --group=murk {mount.split(':')[1]}" in DOCKERFILE
@@ -257,11 +262,11 @@ def test_what_the_image_is_made_of_is_let_through():
     allowed = [line[1:] for line in lines if line.startswith("!")]
     project = (ROOT / "pyproject.toml").read_text()
     named = re.findall(r'(?:readme = |license-files = \[)"([^"]+)"', project)
-    included = re.findall(r'^"([^"]+)" = "murk/', project, re.M)
+    included = re.findall(r'^"([^"]+)" = "murk/', project, re.MULTILINE)
     assert included
     for needed in ("murk", "pyproject.toml", *named, *included):
         assert needed in allowed
-    for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", DOCKERFILE, re.M):
+    for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", DOCKERFILE, re.MULTILINE):
         # A file that need not be there is named by a pattern, which matches nothing then.
         assert source == "." or source.replace("[t]", "t") in allowed
     for name in allowed:
@@ -318,7 +323,7 @@ def test_make_up_says_what_is_missing(tmp_path):
 
 def anchors(page):
     """Links that its headings can be reached by."""
-    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.M)
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings}
 
 
@@ -347,7 +352,7 @@ def test_the_rights_are_those_that_are_tried():
 
 def test_the_shufflers_rights_are_those_that_are_tried():
     text = (ROOT / "docs" / "shuffling.md").read_text()
-    rows = set(re.findall(r"^\| (topic|transactional id) `(murk-\S+)` \| ([A-Z_, ]+) \|", text, re.M))
+    rows = set(re.findall(r"^\| (topic|transactional id) `(murk-\S+)` \| ([A-Z_, ]+) \|", text, re.MULTILINE))
     assert rows == {(KINDS[one.kind], one.resource, ", ".join(one.operations)) for one in SHUFFLER_RIGHTS}
     assert len(rows) == len(SHUFFLER_RIGHTS) == 10
 

@@ -16,14 +16,14 @@ PACKAGES = ("murk.privacy", "murk.stream", "murk.producers", "murk.learners", "m
 PACKAGE = Path(murk.__file__).parent
 # What stands in the place of an explanation: "As in :class:`X`", "as for `y`", "As `Z`."
 ELSEWHERE = re.compile(r"\b[Aa]s (?:(?:in|for) (?::\w+:)?`|(?::\w+:)?`[A-Z])")
-SECTIONS = re.compile(r"^(\w[\w ]*)\n-+\n", re.M)
+SECTIONS = re.compile(r"^(\w[\w ]*)\n-+\n", re.MULTILINE)
 
 
 def entries(text, section):
     """Names in one section of a numpydoc docstring, each with its explanation."""
     parts = SECTIONS.split(text)
     body = dict(zip(parts[1::2], parts[2::2], strict=True)).get(section, "")
-    found = re.findall(r"^(\*{0,2}\w[\w, *\n]*?)(?: : .*)?\n((?:    .*\n?|\n)+)", body + "\n", re.M)
+    found = re.findall(r"^(\*{0,2}\w[\w, *\n]*?)(?: : .*)?\n((?:    .*\n?|\n)+)", body + "\n", re.MULTILINE)
     return {name.strip("* "): text for names, text in found for name in re.split(r",\s*", names)}
 
 

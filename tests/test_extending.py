@@ -32,12 +32,12 @@ def copied(place):
 def write_blocks(section, place):
     """Write the files that a section shows, and change those it changes; return the tests' paths."""
     written = []
-    for name, text in re.findall(r"^```py\n# (\S+)\n(.*?)^```", section, re.M | re.S):
+    for name, text in re.findall(r"^```py\n# (\S+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL):
         assert not (place / name).exists()
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text(text)
         written.append(name)
-    for name, text in re.findall(r"^```diff\n--- (\S+)\n@@\n(.*?)^```", section, re.M | re.S):
+    for name, text in re.findall(r"^```diff\n--- (\S+)\n@@\n(.*?)^```", section, re.MULTILINE | re.DOTALL):
         source = (place / name).read_text()
         for hunk in text.split("@@\n"):
             lines = hunk.splitlines(keepends=True)

@@ -11,7 +11,6 @@ import pytest
 
 from murk._internal import atomic_files as _files
 from murk._internal.atomic_files import check_place, open_own, write_whole
-from murk.demo.path import Path95
 from murk.populations.ledger_places import write_durably
 from murk.producers.ledger.names import DRAFT, key_path, make_key
 
@@ -117,7 +116,6 @@ def test_a_link_under_a_drafts_name_is_not_followed(tmp_path: Path, monkeypatch:
     lambda folder: write_durably(folder / "name", "mine"),
     lambda folder: write_whole(folder / "name", "mine", own=True),
     lambda folder: make_key(folder / "ledger"),
-    lambda folder: Path95(folder / "name"),
 ])  # fmt: skip
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_under_a_name_of_murks_own_is_replaced(tmp_path: Path, write, there: bool) -> None:

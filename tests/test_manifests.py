@@ -20,7 +20,13 @@ from tests.services.secure import PASSWORDS
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "kubernetes"
 UNITS = ROOT / "deploy" / "systemd"
-UNIT_NAMES = ("murk-gateway.service", "murk-learner@.service", "murk-monitor.service", "murk-shuffler.service")
+UNIT_NAMES = (
+    "murk-archiver.service",
+    "murk-gateway.service",
+    "murk-learner@.service",
+    "murk-monitor.service",
+    "murk-shuffler.service",
+)
 VERSIONS = ("1.29", "1.37")
 """The oldest and the newest that the manifests are held against."""
 
@@ -35,10 +41,11 @@ SHUFFLER = {name: one for name, one in ALL.items() if name.startswith("shuffler/
 RESOURCES = {
     name: one
     for name, one in ALL.items()
-    if name not in SHUFFLER and "/PodMonitor/" not in name and not name.startswith("network/")
+    if name not in SHUFFLER and "/PodMonitor/" not in name and not name.startswith(("network/", "archiver/"))
 }
 """What base, topics and trying are made of."""
 SHUFFLING = "shuffler/Deployment/shuffler"
+ARCHIVING = "archiver/Deployment/archiver"
 WORKLOADS = {name: one for name, one in RESOURCES.items() if "template" in one.get("spec", {})}
 KUSTOMIZATIONS = {path.parent.name: yaml.safe_load(path.read_text()) for path in FOLDER.rglob("kustomization.yaml")}
 SETTINGS = tomllib.loads((FOLDER / "base" / "murk.toml").read_text())
@@ -66,7 +73,7 @@ def test_the_schemas_refuse_what_is_wrong():
             kubernetes_validate.validate(spoiled, VERSIONS[-1], strict=True)
 
 
-@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING])
+@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING, ARCHIVING])
 def test_every_pod_is_confined(name):
     spec = pod(ALL[name])
     assert spec["automountServiceAccountToken"] is False
@@ -75,7 +82,7 @@ def test_every_pod_is_confined(name):
     security = spec["securityContext"]
     assert security["runAsNonRoot"] is True
     assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-    [user] = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.M)
+    [user] = re.findall(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert (security["runAsUser"], security["runAsGroup"]) == tuple(map(int, user))
     for container in spec["containers"]:
         assert container["securityContext"] == {
@@ -86,14 +93,14 @@ def test_every_pod_is_confined(name):
         writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
         # Kernels, people's accounts, and what waits for its crowd.
         assert writable - {"/var/lib/murk"} == {"/tmp"}
-        assert ("/var/lib/murk" in writable) == ("population" in name or name == SHUFFLING)
+        assert ("/var/lib/murk" in writable) == ("population" in name or name in (SHUFFLING, ARCHIVING))
         # None lies within another: a folder cannot be made in a configuration that is only read.
         paths = [mount["mountPath"] + "/" for mount in container["volumeMounts"]]
         assert not any(one != other and one.startswith(other) for one in paths for other in paths)
 
 
 def test_names_lead_to_what_is_there():
-    for name, workload in {**WORKLOADS, SHUFFLING: ALL[SHUFFLING]}.items():
+    for name, workload in {**WORKLOADS, SHUFFLING: ALL[SHUFFLING], ARCHIVING: ALL[ARCHIVING]}.items():
         spec = pod(workload)
         labels = workload["spec"]["template"]["metadata"]["labels"]
         if "selector" in workload["spec"]:
@@ -292,7 +299,7 @@ def ports_of(name):
     """Named ports of the pods that carry a name."""
     return {
         port["name"]: port["containerPort"]
-        for workload in (*WORKLOADS.values(), ALL[SHUFFLING])
+        for workload in (*WORKLOADS.values(), ALL[SHUFFLING], ALL[ARCHIVING])
         if workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] == name
         for container in pod(workload)["containers"]
         for port in container.get("ports", [])
@@ -332,7 +339,7 @@ def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for(fo
         assert relabeled["replacement"] in jobs
 
 
-@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING])
+@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING, ARCHIVING])
 def test_commands_are_understood_with_the_settings_of_the_configuration(name, tmp_path, monkeypatch):
     """With every option as it stands and the file as it is mounted; `--help` as well, so that nothing is begun."""
     monkeypatch.chdir(tmp_path)

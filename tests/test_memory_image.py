@@ -271,7 +271,7 @@ def device_secrets(
             vectors = device.vectors(X, y, theta, *about)
             common = device.vectors(nobody.x[None, :], np.array([nobody.y]), theta, *about)
             needles += complements(telling(vectors, common), "f8")
-            if mechanism.kind != "gaussian" and mechanism.kind != "composite":
+            if mechanism.kind not in {"gaussian", "composite"}:
                 continue
             steps = mechanism.randomize(vectors, NoNoise(), np.zeros(1, dtype=np.int64))
             needles += complements(telling(steps), "i8")

@@ -204,11 +204,11 @@ privacy: {guarantee: {gdp: {mu: 4.0}}}
 def page() -> str:
     """Return the page, as Markdown."""
     parts = [HEAD]
-    for piece in PIECES:
-        parts.append(
-            f"\n## {piece.title}\n\n```yaml\n{piece.task}```\n\n```{{code-block}} python\n{piece.call}```\n\n"
-            f"![{piece.title}](gallery/{piece.name}.png)\n\n{piece.words}\n"
-        )
+    parts.extend(
+        f"\n## {piece.title}\n\n```yaml\n{piece.task}```\n\n```{{code-block}} python\n{piece.call}```\n\n"
+        f"![{piece.title}](gallery/{piece.name}.png)\n\n{piece.words}\n"
+        for piece in PIECES
+    )
     return "".join(parts)
 
 

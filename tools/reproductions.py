@@ -104,7 +104,7 @@ def write_file_results(folder: Path, pages: Path, experiment: Experiment) -> boo
 
 
 def _replace_block(pages: Path, name: str, text: str) -> bool:
-    pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.S)
+    pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
     for page in pages.glob("*.md"):
         changed, count = pattern.subn(lambda match: f"{match[1]}{text}\n{match[2]}", page.read_text(encoding="utf-8"))
         if count:

@@ -146,4 +146,5 @@ learned, and the newest `duplicates` releases of each partition. Brokers delete 
 
 Every release carries its task's hash: the SHA-256 of the task as canonical JSON, with all defaults, whether noise is
 simulated, and the public covariates, but without `log`. So retention may change while a task runs, but not the meaning
-of a release. """
+of a release.
+"""

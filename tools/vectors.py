@@ -20,12 +20,13 @@ import json
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from murk.errors import UserError
+from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.protocols.device import person_device_for
 from murk.protocols.examples.device import CellDevice
@@ -34,11 +35,13 @@ from murk.stream.wire.blocks import writer
 from murk.stream.wire.codec import encode
 from murk.stream.wire.releases import KINDS, ModelMessage, query_fields
 from murk.task.task import Task
-from murk.task.windows import NONE, end_of, spread_of, window_of
+from murk.task.windows import NONE, end_of, spread_of, start_of, window_of
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
+KINDS_WITHOUT_NOISE = ("l2-ball", "privunit", "subset-selection", "window-selection")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")
 TASKS = 40
+KINDS_OF_TARGETS = ("binary", "real", "binary", "classes")
 ODD = (
     None, "", "  ", "nan", "inf", "1e3", "-.5", "3.", "2_4", "\uff12\uff14", "TRUE", " false ", True, False, 0, 1, "1",
     "1.0", math.nan, math.inf, -math.inf, -0.0, 1e300, 2**53 + 1, 10**400, "9007199254740993", "?", "\u2003yes\x1c",
@@ -95,6 +98,29 @@ def _feature(draw: random.Random, place: int) -> dict[str, Any]:
     return feature if chosen is None else feature | {"missing": chosen}
 
 
+def _known(draw: random.Random, place: int) -> dict[str, Any]:
+    categories = draw.sample(["no", "yes", "0", "1.0", "true", "EWR", "on"], draw.choice([2, 2, 3, 5]))
+    chosen = draw.choice([None, None, "indicator", categories[1]])
+    feature = {"name": f"f{place}", "categories": categories, "known": True}
+    return feature if chosen is None else feature | {"missing": chosen}
+
+
+def _experiment(draw: random.Random, arm: dict[str, Any]) -> dict[str, Any]:
+    """Return an experiment whose arms are the categories of a column."""
+    weights = [draw.choice([1, 1, 3]) for _ in arm["categories"]]
+    by = draw.choice(["device", "device", "server"])
+    assigned = {"by": by, "shares": [weight / sum(weights) for weight in weights]}
+    assigned |= {"salt": draw.choice(["checkout-7", "e\u0301", "s" * 80])} if by == "device" else {}
+    guardrail = draw.choice([None, {"margin": 0.01, "worse": "lower"}])
+    control = draw.choice(arm["categories"])
+    return {
+        "arm": arm["name"],
+        "control": control,
+        "guardrail": guardrail,
+        "assigned": draw.choice([assigned, assigned, None]),
+    }
+
+
 def _guarantee(draw: random.Random) -> dict[str, dict[str, float]]:
     kind = draw.choice(["gdp", "gdp", "zcdp", "pure", "approx"])
     size = float(f"{draw.choice([0.25, 0.5, 1, 2, 4]) * draw.uniform(0.8, 1.25):.3g}")
@@ -103,8 +129,8 @@ def _guarantee(draw: random.Random) -> dict[str, dict[str, float]]:
     return {kind: {{"gdp": "mu", "zcdp": "rho", "pure": "epsilon"}[kind]: size}}
 
 
-def _target(draw: random.Random) -> dict[str, Any]:
-    kind = draw.choice(["binary", "binary", "real", "classes"])
+def _target(draw: random.Random, kinds: Sequence[str]) -> dict[str, Any]:
+    kind = draw.choice(kinds)
     if kind == "binary":
         return {"name": "y", "kind": kind, "positive": "yes", "negative": draw.choice([None, "no"])}
     if kind == "real":
@@ -161,10 +187,13 @@ def _of_learners(draw: random.Random, features: list[dict[str, Any]]) -> dict[st
 def _task(draw: random.Random, protocol: str, number: int) -> Task:
     """Return a random task that Murk accepts."""
     while True:
-        target = _target(draw)
+        is_known = protocol == "univariate" and number % 5 > 1
+        target = _target(draw, [KINDS_OF_TARGETS[number % 4]] if is_known else KINDS_OF_TARGETS)
         # Means and shares have no features.
         sizes = [0] if protocol == "univariate" else [1, 2, 2, 3, 4]
         features = [_feature(draw, place) for place in range(draw.choice(sizes))]
+        if is_known:
+            features = [_known(draw, place) for place in range(draw.choice([1, 1, 2, 3]))]
         content: dict[str, Any] = {
             "name": f"{protocol}-{number}",
             "features": features,
@@ -178,7 +207,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             },
             "granularity": draw.choice(["1d", "12h", "90s"]),
             "log": {"partitions": draw.choice([1, 1, 2, 3, 7])},
-            **(_settings(draw, protocol, target["kind"]) if features else {}),
+            **(_settings(draw, protocol, target["kind"]) if protocol != "univariate" else {}),
             **_of_learners(draw, features),
         }
         if protocol == "univariate":
@@ -187,12 +216,19 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
                 target["classes"] = [f"c{place}" for place in range(draw.choice([5, 16, 52]))]
             if number % 3 == 0:
                 target["missing_share"] = draw.choice([0, 0, 0.05])
-            if target["kind"] == "real" and number % 2:
+            if features and target["kind"] != "classes" and number % 5 < 4:
+                content["experiment"] = _experiment(draw, features[-1])
+            if target["kind"] == "real" and number % 2 and not features:
                 target["quantiles"] = [[0.5], [0.1, 0.5, 0.9]][number % 4 // 2]
         if protocol == "gradients" and number % 3:
             target["missing_share"] = number % 3 - 1 and 0.05
-        if number % 40 == 30:
+        if number % 5 == 3:
             content["privacy"]["levels"] = {"from": 0.7, "to": 1.3}
+        is_tracked = (protocol == "univariate" and not features) or (
+            protocol == "scores" and content["scores"].get("interactive", True)
+        )
+        if is_tracked and content["privacy"]["window"] != NONE and "quantiles" not in target and number % 3:
+            content["track"] = {"window": content["privacy"]["window"], "smooth": number % 5}
         public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
         public = public and bool(features)
         if public:
@@ -309,6 +345,38 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
     return changes
 
 
+def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return changes of a document with known columns and experiments that a device refuses."""
+    features = content["features"]
+    if not (features and all(each.get("known") for each in features)):
+        return {}
+    arm, private = features[-1], {"name": "q", "low": 0, "high": 1}
+    arms = arm["categories"]
+    assigned: dict[str, Any] = {"by": "device", "salt": "a", "shares": [1.0 / len(arms)] * len(arms)}
+    experiment = {"arm": arm["name"], "control": arms[0], "guardrail": None, "assigned": assigned}
+    experiments: dict[str, dict[str, Any]] = {
+        "no such arm": {"arm": "q"}, "no such control": {"control": "q"}, "key": {"stop": 1},
+        "guard rail": {"guardrail": {"margin": 0.01, "better": "lower"}},
+    }  # fmt: skip
+    assignments: dict[str, dict[str, Any]] = {
+        "too much": {"shares": [0.9] * len(arms)}, "too few": {"shares": [1.0]}, "nobody": {"shares": [0, 1]},
+        "no salt": {"salt": None}, "somebody": {"by": "person"}, "a salt": {"by": "server"}, "a key": {"to": 1},
+    }  # fmt: skip
+    experiments |= {why: {"assigned": assigned | changes} for why, changes in assignments.items()}
+    more = {"name": "many", "categories": [str(each) for each in range(1_001)], "known": True}
+    return {
+        "a private column": {"features": [*features, private]},
+        "a private category": {"features": [*features, {**arm, "name": "q", "known": None}]},
+        "a private column of scores": {"features": [*features, private], "protocol": "scores", "scores": {}},
+        "a known number": {"features": [{**private, "known": True}]},
+        "known to somebody": {"features": [{**arm, "known": 1}]},
+        "many cells": {"features": [more], "experiment": None},
+        "a track": {"track": {"window": content["privacy"].get("window", NONE), "windows": 53, "smooth": 2}},
+        "another protocol": {"protocol": "scores", "scores": {}},
+        **{f"experiment: {why}": {"experiment": experiment | changes} for why, changes in experiments.items()},
+    }
+
+
 def _other_rounds(task: Task) -> dict[str, dict[str, Any]]:
     """Return a version at which a round would begin if shared models counted the releases of one partition only."""
     block, partitions = task.block, task.log.partitions
@@ -407,6 +475,10 @@ class _Vectors:
         record = {column["name"]: _value(draw, column) for column in columns}
         if draw.random() < 0.05:
             del record[draw.choice(list(record))]
+        assigned_by = None
+        if task.experiment is not None and getattr(task.experiment.assigned, "salt", None) is not None:
+            assigned_by = f"{draw.getrandbits(128):032x}"
+            record[task.experiment.arm] = task.arm_of(assigned_by)
         coded = task.coding.encode_record(record)
         seed, index = draw.getrandbits(64), np.array([number])
         noise = SimulatedNoise(seed)
@@ -428,7 +500,10 @@ class _Vectors:
             vectors = device.vectors(x, y, theta)
         (payload,) = mechanism.randomize(vectors, noise, index).tolist()
         quantised = None
-        if mechanism.kind not in ("l2-ball", "privunit", "subset-selection", "window-selection"):
+        # Beside a cell or a threshold stands another mechanism's payload.
+        inner = getattr(mechanism, "noise", mechanism)
+        drawn = isinstance(mechanism, ThresholdMechanism) or inner.kind in KINDS_WITHOUT_NOISE
+        if not drawn:
             (quantised,) = mechanism.randomize(vectors, _Still(), index).tolist()
         now = draw.randrange(1_700_000_000, 1_900_000_000)
         (identifier,) = identifiers(noise, index)
@@ -445,18 +520,25 @@ class _Vectors:
         count, window = 1 + number % 40, task.privacy.window
         number_of = None if window == NONE else window_of(window, now // 86_400)
         held: dict[str, Any] = {"window": None}
+        times = {"time": fields["time"]}
         if number_of is not None:
             delay = below(noise.words(index, 64, Purpose.SELECTION), spread_of(window))
             drawn = count == 1 or int(below(noise.words(index, 64, Purpose.RECORD), count)[0]) == 0
             held = {"window": number_of, "due": end_of(window, number_of) + int(delay[0])}
             held |= {"count": count, "drawn": drawn}
+            # Of a window that is tracked the time is its beginning, also if the answer comes later.
+            begin = {"time": start_of(window, number_of)} if task.track is not None else {}
+            times, due = times | begin, held["due"]
+            expires = truncate_time(due + task.expiry, task.granularity)
+            late = {"time": truncate_time(due, task.granularity), "expires": expires} | begin
+            held["bytes"] = self.write(**(fields | late)).decode()
         return {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},
             "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
             "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
             "index": number, "partition": partition, "model": message, "query": query, "quantised": quantised,
             "slack": 0 if smooth or query == "scatter" else 1, "payload": payload, "now": now,
-            "bytes": self.write(**fields).decode(), "held": held,
+            "bytes": self.write(**(fields | times)).decode(), "held": held, "assigned_by": assigned_by,
         }  # fmt: skip
 
     def refusals(self) -> Iterator[dict[str, Any]]:
@@ -482,7 +564,8 @@ class _Vectors:
         for why, changes in damages.items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             yield {"name": name, "why": why, "document": text, "refused": "task"}
-        for why, changes in (_numbers(content, self.task) | _damaged_covariates(content)).items():
+        others = _damaged_covariates(content) | _of_known_columns(content)
+        for why, changes in (_numbers(content, self.task) | others).items():
             text = json.dumps({**content, **changes}, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
             yield {"name": name, "why": why, "document": text, "refused": "task"}
         if self.number == 0:
@@ -509,6 +592,17 @@ class _Vectors:
                 ensure_ascii=False,
             )
             yield {"name": name, "why": why, "document": text, "refused": "task"}
+        tracks: dict[str, dict[str, Any]] = {
+            "window": {"window": "3d"}, "kept": {"windows": 1}, "reach": {"smooth": 53}, "key": {"by": 1},
+        }  # fmt: skip
+        for why, track in tracks.items():
+            text = json.dumps(
+                {**content, "track": {"window": privacy.get("window", NONE), "windows": 53, "smooth": 2} | track},
+                sort_keys=True,
+                separators=(",", ":"),
+                ensure_ascii=False,
+            )
+            yield {"name": name, "why": f"track: {why}", "document": text, "refused": "task"}
         if not self.interactive:
             return
         numbers, version = _iterate(self.draw, self.device, self.task)
@@ -546,7 +640,8 @@ def vectors(protocol: str, records: int, seed: int) -> Iterator[dict[str, Any]]:
     """
     draw, number, several = random.Random(f"{protocol} {seed}"), 0, max(min(10, records), records // TASKS)
     while number < records:
-        own = _Vectors(_task(draw, protocol, number), draw, number)
+        place = number // several
+        own = _Vectors(_task(draw, protocol, place), draw, place)
         yield own.task_line()
         last = min(number + several, records)
         while number < last:

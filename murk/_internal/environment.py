@@ -11,7 +11,7 @@ _SERVICE = re.compile(
     r"[A-Z0-9_]+?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
 _PORT = re.compile(r"[A-Z0-9_]+_PORT")
-_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*", re.S)
+_ADDRESS = re.compile(r"(tcp|udp|sctp)://.*", re.DOTALL)
 
 
 def is_of_service(variable: str, environment: Mapping[str, str]) -> bool:

@@ -89,7 +89,7 @@ def locked(method: Callable[Concatenate[Self, Given], Found]) -> Callable[Concat
 def _before_fork() -> None:
     held, missed = _held.setdefault(get_ident(), []), _missed.setdefault(get_ident(), [])
     deadline = monotonic() + _PATIENCE
-    for known in list(_known_turns):
+    for known in _known_turns:
         turns = known()
         if turns is not None:
             acquired = turns.acquire(timeout=max(0.0, deadline - monotonic()))

@@ -22,7 +22,16 @@ Held = TypeVar("Held", bound=NDArray[Any])
 _FREED = 2048  # largest number of floats, and of integers, created to overwrite the memory that CPython has freed
 _FREE_LIST = 128
 """The same beside a known number of numbers: more than the 100 freed floats that CPython keeps for reuse."""
-_LOCAL = threading.local()
+
+
+class _Local(threading.local):
+    """The scopes of a thread, and how many of its numbers to overwrite when the outermost ends."""
+
+    scopes: list[list[NDArray[Any]]] | None = None
+    numbers: int = 0
+
+
+_LOCAL = _Local()
 _FLOATS, _INTEGERS = np.zeros(_FREED), np.full(_FREED, 2**40)
 
 
@@ -53,7 +62,7 @@ class _Scope:
             if scope is arrays:
                 del scopes[index:]
                 break
-        if not scopes and (count := getattr(_LOCAL, "numbers", 0)):
+        if not scopes and (count := _LOCAL.numbers):
             _LOCAL.numbers = 0
             overwrite_numbers(count)
         del self._arrays
@@ -113,7 +122,7 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]
 
 def track(array: Held) -> Held:
     """Register a new array for wiping at the end of the scope, and return it."""
-    scopes = getattr(_LOCAL, "scopes", None)
+    scopes = _LOCAL.scopes
     if scopes:
         scopes[-1].append(array)
     return array
@@ -132,9 +141,9 @@ def copied(values: Any, dtype: Any = np.float64) -> NDArray[Any]:
 
 def numbers_were_used(held: int = _FREED) -> None:
     """Run `overwrite_numbers` when the outermost scope ends; at most ``held`` numbers existed at once, if known."""
-    if getattr(_LOCAL, "scopes", None):
+    if _LOCAL.scopes:
         count = min(_FREED, 2 * held + _FREE_LIST)
-        _LOCAL.numbers = max(count, getattr(_LOCAL, "numbers", 0))
+        _LOCAL.numbers = max(count, _LOCAL.numbers)
 
 
 def overwrite_numbers(count: int = _FREED) -> None:
@@ -150,10 +159,9 @@ def overwrite_large_numbers() -> None:
 
 
 def _scopes() -> list[list[NDArray[Any]]]:
-    scopes: list[list[NDArray[Any]]] | None = getattr(_LOCAL, "scopes", None)
-    if scopes is None:
-        _LOCAL.scopes = scopes = []
-    return scopes
+    if _LOCAL.scopes is None:
+        _LOCAL.scopes = []
+    return _LOCAL.scopes
 
 
 def _wipe(arrays: list[NDArray[Any]]) -> None:

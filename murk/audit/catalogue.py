@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from murk.audit.trials import Trial, mechanism_trial, task_trial
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, PureDP
 from murk.privacy.mechanisms import KINDS, Mechanism, RandomizedResponse, calibrate
-from murk.protocols.device import Device, QueryingDevice, SingleQueryDevice, device_for
+from murk.protocols.device import Device, SingleQueryDevice, device_for, querying_of
 from murk.protocols.scores.model import above
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -49,9 +49,9 @@ def _queries(device: Device) -> list[tuple[str, Any]]:
     first_part = getattr(device, "first_part", None)
     if first_part is not None:
         return [("first part", first_part), ("step", device)]
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         return [("", device)]
-    asking = cast("QueryingDevice", device)
     return [(name, SingleQueryDevice(asking, name)) for name in asking.queries]
 
 
@@ -130,6 +130,10 @@ def _tasks() -> Iterator[tuple[str, str]]:
     for name, target in (("two", _BINARY), ("real", _REAL)):
         text = _people("univariate", target, _PURE).replace(_FEATURES, known)
         yield f"univariate, known column, {name}, {_PURE[1:4]}", text
+    mixed = f"{known[:-1]}, {{name: age, low: 20, high: 60}}]"
+    for guarantee in (_MU, _PURE):
+        text = _people("univariate", _BINARY, guarantee).replace(_FEATURES, mixed)
+        yield f"univariate, known and private, {guarantee[1:4]}", text
     for neighbours in ("zero-out", "replace-one"):
         # With the larger delta of mixing, linear mixing would release no eigenvalue.
         for method, delta in (("mixing", 0.05), ("linear-mixing", 0.01)):

@@ -28,6 +28,7 @@ _COMMANDS = {
     "shuffle": "Forward releases in shuffled crowds from an input log to a log.",
     "learn": "Learn from the releases on a log, until stopped.",
     "gateway": "Let devices read a task and send releases over HTTP, until stopped.",
+    "archive": "Copy a log's messages to files, from which models are fitted after its retention.",
     "fit": "Fit further models to a log's releases, without spending further budget.",
     "status": "Show a log's contents and what was learned from it.",
     "monitor": "Serve metrics and a live page until interrupted.",

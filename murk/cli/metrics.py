@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from murk.gateway.server import Gateway
     from murk.monitoring.web.server import Route
     from murk.producers import Ledger
+    from murk.stream.archive.archiver import Archiver
     from murk.stream.worker.pool import WorkerPool
     from murk.task import Task
 
@@ -107,6 +108,32 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
 
 
 @contextmanager
+def archiver_metrics(port: int | None, host: str, task: Task, archiver: Archiver) -> Iterator[Callable[[str], None]]:
+    """Serve an archiver's metrics if a port is given; yield a function that refreshes them, given a problem or ""."""
+    if port is None:
+        yield lambda trouble: None
+        return
+    from murk.monitoring.processes import ArchiverMetrics
+    from murk.monitoring.web.routes import health_routes
+
+    exported = ArchiverMetrics(task)
+    due, problem = 0.0, ""
+
+    def refresh(trouble: str) -> None:
+        nonlocal due, problem
+        problem = trouble
+        if trouble:
+            exported.trouble = trouble
+        elif time.monotonic() >= due:
+            exported.update(archiver.measure())
+            due = time.monotonic() + _SECONDS
+
+    with _served(task, "this archiver", health_routes(exported.registry, lambda: problem or None), host, port):
+        refresh("")
+        yield refresh
+
+
+@contextmanager
 def gateway_metrics(
     port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
@@ -152,8 +179,10 @@ def _shuffler_metrics(shuffling: Shuffling | None, registry: CollectorRegistry) 
     exported = ShufflerMetrics(shuffling.task, registry=registry)
 
     def refresh() -> None:
-        found = shuffling.totals
-        sums = CrowdSums(found.released, found.crowds, found.waiting, found.dropped, found.duplicates, found.refused)
+        totals = shuffling.totals
+        sums = CrowdSums(
+            totals.released, totals.crowds, totals.waiting, totals.dropped, totals.duplicates, totals.refused
+        )
         exported.update(sums, shuffling.trouble)
 
     refresh()

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from murk._internal.atomic_files import check_place
+from murk._internal.extras import missing_extra
 from murk._internal.numbers import as_json
 from murk.cli.streams import terminal
 from murk.errors import UserError, printable
@@ -119,5 +120,5 @@ def check_picture(path: Path) -> None:
     if path.suffix[1:].lower() not in _FORMATS:
         raise UserError(f"--picture {path}: give a file that ends in .{', .'.join(_FORMATS)}")
     if find_spec("matplotlib") is None:
-        raise UserError('the picture needs matplotlib: pip install "murk[demo]"', code="MURK-CLI-003")
+        raise missing_extra("the picture needs matplotlib", "demo")
     check_place(path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from murk.errors import UserError
+from murk._internal.extras import missing_extra
 from murk.populations.file_source import FileSource
 from murk.task.task import Task
 
@@ -14,7 +14,7 @@ def trusted_fit(task: Task, source: Path) -> dict[str, dict[str, float]]:
     try:
         from statsmodels.api import Logit
     except ImportError as error:
-        raise UserError('the comparison needs statsmodels: pip install "murk[demo]"', code="MURK-CLI-003") from error
+        raise missing_extra("the comparison needs statsmodels", "demo") from error
     blocks = list(FileSource(source, task).blocks(0, 65_536))
     x, y = np.concatenate([b.x for b in blocks]), np.concatenate([b.y for b in blocks])
     fit = Logit(y, x).fit(disp=0)

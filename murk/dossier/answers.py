@@ -14,7 +14,7 @@ from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
 from murk.privacy.central.explain import described, promised
 from murk.privacy.explain import number, percent
-from murk.task.features import BinaryTarget, ClassTarget
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
 from murk.task.shuffling import COLLUDING
 
 _SHOWN = 900
@@ -54,9 +54,9 @@ def purpose(facts: Facts) -> Iterator[Block]:
 def asked(facts: Facts) -> Iterator[Block]:
     """Yield the section on features and target."""
     task = facts.task
-    known = set(task.known_columns)
+    known_names = set(task.known_columns)
     rows = [
-        (feature.name, "known: sent as it is" if feature.name in known else "feature", _values(feature))
+        (feature.name, "known: sent as it is" if feature.name in known_names else "feature", _values(feature))
         for feature in task.features
     ]
     rows.append((task.target.name, "target", _values(task.target)))
@@ -71,11 +71,11 @@ def leaves(facts: Facts) -> Iterator[Block]:
     task, example = facts.task, facts.example
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
+    excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
     meanings = _FIELDS | ({"payload": "a summary of the window, with noise"} if "records" in fields else {})
     if facts.known:
         meanings |= {"payload": "known columns as they are, then the answer with noise: all that depends on the record"}
-    known = tuple(
+    known_names = tuple(
         (name, meanings.get(name, "a setting of the protocol"), _shown(name, value)) for name, value in fields.items()
     )
     of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
@@ -84,12 +84,12 @@ def leaves(facts: Facts) -> Iterator[Block]:
     yield Sample(
         f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by the Python code of devices"
         + (", with a public sample that was made up, too" if example.made_up_public else ""),
-        shown,
+        excerpt,
     )
-    yield Table(("field", "what it is", "in the example"), known, ("release", "days"))
+    yield Table(("field", "what it is", "in the example"), known_names, ("release", "days"))
     again = _short(json.loads(example.messages[1])["payload"]) if len(example.messages) > 1 else ""
-    what = "window is summarised and" if task.of_organisations else "record is"
-    yield from claims("leaves-again", facts, again=again, what=what)
+    source = "window is summarised and" if task.of_organisations else "record is"
+    yield from claims("leaves-again", facts, again=again, what=source)
 
 
 def guarantee(facts: Facts) -> Iterator[Block]:
@@ -141,7 +141,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
             "withdrawals": many(accounts.withdrawn, "withdrawal"),
         }
     yield from claims("guarantee-together", facts, **figures)
-    counted = [(count, together(facts.mechanisms["default"], default, count)) for count in _COUNTS]
+    counted = [(count, together(facts.mechanisms["default"], count)) for count in _COUNTS]
     rows = tuple((f"{count}", *row(*joint)) for count, joint in counted if joint)
     yield Table(("releases of one " + facts.who, *columns[1:]), rows, ("composition",))
 
@@ -192,6 +192,8 @@ def retention(facts: Facts) -> Iterator[Block]:
             rows.append((name, read[kind].kept, f"{read[kind].place}: {read[kind].settings}"))
         elif kind in intended:
             rows.append((name, f"{intended[kind]}; {_NOT_READ}", _NOT_READ))
+    if facts.archive:
+        rows.append(("copies of releases", "until somebody deletes them", f"the archive {facts.archive}"))
     for kind, store in facts.intake.stores.items() if facts.intake is not None else ():
         rows.append((f"{_STORES[kind]} on the input log", store.kept, f"{store.place}: {store.settings}"))
     rows.append(
@@ -218,27 +220,34 @@ def retention(facts: Facts) -> Iterator[Block]:
     yield from others
 
 
+_UNTIL = "until a new one or their withdrawal"
+
+
 def _records(facts: Facts) -> str:
     """Return what is stored of records: a window's held records wait for its end, if a person may have several."""
     if facts.task.of_organisations:
         return "Murk stores none: only sums in memory, while a window is open"
     if not facts.task.privacy.renews:
         return "Murk stores none"
+    kept = (
+        f"; and each person's last answer, encrypted in the same place, {_UNTIL}"
+        if (facts.task.privacy.repeats_answers)
+        else ""
+    )
     return (
         f"only where several records of a {facts.task.privacy.window} are held, one of each person: encrypted on the "
-        f"{facts.device}, until the window has ended"
+        f"{facts.device}, until the window has ended{kept}"
     )
 
 
-def _values(block: Any) -> str:
+def _values(block: Feature | Target) -> str:
     if isinstance(block, BinaryTarget):
         return f"{block.positive} or {block.negative or 'anything else'}"
     if isinstance(block, ClassTarget):
         return ", ".join(block.classes)
-    if getattr(block, "categories", None):
+    if isinstance(block, CategoryFeature):
         return ", ".join(block.categories)
-    low, high = getattr(block, "low", None), getattr(block, "high", None)
-    return "a value" if low is None or high is None else f"{_figure(low)} to {_figure(high)}"
+    return f"{_figure(block.low)} to {_figure(block.high)}"
 
 
 def _shown(name: str, value: Any) -> str:

@@ -144,7 +144,10 @@ def caps_of(task: Task) -> str:
     if not privacy.renews:
         return words
     end = "without a limit over all of them" if privacy.lifetime is None else f"and {cap_of(privacy.lifetime)} in all"
-    return f"{words} {each_of(privacy.window)}, {end}"
+    again = (
+        "; while a record does not change, its last answer is repeated, at no cost" if privacy.repeats_answers else ""
+    )
+    return f"{words} {each_of(privacy.window)}, {end}{again}"
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import any_two_records, strongest_replace_one
 from murk.privacy.explain import CENTRAL, number, percent
 from murk.privacy.guarantees import guarantee_from_dict
+from murk.privacy.mechanisms import Costed
 from murk.task import Task
 from murk.task.task import Disclosure
 
@@ -68,6 +69,7 @@ class Facts:
     controller: str = ""
     web: bool = False  # whether people answer in a web page
     intake: Deployment | None = None  # the input log of a shuffled task
+    archive: str = ""  # path or URL of an archive of the log
 
     @property
     def disclosure(self) -> Disclosure | None:
@@ -96,8 +98,8 @@ class Facts:
     @property
     def pair(self) -> str:
         """Words for the records that an attacker tells apart."""
-        known = self.known
-        return f"any two records that agree in {known}" if known else "any two records"
+        known_words = self.known
+        return f"any two records that agree in {known_words}" if known_words else "any two records"
 
     @property
     def known(self) -> str:
@@ -235,13 +237,12 @@ def row(*claims: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, 
     return percent(least), _of(claims, "gdp"), epsilon, _of(claims, "zcdp")
 
 
-def strongest(guarantee: Guarantee, mechanism: Any) -> Guarantee:
+def strongest(guarantee: Guarantee, mechanism: Costed) -> Guarantee:
     """Return the guarantee with the lowest attack accuracy: the task's, or one of its mechanism's.
 
     If Gaussian noise was calibrated to (epsilon, delta), its own mu bounds attacks more tightly.
     """
-    claims: tuple[Guarantee, ...] = (guarantee, *getattr(mechanism, "guarantees", ()))
-    return min(claims, key=lambda claim: claim.max_attack_accuracy)
+    return min((guarantee, *mechanism.guarantees), key=lambda claim: claim.max_attack_accuracy)
 
 
 def stated(guarantee: Guarantee) -> str:
@@ -249,19 +250,18 @@ def stated(guarantee: Guarantee) -> str:
     return ", ".join(f"{name} = {value:.10g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
 
 
-def together(mechanism: Any, guarantee: Guarantee, count: int) -> tuple[Guarantee, ...]:
+def together(mechanism: Costed, count: int) -> tuple[Guarantee, ...]:
     """Return the joint guarantees of several releases, as a ledger states them, strongest kind first."""
-    release = mechanism if hasattr(mechanism, "guarantees") else guarantee
-    return Accountant().compose(release, count).guarantees
+    return Accountant().compose(mechanism, count).guarantees
 
 
 def _of(claims: Iterable[Guarantee], kind: Any) -> str:
-    found: list[float] = []
+    figures: list[float] = []
     for claim in claims:
         with suppress(UserError):
             implied = claim.to(kind)
-            found += implied.to_dict()[implied.kind].values()
-    return number(min(found)) if found else "-"
+            figures += implied.to_dict()[implied.kind].values()
+    return number(min(figures)) if figures else "-"
 
 
 def _epsilon(guarantee: Guarantee) -> str:
@@ -271,4 +271,4 @@ def _epsilon(guarantee: Guarantee) -> str:
         implied = guarantee.to("approx", delta=DELTA)
     except UserError:
         return "-"
-    return f"{number(getattr(implied, 'epsilon'))} at delta {DELTA:g}"  # noqa: B009
+    return f"{number(implied.epsilon)} at delta {DELTA:g}"

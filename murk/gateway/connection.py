@@ -84,9 +84,11 @@ class Connection(HttpToolsProtocol):
             if name in (b"upgrade", b"http2-settings"):
                 continue
             if name == b"connection":
-                named = [each.strip() for each in value.split(b",")]
-                value = b", ".join(each for each in named if each.lower() not in (b"upgrade", b"http2-settings"))
-            lines.append(name + b": " + value)
+                options = [each.strip() for each in value.split(b",")]
+                left = b", ".join(each for each in options if each.lower() not in (b"upgrade", b"http2-settings"))
+                lines.append(name + b": " + left)
+            else:
+                lines.append(name + b": " + value)
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def on_message_begin(self) -> None:

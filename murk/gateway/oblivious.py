@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from murk._internal.atomic_files import warn_if_exposed, write_whole
+from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.stream.wire.duplicates import Unexpired
 
@@ -77,9 +78,7 @@ class ObliviousKeys:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
             from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey
         except ModuleNotFoundError as error:
-            raise UserError(
-                'requests through a relay need pyhpke: install it with pip install "murk[ohttp]"', code="MURK-CLI-003"
-            ) from error
+            raise missing_extra("requests through a relay need pyhpke", "ohttp") from error
         keys = {identifier: X25519PrivateKey.from_private_bytes(secret) for identifier, secret in pairs}
         if len(keys) < len(pairs):
             raise UserError("two keys for Oblivious HTTP have the same identifier: name each file once, or replace one")
@@ -98,11 +97,11 @@ class ObliviousKeys:
     @classmethod
     def load(cls, paths: Sequence[str]) -> ObliviousKeys:
         """Read keys from files; write a new one, which only its owner can read, where there is none."""
-        found = {path: _read(path) for path in paths if Path(path).exists()}
+        secrets_by_path = {path: _read(path) for path in paths if Path(path).exists()}
         for path in paths:
-            if path not in found:
-                found[path] = _make_key(path, {identifier for identifier, _ in found.values()})
-        return cls([found[path] for path in paths])
+            if path not in secrets_by_path:
+                secrets_by_path[path] = _make_key(path, {identifier for identifier, _ in secrets_by_path.values()})
+        return cls([secrets_by_path[path] for path in paths])
 
     def open(self, message: bytes) -> Opened:
         """Decrypt a request (RFC 9458, section 4.3); raise `UnopenedError` if that is impossible."""

@@ -2,7 +2,9 @@ r"""Experiments: lifts of arms against a control, and whether the arms' counts c
 
 A lift is the effect of a category of the arm by least squares, adjusted for the other known columns. It is stated
 absolutely, and relative to the control's mean by Fieller's theorem: all ratios r at which ``D - r M`` is not further
-than z standard errors from 0, for the difference D and the control's mean M. Several arms share the error (Bonferroni).
+than z standard errors from 0, for the difference D and the control's mean M. Several arms share the error, and so do
+arms in all segments (Bonferroni): intervals, p-values and e-values are adjusted. Verdicts (`Experiment.stop`, the guard
+rail) hold at every look, whatever the looks of the intervals. A segment's lift is the difference of its people's means.
 
 Counts of arms, which are sent as they are, are tested by a mixture of multinomial distributions with Dirichlet weights,
 1,000 times the stated shares: an exact e-value, which may be watched.
@@ -49,11 +51,23 @@ class Lift:
     fixed_interval: Interval  # for one planned look
     relative: float  # in percent of the control's mean
     relative_interval: Interval
-    p_value: float | None  # of no difference, valid at every look; None if people answer again
+    p_value: float | None  # of no difference in any arm, valid at every look; None if people answer again
     e_value: float | None
+    verdict: str  # at every look: "higher", "lower", or "open"
     attrition: float | None  # difference of the shares of missing targets, in points; None if every person has one
     attrition_interval: Interval | None
     guardrail: str | None  # "safe", "harmed" or "open"; None without a guard rail
+
+
+@dataclass(frozen=True)
+class SegmentLift:
+    """The difference of an arm from the control among the people of a segment; infinite ends where unknown."""
+
+    segment: str  # such as "platform = ios"
+    arm: str
+    people: tuple[int, int]  # in the arm and in the control
+    value: float
+    interval: Interval  # simultaneous for all arms and segments
 
 
 @dataclass(frozen=True)
@@ -68,6 +82,8 @@ class Experiment:
     sample_ratio: float | None  # e-value that the arms' counts contradict their shares; None without shares
     control_mean: float  # in percent of a probability, or in the target's units
     lifts: tuple[Lift, ...]
+    segments: tuple[SegmentLift, ...] = ()
+    randomized: bool = True  # whether the task states that arms are assigned at random
 
     @property
     def mismatch(self) -> bool:
@@ -82,25 +98,25 @@ class Experiment:
         rails = {lift.guardrail for lift in self.lifts}
         if "harmed" in rails:
             return "harmed"
-        if any(not lift.interval[0] <= 0.0 <= lift.interval[1] for lift in self.lifts):
+        if any(lift.verdict != "open" for lift in self.lifts):
             return "effect"
         return "safe" if rails == {"safe"} else ""
 
     def words(self) -> list[str]:
         """Return what the experiment shows, in sentences."""
         if self.mismatch:
-            return [
-                f"The arms' counts contradict the stated shares (e = {self.sample_ratio:.3g}): find out why, as people "
-                "in the arms may differ, before reading anything else."
-            ]
+            why = f"The arms' counts contradict the stated shares (e = {self.sample_ratio:.3g})"
+            return [f"{why}: find out why, as people in the arms may differ, before reading anything else."]
         found = []
         for lift in self.lifts:
             low, high = lift.interval
-            if not math.isfinite(low + high):
-                found.append(f"{lift.arm}: too few people for an interval.")
+            empty = [arm for arm in (lift.arm, self.control) if not self.people[arm]]
+            if empty:
+                found.append(f"{lift.arm}: nobody is in {' and '.join(empty)} yet.")
+            elif not math.isfinite(low + high):
+                found.append(f"{lift.arm}: too few people with a target for an interval.")
             elif low > 0.0 or high < 0.0:
-                verb = "raises" if low > 0.0 else "lowers"
-                found.append(f"{lift.arm} {verb} the target, by {span(low, high)} {self.unit}.")
+                found.append(self._difference(lift))
             else:
                 found.append(f"{lift.arm}: no difference shown; it lies within {span(low, high)} {self.unit}.")
             if (
@@ -118,6 +134,15 @@ class Experiment:
             if lift.guardrail in rails:
                 found.append(rails[lift.guardrail])
         return found
+
+    def _difference(self, lift: Lift) -> str:
+        ends, higher = f"{span(*lift.interval)} {self.unit}", lift.interval[0] > 0.0
+        if self.randomized:
+            return f"{lift.arm} {'raises' if higher else 'lowers'} the target, by {ends}."
+        return (
+            f"The target is {'higher' if higher else 'lower'} in {lift.arm} than in {self.control}, by {ends}. The "
+            "task does not state that arms are assigned at random (experiment.assigned): this may not be their effect."
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with the words."""
@@ -158,20 +183,25 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     if block is None or cells is None or people is None:
         return None
-    place = task.coding.columns.index(block.arm)
-    counts = np.bincount(cells.values[:, place], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
+    index, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
+    counts = np.bincount(cells.values[:, among_known], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
     real = task.target if isinstance(task.target, RealTarget) else None
     values, covariance, spread = _line(estimate)
-    factor, shift = (POINTS, 0.0) if real is None else ((real.high - real.low) / 2.0, (real.high + real.low) / 2.0)
+    factor, shift = POINTS, 0.0
+    if real is not None:
+        factor, shift = (real.high - real.low) / 2.0, (real.high + real.low) / 2.0
+    elif task.coefficient_scale == "probability":
+        factor = shift = POINTS / 2.0  # of labels coded to -1 and +1
     unit = POINTS if real is None else 1.0  # of a margin
     names = task.coding.names
     mean = people.shares @ people.points
     # The control's code: that of the arm's coded features at which the contrast with another arm begins.
-    places = [names.index(name) for name in task.coding.names_of(place)]
-    mean[places] = -1.0
+    indices = [names.index(name) for name in task.coding.names_of(index)]
+    mean[indices] = -1.0
     if block.control != task.arms[0]:
-        mean[places[task.arms.index(block.control) - 1]] = 1.0
-    alpha = (1.0 - level) / (len(task.arms) - 1)
+        mean[indices[task.arms.index(block.control) - 1]] = 1.0
+    others = len(task.arms) - 1
+    alpha = (1.0 - level) / others
     found = []
     for arm in task.arms:
         if arm == block.control:
@@ -181,9 +211,9 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         pair = both @ values
         known = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
         matrix = both @ covariance @ both.T if known else np.full((2, 2), math.inf)
-        lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, block.guardrail, unit)
+        lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, others, block.guardrail, unit)
         if task.target.missing_share != 0.0:
-            gone = [_absent(cells, place, task.arms.index(name)) for name in (arm, block.control)]
+            gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
             difference = gone[0][0] - gone[1][0]
             interval = POINTS * (difference - half), POINTS * (difference + half)
@@ -201,7 +231,49 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         sample_ratio=None if log_e is None else math.exp(min(log_e, 700.0)),
         control_mean=shift + factor * float(mean @ values),
         lifts=tuple(found),
+        segments=_segments(task, cells, factor if real is not None else POINTS, looks, 1.0 - level),
+        randomized=block.assigned is not None,
     )
+
+
+def _segments(task: Task, cells: Any, factor: float, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
+    """Return the lifts of all arms in all segments, whose intervals share the error."""
+    block, columns = task.experiment, task.known_columns
+    assert block is not None
+    place, found = columns.index(block.arm), []
+    features = {feature.name: feature for feature in task.features}
+    parts = [
+        (name, columns.index(name), value, category)
+        for name in block.segments
+        for value, category in enumerate(getattr(features[name], "categories"))  # noqa: B009
+    ]
+    arms = [arm for arm in task.arms if arm != block.control]
+    half = _quantile(looks, alpha / max(len(parts) * len(arms), 1))
+    for name, column, value, category in parts:
+        inside = cells.values[:, column] == value
+        means = {arm: _mean(cells, inside & (cells.values[:, place] == task.arms.index(arm))) for arm in task.arms}
+        base, base_error, base_people = means[block.control]
+        for arm in arms:
+            mean, error, people = means[arm]
+            value_, reach = factor * (mean - base), half * factor * math.hypot(error, base_error)
+            interval = value_ - reach, value_ + reach
+            found.append(SegmentLift(f"{name} = {category}", arm, (people, base_people), value_, interval))
+    return tuple(found)
+
+
+def _mean(cells: Any, inside: Any) -> tuple[float, float, int]:
+    """Return the mean of the people in some cells, its standard error, which is infinite for few people, and them."""
+    counts = cells.counts[inside]
+    people = int(counts.sum())
+    if not people:
+        return 0.0, math.inf, 0
+    # By numbers of people with a target.
+    weights = counts * np.maximum(1.0 - cells.absent[inside], 0.0)
+    if not weights.sum() > 0.0:
+        return 0.0, math.inf, people
+    shares = weights / weights.sum()
+    error = math.sqrt(float(shares**2 @ cells.spread[inside, -1] ** 2))
+    return float(shares @ cells.means[inside, -1]), error if people >= cells.fewest else math.inf, people
 
 
 def _quantile(looks: Looks, alpha: float) -> float:
@@ -234,6 +306,7 @@ def _lift(
     covariance: Floats,
     looks: Looks,
     alpha: float,
+    others: int,
     guardrail: GuardrailBlock | None,
     unit: float,
 ) -> Lift:
@@ -247,12 +320,14 @@ def _lift(
     # The process of estimates from answers of the same people again is no martingale.
     if looks.repeats.most == 1:
         size = abs(value) / error if known and error > 0.0 else 0.0
-        log_e = float(evidence(size, looks.information, alpha))
+        log_e = float(evidence(size, looks.information, alpha)) - math.log(others)
+    z_watched = _quantile(replace(looks, validity="always-valid"), alpha)
+    low, high = value - z_watched * error, value + z_watched * error
     rail = None
     if guardrail is not None:
         margin = guardrail.margin * unit
-        low, high = interval if guardrail.worse == "lower" else (-interval[1], -interval[0])
-        rail = "safe" if low > -margin else "harmed" if high < -margin else "open"
+        worst, best = (low, high) if guardrail.worse == "lower" else (-high, -low)
+        rail = "safe" if worst > -margin else "harmed" if best < -margin else "open"
     return Lift(
         arm=arm,
         value=value,
@@ -262,10 +337,28 @@ def _lift(
         relative_interval=(POINTS * relative[0], POINTS * relative[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),
+        verdict="higher" if low > 0.0 else "lower" if high < 0.0 else "open",
         attrition=None,
         attrition_interval=None,
         guardrail=rail,
     )
+
+
+def segment_table(found: Mapping[str, Any]) -> list[list[str]]:
+    """Return the rows of a table of lifts in segments: segment, arm, people of the arm, lift, interval."""
+    return [
+        [
+            each["segment"],
+            each["arm"],
+            f"{each['people'][0]:,}",
+            *(
+                [number(each["value"]), span(*each["interval"])]
+                if math.isfinite(sum(each["interval"]))
+                else ["", "too few people"]
+            ),
+        ]
+        for each in found["segments"]
+    ]
 
 
 def table(found: Mapping[str, Any]) -> list[list[str]]:

@@ -19,6 +19,8 @@ from typing import Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk.privacy.mechanisms.base import of_vectors
+from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.l2ball import L2BallMechanism
 from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
@@ -51,19 +53,19 @@ class Influence:
 
 def longest(mechanism: Any) -> float:
     """Return the l2 norm of the longest decoded release of a mechanism that a receiver admits."""
-    inner = getattr(mechanism, "noise", mechanism)
+    inner = of_vectors(mechanism)
     if isinstance(inner, L2BallMechanism | PrivUnitMechanism):
         # All decoded releases have this length: a payload is a direction.
         across, along = inner.second_moment
         return math.sqrt(across * (inner.dimension - 1) + along)
-    units = getattr(mechanism, "units", None)
+    units = mechanism.units if isinstance(mechanism, CompositeMechanism) else None
     parts = mechanism.payload_bound.parts
     return math.sqrt(sum(square * float(mechanism.unit if units is None else units[a]) ** 2 for a, _, square in parts))
 
 
 def noise_of_number(mechanism: Any) -> float:
     """Return the noise's standard deviation in a coordinate; for directions, orthogonally to the true vector."""
-    inner = getattr(mechanism, "noise", mechanism)
+    inner = of_vectors(mechanism)
     if isinstance(inner, L2BallMechanism | PrivUnitMechanism):
         return math.sqrt(inner.second_moment[0])
     return math.sqrt(float(mechanism.variance))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +27,13 @@ from murk.privacy.noise import NoiseSource
 from murk.protocols.options import InverseScalingStep, chosen_noise
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import Release
+from murk.stream.worker.interface import payload_lengths
 from murk.task.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan
 from murk.task.containers import column_array
 from murk.task.values import frame_of, number, numbers, target, targets
 
 if TYPE_CHECKING:
+    from murk.protocols.engine import Engine, IterateLearner, RecordLearner
     from murk.results.result import Result
     from murk.task.protocols.base import Scale, TaskProtocol
 
@@ -41,23 +44,25 @@ Record = Mapping[Any, Any]
 _BEGINNING = ForkSafeLock()  # of two threads with a first record, only one fixes the features
 
 
-class StreamEstimator(base.Estimator):
+EngineType = TypeVar("EngineType", bound="Engine")
+RecordEngineType = TypeVar("RecordEngineType", bound="RecordLearner")
+IterateEngineType = TypeVar("IterateEngineType", bound="IterateLearner")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class StreamEstimator(base.Estimator, Generic[EngineType]):
     """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
 
     guarantee: Guarantee
-    levels: Mapping[str, Guarantee] | None
-    features: Sequence[Any] | None
-    seed: int | None
-    noise: NoiseSource | None
-
-    def _keep(self, arguments: dict[str, Any]) -> None:
-        """Store the constructor's arguments under their names, as River requires."""
-        self.__dict__.update((name, value) for name, value in arguments.items() if name != "self")
+    levels: Mapping[str, Guarantee] | None = None
+    features: Sequence[Any] | None = None
+    seed: int | None = None
+    noise: NoiseSource | None = None
 
     def _prepare(self) -> None:
         """Check the constructor's arguments, and initialize all other attributes."""
         chosen_noise(self.seed, self.noise)
-        self._engine: Any = None
+        self._engine: EngineType | None = None
         self._names: tuple[Any, ...] = ()
         self._first_records: FirstRecords | None = None
         self._mechanisms: dict[Guarantee, Any] = {}
@@ -69,7 +74,7 @@ class StreamEstimator(base.Estimator):
         if self.features is not None:
             check_ordered("features", self.features, "names, as in features=['age', 'dose']")
             self._begin(tuple(self.features))
-        elif self.seed is None and not getattr(self.noise, "simulated", False):
+        elif self.seed is None and not (self.noise is not None and self.noise.simulated):
             raise UserError(
                 "features= is required with real noise: give the features' names, in a fixed order, as in "
                 "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
@@ -85,7 +90,7 @@ class StreamEstimator(base.Estimator):
         """Return the codes of a column of labels or targets, ``(n,)``."""
 
     @abstractmethod
-    def _begin(self, names: tuple[Any, ...]) -> Any:
+    def _begin(self, names: tuple[Any, ...]) -> EngineType:
         """Make the engine for these features."""
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -95,7 +100,8 @@ class StreamEstimator(base.Estimator):
     def _watch(self) -> None:
         """Check the first records of a simulation."""
         if self.seed is not None:
-            self._first_records = FirstRecords(self._names, *self._expected(), labels=hasattr(self, "classes"))
+            labels = self._stated_classes() is not None
+            self._first_records = FirstRecords(self._names, *self._expected(), labels=labels)
 
     def _surveyed(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
         with _BEGINNING:
@@ -119,7 +125,7 @@ class StreamEstimator(base.Estimator):
             ]
         return zip(zip(*columns, strict=True), y.tolist(), strict=False), keys
 
-    def _get_engine(self, names: tuple[Any, ...]) -> Any:
+    def _get_engine(self, names: tuple[Any, ...]) -> EngineType:
         """Return the engine, and make it for these features if there is none yet."""
         # The engine's arrays must outlive the call in which it is made.
         with _BEGINNING, lasting():
@@ -147,7 +153,7 @@ class StreamEstimator(base.Estimator):
                 f"a {type(self).__name__} needs at least one feature. Without any, MeanRegressor learns a mean and "
                 "ShareClassifier the shares of labels"
             )
-        classes = tuple(map(str, getattr(self, "classes", ())))
+        classes = tuple(map(str, self._stated_classes() or ()))
         clash = class_clash(classes, (*coded, INTERCEPT)) if len(classes) > 2 else None
         if clash is not None:
             label, other, name = clash
@@ -214,7 +220,7 @@ class StreamEstimator(base.Estimator):
         if release.simulated is not (self.seed is not None):
             raise RejectedError("simulated", "with a seed a learner takes simulated releases, without one real ones")
         integers = release.integers
-        lengths = getattr(engine, "lengths", (engine.dimension,))
+        lengths = payload_lengths(engine)
         if len(integers) not in lengths:
             raise RejectedError("dimension", f"{len(integers)} numbers, not {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
@@ -222,7 +228,7 @@ class StreamEstimator(base.Estimator):
         engine.admit(release, 0)
         engine.learn_releases([release])
 
-    def _fix(self, names: tuple[Any, ...], engine: Any) -> Any:
+    def _fix(self, names: tuple[Any, ...], engine: EngineType) -> EngineType:
         """Store the features and the engine, which learns single records in place."""
         self._names = names
         # With one name, an itemgetter returns a value and not a tuple.
@@ -232,7 +238,7 @@ class StreamEstimator(base.Estimator):
         self._engine = engine
         return engine
 
-    def _require(self) -> Any:
+    def _require(self) -> EngineType:
         if self._engine is None:
             raise UserError("the features are not known yet: give features=[...], or learn a record first")
         return self._engine
@@ -285,16 +291,16 @@ class StreamEstimator(base.Estimator):
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
         """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
-        engine = self._require()
+        engine: Any = self._require()
         engines, own_classes = [engine], self._stated_classes()
         for other in others:
             if type(other) is not type(self):
                 raise UserError(
                     f"a {type(self).__name__} merges with learners of its class only, not with a {type(other).__name__}"
                 )
-            theirs = other._require()
-            same = theirs.settings.digest == engine.settings.digest and other._names == self._names
-            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:
+            theirs: Any = other._require()  # noqa: SLF001
+            same = theirs.settings.digest == engine.settings.digest and other._names == self._names  # noqa: SLF001
+            if not same or other._stated_bounds() != self._stated_bounds() or other._stated_classes() != own_classes:  # noqa: SLF001
                 raise UserError("only learners with the same features and settings can be merged")
             engines.append(theirs)
         return engines
@@ -309,10 +315,9 @@ class StreamEstimator(base.Estimator):
 
     def _stated_classes(self) -> list[Any] | None:
         """Return the classes in their order, on which the meaning of a state depends; None without classes."""
-        classes = getattr(self, "classes", None)
-        if classes is None:
+        if self.classes is None:
             return None
-        labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
+        labels = [label.item() if isinstance(label, np.generic) else label for label in self.classes]
         return [label if isinstance(label, str | int | float) else repr(label) for label in labels]
 
     def _stated_bounds(self) -> list[float] | None:
@@ -328,15 +333,15 @@ class StreamEstimator(base.Estimator):
             names, fold = tuple(state["features"]), state["fold"]
         except (KeyError, TypeError) as error:
             raise MurkError("the state is malformed: it needs the keys 'features' and 'fold'") from error
-        known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
-        if names != known:
-            raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
+        expected_names = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
+        if names != expected_names:
+            raise MurkError(f"the state has the features {names!r}, but this learner has {expected_names!r}")
         classes, stated = self._stated_classes(), state.get("classes")
         if stated != classes:
             raise MurkError(f"the state has the classes {stated!r}, but this learner has {classes!r}")
-        own, found = self._stated_bounds(), state.get("target_bounds")
-        if found != own:
-            raise MurkError(f"the state has other settings: target bounds {found!r}, not {own!r}")
+        stated_bounds, saved_bounds = self._stated_bounds(), state.get("target_bounds")
+        if saved_bounds != stated_bounds:
+            raise MurkError(f"the state has other settings: target bounds {saved_bounds!r}, not {stated_bounds!r}")
         fresh = self._engine is None
         engine = self._begin(names) if fresh else self._require()
         try:
@@ -361,7 +366,7 @@ def series(values: Any, X: Any, name: str | None) -> Any:
     return dataframe.to_native_series(values, name=name, like=frame_of(X))
 
 
-class PersonEstimator(StreamEstimator):
+class PersonEstimator(StreamEstimator[RecordEngineType]):
     """Base class of River estimators that learn from one release of each person."""
 
     def _person_mechanism(self, guarantee: Guarantee) -> Any:
@@ -381,12 +386,12 @@ class PersonEstimator(StreamEstimator):
         engine = self._engine
         if engine is None:
             engine = self._get_engine(tuple(sorted(x)))
-        own = self._default if guarantee is None else self._person_mechanism(guarantee)
+        mechanism = self._default if guarantee is None else self._person_mechanism(guarantee)
         try:
             values = self._values_of(x)
         except KeyError:
             values = [x.get(name) for name in self._names]
-        engine.learn_record(values, y, own)
+        engine.learn_record(values, y, mechanism)
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
@@ -406,15 +411,15 @@ class PersonEstimator(StreamEstimator):
             raise UserError(f"X has {count} rows, guarantee has {len(guarantee)}")
         return [self._person_mechanism(each) for each in guarantee]
 
-    def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
+    def _learn_matrix(self, engine: RecordEngineType, X: Floats, y: Floats, own: list[Any]) -> None:
         """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
         engine.learn_records(X, y, own)
 
 
-class SGDEstimator(PersonEstimator):
+class SGDEstimator(PersonEstimator[IterateEngineType]):
     """Base class of River estimators around an engine with an iterate and its average."""
 
-    def _start(self, names: tuple[Any, ...], engine: Any) -> Any:
+    def _start(self, names: tuple[Any, ...], engine: IterateEngineType) -> IterateEngineType:
         engine.use(self._default)
         return self._fix(names, engine)
 
@@ -431,10 +436,10 @@ class SGDEstimator(PersonEstimator):
 
 def published(protocol: TaskProtocol, target: str, guarantee: Guarantee) -> dict[str, Any]:
     """Return the settings that ``as_published: true`` gives a task, as arguments of an estimator."""
-    found = {path[-1]: value for path, value in protocol.published(target, getattr(guarantee, "kind", "")).items()}
-    if "step" in found:
-        found["step"] = InverseScalingStep(**found["step"])
-    return found
+    settings = {path[-1]: value for path, value in protocol.published(target, getattr(guarantee, "kind", "")).items()}
+    if "step" in settings:
+        settings["step"] = InverseScalingStep(**settings["step"])
+    return settings
 
 
 def step_setting(step: Any) -> Any:
@@ -449,11 +454,13 @@ def step_setting(step: Any) -> Any:
         ) from None
 
 
-class LabelEstimator(StreamEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LabelEstimator(StreamEstimator[Any]):
     """Base class of classifiers: before the first release all labels are equally likely."""
 
-    classes: Sequence[Any]
-    _codes: Mapping[Any, float]
+    classes: Sequence[Any] = (False, True)
+
+    _codes: Mapping[Any, float] = field(init=False)
 
     def _coded_one(self, y: Any) -> float:
         return code_of(y, self._codes)
@@ -508,25 +515,30 @@ class LabelEstimator(StreamEstimator):
         return self._chances(self._matrix(X, self._names))
 
 
-class TargetEstimator(StreamEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class TargetEstimator(StreamEstimator[Any]):
     """Base class of regressors: before the first release they predict the middle of the target's range."""
 
-    target_bounds: tuple[float, float] | None
-    target_bound: float | None = None
+    target_bounds: tuple[float, float] | None = None
+    target_bound: float | None = field(init=False, default=None)
 
-    _range: TargetRange
-    _beyond: BeyondBounds | None = None
+    _range: TargetRange = field(init=False)
+    _beyond: BeyondBounds | None = field(init=False, default=None)
 
     def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
         """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""
         bounds, bound = self.target_bounds, self.target_bound
-        own = TargetRange.stated(bounds, bound=bound, seed=self.seed, records=records, intercept=intercept)
-        self._range = own
+        target_range = TargetRange.stated(bounds, bound=bound, seed=self.seed, records=records, intercept=intercept)
+        self._range = target_range
         if self.seed is not None:
             assumed = ", which a simulation assumes as their bounds" if bounds is None and bound is None else ""
             words = "count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
-            self._beyond = BeyondBounds(own.low, own.high, f"{own.low:g} and {own.high:g}{assumed}, and {words}")
-        return own
+            self._beyond = BeyondBounds(
+                target_range.low,
+                target_range.high,
+                f"{target_range.low:g} and {target_range.high:g}{assumed}, and {words}",
+            )
+        return target_range
 
     def _counted(self, y: Any) -> None:
         beyond = self._beyond

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -30,7 +30,6 @@ from murk.learners.base import (
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.central import Analysis, GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.central import Method as Mixing
-from murk.privacy.noise import NoiseSource
 from murk.protocols.options import chosen_noise
 from murk.protocols.summaries import device as device
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
@@ -57,7 +56,8 @@ Budget = ApproxDP | GaussianDP | ZeroConcentratedDP
 _BLOCK = 4096
 
 
-class GaussMix(StreamEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class GaussMix(StreamEstimator[Any]):
     """Base class of both GaussMix estimators: the open window of raw records, and its release.
 
     Parameters
@@ -88,17 +88,23 @@ class GaussMix(StreamEstimator):
     """
 
     guarantee: Budget
-    levels: Mapping[str, Budget] | None
-    feature_bound: float | None
-    rows: int | None
-    window: int | None
-    windows: int
-    method: Method | None
-    analysis: Analysis
-    neighbours: Neighbours
-    debiased: bool
-    weighting: Weighting
-    intercept: bool
+    levels: Mapping[str, Budget] | None = None
+    feature_bound: float | None = None
+    rows: int | None = None
+    window: int | None = None
+    windows: int = 1
+    method: Method | None = None
+    analysis: Analysis = "tight"
+    neighbours: Neighbours = "zero-out"
+    debiased: bool = True
+    weighting: Weighting = "inverse-variance"
+    intercept: bool = True
+
+    # Of one of both estimators only
+    range: float | None = None
+    surrogate: Surrogate = "minimax"
+    first: int | None = None
+    _bound: float | None = None
 
     _target: ClassVar[Kind]
 
@@ -130,12 +136,12 @@ class GaussMix(StreamEstimator):
             )
         if self.method == "newton" and self._target == "real":
             raise UserError('method="newton" is for the logistic loss, but the target is real: give method="moments"')
-        if self.method == "newton" and getattr(self, "range", None) is not None:
+        if self.method == "newton" and self.range is not None:
             raise UserError('range= is for the quadratic surrogate, which method="newton" does not use: leave it out')
         return self.method
 
     def _expected(self) -> tuple[float | None, float | None]:
-        return self.feature_bound or 1.0, getattr(self, "_bound", None)
+        return self.feature_bound or 1.0, self._bound
 
     def _begin(self, names: tuple[Any, ...]) -> Engine:
         coded = self._coded_names(names)[: None if self.intercept else -1]
@@ -144,16 +150,16 @@ class GaussMix(StreamEstimator):
             "names": coded,
             # By default features are coded to [-1, 1].
             "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
-            "target_bound": getattr(self, "_bound", 1.0),
+            "target_bound": 1.0 if self._bound is None else self._bound,
             "kind": self._target,
-            "reach": getattr(self, "range", None),
-            "surrogate": getattr(self, "surrogate", "minimax"),
+            "reach": self.range,
+            "surrogate": self.surrogate,
             "weighting": self.weighting,
             "constant": self.intercept,
         }
         method = self._release_method()
         if method == "newton":
-            first = device.first_part(getattr(self, "first", None), len(coded), self.window)
+            first = device.first_part(self.first, len(coded), self.window)
             self._settings: device.Settings = NewtonSettings(first=first, **shared)
         elif method == "moments":
             self._settings = GramSettings(**shared)
@@ -261,8 +267,8 @@ class GaussMix(StreamEstimator):
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
         engines = self._engines(others)
-        found: Estimate = self._in_units(self._device.estimate(engines))
-        return found
+        joint: Estimate = self._in_units(self._device.estimate(engines))
+        return joint
 
     @locked
     def state_dict(self) -> dict[str, Any]:
@@ -285,10 +291,10 @@ class GaussMix(StreamEstimator):
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
 
     def _values(self) -> Floats:
-        sums, known = self._require().sums, self._fit
-        if known is None or known[0] is not sums:
-            self._fit = known = sums, self._require().estimate().values
-        return known[1]
+        sums, cached = self._require().sums, self._fit
+        if cached is None or cached[0] is not sums:
+            self._fit = cached = sums, self._require().estimate().values
+        return cached[1]
 
     def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""
@@ -296,6 +302,7 @@ class GaussMix(StreamEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     r"""Linear regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
@@ -338,32 +345,13 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
+    target_bound: float | None = None
+
     _target = "real"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Budget,
-        levels: Mapping[str, Budget] | None = None,
-        features: Sequence[Any] | None = None,
-        feature_bound: float | None = None,
-        target_bounds: tuple[float, float] | None = None,
-        target_bound: float | None = None,
-        rows: int | None = None,
-        window: int | None = None,
-        windows: int = 1,
-        method: Method | None = None,
-        analysis: Analysis = "tight",
-        neighbours: Neighbours = "zero-out",
-        debiased: bool = True,
-        weighting: Weighting = "inverse-variance",
-        intercept: bool = True,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        own, self._bound = self._set_range(intercept=intercept), 1.0
-        if target_bound is not None:
+    def __post_init__(self) -> None:
+        own, self._bound = self._set_range(intercept=self.intercept), 1.0
+        if self.target_bound is not None:
             self._bound, self._range = own.unit, replace(own, unit=1.0)
         self._prepare()
 
@@ -386,6 +374,7 @@ class GaussMixRegressor(GaussMix, TargetEstimator, base.MiniBatchRegressor):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression from an organisation's releases: noisy second moments, or random mixtures, of its records.
 
@@ -430,38 +419,18 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
-    _target = "binary"
-    range: float | None
+    first: int | None = None
+    range: float | None = None
+    surrogate: Surrogate = "minimax"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Budget,
-        classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, Budget] | None = None,
-        features: Sequence[Any] | None = None,
-        feature_bound: float | None = None,
-        rows: int | None = None,
-        window: int | None = None,
-        windows: int = 1,
-        method: Method | None = None,
-        first: int | None = None,
-        analysis: Analysis = "tight",
-        neighbours: Neighbours = "zero-out",
-        range: float | None = None,
-        surrogate: Surrogate = "minimax",
-        debiased: bool = True,
-        weighting: Weighting = "inverse-variance",
-        intercept: bool = True,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        if surrogate != "minimax" and range is None:
-            raise UserError(f"surrogate={surrogate!r} needs a range: also give range=")
-        if first is not None and method != "newton":
-            raise UserError(f'first={first!r} needs windows in two parts: also give method="newton"')
-        self._codes = two_labels(classes, (-1.0, 1.0))
+    _target = "binary"
+
+    def __post_init__(self) -> None:
+        if self.surrogate != "minimax" and self.range is None:
+            raise UserError(f"surrogate={self.surrogate!r} needs a range: also give range=")
+        if self.first is not None and self.method != "newton":
+            raise UserError(f'first={self.first!r} needs windows in two parts: also give method="newton"')
+        self._codes = two_labels(self.classes, (-1.0, 1.0))
         self._prepare()
 
     @classmethod

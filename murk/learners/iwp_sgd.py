@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import astuple, replace
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -28,7 +28,6 @@ from murk.learners.base import (
 )
 from murk.learners.evaluation import Example
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP
-from murk.privacy.noise import NoiseSource
 from murk.protocols.examples import cells_engine as cell_engine
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import Cells
@@ -49,21 +48,13 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 # Arguments that are settings of the same name.
 _SETTINGS = (
-    "split",
-    "loss",
-    "radius",
-    "calibration",
-    "regularization",
-    "batch",
-    "averaging",
-    "weighting",
-    "intercept",
-    "intervals",
-    "corrected",
+    *("split", "loss", "radius", "calibration", "regularization", "batch"),
+    *("averaging", "weighting", "intercept", "intervals", "corrected"),
 )
 
 
-class IWPSGD(SGDEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class IWPSGD(SGDEstimator[Any]):
     """Base class of the IWP-SGD estimators.
 
     Parameters
@@ -100,28 +91,28 @@ class IWPSGD(SGDEstimator):
         Newton step and ``unbiased_loss``.
     """
 
-    release: Literal["outer", "directions", "joint", "separate", "cells"] | None
-    mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None
-    grid: int | None
-    split: float
-    calibration: Literal["analytic", "classic"]
-    bound: float | None
-    loss: Any
-    regularization: float
-    batch: int
-    step: Any
-    averaging: Averaging
-    weighting: Weighting
-    radius: float | None
-    newton: bool | None
-    intercept: bool
-    intervals: Literal["random-scaling"] | None
-    inputs: Literal["records", "released"]
-    corrected: bool
+    release: Literal["outer", "directions", "joint", "separate", "cells"] | None = None
+    mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None
+    grid: int | None = None
+    split: float = 0.5
+    calibration: Literal["analytic", "classic"] = "analytic"
+    bound: float | None = None
+    loss: Any = field(init=False)
+    regularization: float = 0.0
+    batch: int = 1
+    step: Any = "noise-aware"
+    averaging: Averaging = "polyak"
+    weighting: Weighting = "inverse-variance"
+    radius: float | None = None
+    newton: bool | None = None
+    intercept: bool = True
+    intervals: Literal["random-scaling"] | None = None
+    inputs: Literal["records", "released"] = "records"
+    corrected: bool = True
 
-    _target: Literal["binary", "real", "classes"] = "binary"
+    _target: Literal["binary", "real", "classes"] = field(init=False)
     _target_unit = 1.0
-    _labels: tuple[str, ...] = ()  # the classes, if there are more than two
+    _labels: tuple[str, ...] = field(init=False, default=())  # the classes, if there are more than two
 
     def _prepare(self) -> None:
         """Check the arguments and initialize."""
@@ -153,7 +144,7 @@ class IWPSGD(SGDEstimator):
             square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
             boxed=self.bound is None,
             release=release,
-            truncation=getattr(self, "truncation", None),
+            truncation=self.truncation,
             step=step_setting(self.step),
             newton=(len(coded) <= POLISHED or release in ("outer", "cells")) if self.newton is None else self.newton,
             unit=self._target_unit,
@@ -207,7 +198,7 @@ class IWPSGD(SGDEstimator):
         if isinstance(x, Example):
             self._check_released(x, engine.settings.noise(mechanism))
         if engine.settings.outer:
-            numbers = getattr(x, "matrix", None)
+            numbers = x.matrix if isinstance(x, Example) else None
             if numbers is None or len(numbers) != engine.dimension:
                 raise UserError("x is not an outer product of this learner's features, as `decoded` returns it")
             engine.learn_decoded(numbers[None, :], np.zeros(1), mechanism)
@@ -217,7 +208,7 @@ class IWPSGD(SGDEstimator):
         if product or directed:
             vector[-1] = number(x.get("intercept"))
         if directed:
-            vector = np.append(vector, getattr(x, "missing", 0.0))
+            vector = np.append(vector, x.missing if isinstance(x, Example) else 0.0)
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
 
     def _check_released(self, x: Example, assumed: Noise) -> None:
@@ -273,8 +264,8 @@ class IWPSGD(SGDEstimator):
         if directed:
             x.missing, p = float(values[0, -1]), engine.settings.features
             x["intercept"] = float(values[0, -2])
-            own = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
-            x.noise = replace(x.noise, variance=own, constant_variance=own)
+            variance = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
+            x.noise = replace(x.noise, variance=variance, constant_variance=variance)
             return x, target
         return x, self._shown(1.0 if form == k.PRODUCT else target)
 
@@ -326,6 +317,7 @@ class IWPSGD(SGDEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Linear classification by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
 
@@ -371,41 +363,12 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
-    classes: Sequence[Any]
-    truncation: int | None
+    loss: BinaryLoss = "quadratic"
+    truncation: int | None = None
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["outer", "directions", "joint", "separate", "cells"] | None = None,
-        grid: int | None = None,
-        split: float = 0.5,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        bound: float | None = None,
-        loss: BinaryLoss = "quadratic",
-        truncation: int | None = None,
-        regularization: float = 0.0,
-        batch: int = 1,
-        step: Any = "noise-aware",
-        averaging: Averaging = "polyak",
-        weighting: Weighting = "inverse-variance",
-        radius: float | None = None,
-        newton: bool | None = None,
-        intercept: bool = True,
-        intervals: Literal["random-scaling"] | None = None,
-        mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,
-        corrected: bool = True,
-        inputs: Literal["records", "released"] = "records",
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        self._codes = several_labels(classes)
-        self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
+    def __post_init__(self) -> None:
+        self._codes = several_labels(self.classes)
+        self._labels = tuple(map(str, self.classes)) if len(self.classes) > 2 else ()
         self._target = "classes" if self._labels else "binary"
         self._prepare()
 
@@ -424,7 +387,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         return "own" if self._labels else scales.get(self.loss, "own")
 
     def _released_target(self, x: Record, y: Any) -> float:
-        return float(y) if getattr(x, "directed", False) else 2.0 * self._coded_one(y) - 1.0
+        return float(y) if isinstance(x, Example) and x.directed else 2.0 * self._coded_one(y) - 1.0
 
     def _shown(self, target: float) -> Any:
         return self.classes[1 if target > 0 else 0]
@@ -448,6 +411,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Least squares by inverse Weierstrass private SGD (IWP-SGD) from examples released once.
 
@@ -491,39 +455,11 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
-    _target = "real"
+    target_bound: float | None = None
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        target_bounds: tuple[float, float] | None = None,
-        target_bound: float | None = None,
-        levels: Mapping[str, Guarantee] | None = None,
-        release: Literal["outer", "directions", "joint", "separate", "cells"] | None = None,
-        grid: int | None = None,
-        split: float = 0.5,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        bound: float | None = None,
-        regularization: float = 0.0,
-        batch: int = 1,
-        step: Any = "noise-aware",
-        averaging: Averaging = "polyak",
-        weighting: Weighting = "inverse-variance",
-        radius: float | None = None,
-        newton: bool | None = None,
-        intercept: bool = True,
-        intervals: Literal["random-scaling"] | None = None,
-        mechanism: Literal["gaussian", "laplace", "l2-ball", "privunit"] | None = None,
-        corrected: bool = True,
-        inputs: Literal["records", "released"] = "records",
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        self.loss = "squared"
-        self._target_unit = self._set_range(records=inputs == "records", intercept=intercept).unit
+    def __post_init__(self) -> None:
+        self.loss, self._target = "squared", "real"
+        self._target_unit = self._set_range(records=self.inputs == "records", intercept=self.intercept).unit
         self._prepare()
 
     @classmethod

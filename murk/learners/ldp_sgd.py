@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,7 +30,6 @@ from murk.learners.base import (
 )
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms import Mechanism, calibrate
-from murk.privacy.noise import NoiseSource
 from murk.protocols.gradients.device import SCALE_MULTIPLIER
 from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.estimate import estimate
@@ -46,7 +46,8 @@ _ERROR_CODE = "MURK-LEARN-001"
 _SETTINGS = ("weights", "clip", "averaging", "weighting", "intervals", "missing_share")
 
 
-class LDPSGD(SGDEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LDPSGD(SGDEstimator[SGDEngine]):
     """Base class of both LDP-SGD estimators.
 
     Parameters
@@ -64,20 +65,20 @@ class LDPSGD(SGDEstimator):
         Public largest share of missing targets, 0 if every person has one, for plug-in intervals; by default a half.
     """
 
-    mechanism: str | None
-    calibration: str
-    weights: Weights
-    clip: float | None
-    second_moment: ArrayLike | None
-    public: Any
-    box: tuple[float, float] | None
-    step: Any
-    averaging: Averaging
-    weighting: Weighting
-    intervals: Literal["random-scaling", "complete"] | None
-    missing_share: float | None
-    radius: float | None
-    start: ArrayLike | None
+    mechanism: str | None = None
+    calibration: Literal["analytic", "classic"] = "analytic"
+    weights: Weights = "norm"
+    clip: float | None = None
+    second_moment: ArrayLike | None = None
+    public: Any = None
+    box: tuple[float, float] | None = None
+    step: Any = "noise-aware"
+    averaging: Averaging = "polyak"
+    weighting: Weighting = "inverse-variance"
+    intervals: Literal["random-scaling", "complete"] | None = None
+    missing_share: float | None = None
+    radius: float | None = None
+    start: ArrayLike | None = None
 
     @abstractmethod
     def _objective(self) -> Logistic | Balanced | Softmax | Huber:
@@ -119,12 +120,12 @@ class LDPSGD(SGDEstimator):
             smallest_square=small,
             largest_square=large,
             start=None if self.start is None else self._coded_start(np.array(self.start, dtype=np.float64)),
-            scale_start=getattr(self, "scale_start", 1.0),
-            scale_floor=getattr(self, "scale_floor", 0.01),
+            scale_start=self.scale_start,
+            scale_floor=self.scale_floor,
             **{name: getattr(self, name) for name in _SETTINGS},
         )
         self._settings = settings
-        labels = tuple(getattr(self, "classes", ()))
+        labels = tuple(self.classes or ())
         more: dict[str, Any] = {"covariates": covariates, "classes": labels if len(labels) > 2 else ()}
         engine = SGDEngine(settings, self._level_mechanisms(), seed=self.seed, noise=self.noise, **more)
         self._start(names, engine)
@@ -157,8 +158,8 @@ class LDPSGD(SGDEstimator):
         first, *more = self._engines(others)
         memories = [engine.snapshot() for engine in (first, *more)]
         coded = estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
-        found: Estimate = self._in_units(coded)
-        return found
+        joint: Estimate = self._in_units(coded)
+        return joint
 
     def _working(self) -> Floats:
         engine = self._require()
@@ -173,6 +174,7 @@ class LDPSGD(SGDEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     """Logistic or softmax regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
@@ -220,34 +222,11 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        weights: Weights = "norm",
-        clip: float | None = None,
-        second_moment: ArrayLike | None = None,
-        public: Any = None,
-        box: tuple[float, float] | None = None,
-        step: Any = "noise-aware",
-        objective: Literal["balanced", "logistic"] = "balanced",
-        coordinates: Literal["contrasts", "classes"] = "contrasts",
-        averaging: Averaging = "polyak",
-        weighting: Weighting = "inverse-variance",
-        intervals: Literal["random-scaling", "complete"] | None = None,
-        missing_share: float | None = None,
-        radius: float | None = None,
-        start: ArrayLike | None = None,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        self._codes = several_labels(classes)
+    objective: Literal["balanced", "logistic"] = "balanced"
+    coordinates: Literal["contrasts", "classes"] = "contrasts"
+
+    def __post_init__(self) -> None:
+        self._codes = several_labels(self.classes)
         check_choices(self, objective=("balanced", "logistic"), coordinates=("contrasts", "classes"))
         self._prepare()
 
@@ -289,6 +268,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     """Huber regression by locally private SGD, with averaging (LDP-SGD / LDP-ASGD).
 
@@ -342,42 +322,19 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        target_bounds: tuple[float, float] | None = None,
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        weights: Weights = "norm",
-        clip: float | None = None,
-        c: float = 0.5,
-        scale: float | Literal["estimate"] = "estimate",
-        scale_multiplier: float = SCALE_MULTIPLIER,
-        scale_start: float = 1.0,
-        scale_floor: float = 0.01,
-        second_moment: ArrayLike | None = None,
-        public: Any = None,
-        box: tuple[float, float] | None = None,
-        step: Any = "noise-aware",
-        averaging: Averaging = "polyak",
-        weighting: Weighting = "inverse-variance",
-        intervals: Literal["random-scaling", "complete"] | None = None,
-        missing_share: float | None = None,
-        radius: float | None = None,
-        start: ArrayLike | None = None,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        if target_bounds is not None:
+    c: float = 0.5
+    scale: float | Literal["estimate"] = "estimate"
+    scale_multiplier: float = SCALE_MULTIPLIER
+    scale_start: float = 1.0
+    scale_floor: float = 0.01
+
+    def __post_init__(self) -> None:
+        if self.target_bounds is not None:
             self._set_range()
         else:
             self._range = ANY
             # Without a projection, as published, coefficients and targets may have any size.
-            if seed is not None and radius != math.inf:
+            if self.seed is not None and self.radius != math.inf:
                 words = "-2 and 2, but this learner expects about -1 to 1: give public target_bounds=(low, high)"
                 self._beyond = BeyondBounds(-2.0, 2.0, words, share=0.5)
         self._prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 import os
 from collections import Counter
 from hashlib import blake2b
@@ -14,12 +15,12 @@ from river import base
 from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import UserError
 from murk.inference.confidence_sequences import wider_level
+from murk.inference.estimate import RANDOM_SCALING, Intervals
 from murk.privacy import Guarantee, PrivacyLoss, cap_of
-from murk.task.repeats import ONCE, repeats_of_counts
+from murk.task.repeats import ONCE, noise_of, repeats_of_counts
 from murk.task.windows import NONE, check_window, utc_day, window_of
 
 if TYPE_CHECKING:
-    from murk.inference.estimate import Intervals
     from murk.learners.base import PersonEstimator, Record
     from murk.task.repeats import Repeats
 
@@ -65,7 +66,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     (2, 3)
     """
 
-    def __init__(self, model: PersonEstimator, window: str = NONE, lifetime: Guarantee | None = None) -> None:
+    def __init__(self, model: PersonEstimator[Any], window: str = NONE, lifetime: Guarantee | None = None) -> None:
         self.model, self.window, self.lifetime = model, window, lifetime
         try:
             check_window(window)
@@ -83,7 +84,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
         """Number of records that were refused."""
 
     @property
-    def _wrapped_model(self) -> PersonEstimator:
+    def _wrapped_model(self) -> PersonEstimator[Any]:
         return self.model
 
     @property
@@ -137,16 +138,33 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     def repeats(self) -> Repeats:
         """How often people have answered, and the factor of variances that intervals allow for."""
         counts = Counter(answers for _, _, answers in self._accounts.values())
-        guarantees = [self.model.guarantee, *(self.model.levels or {}).values(), *self._own]
-        return repeats_of_counts(counts, guarantees) if counts else ONCE
+        return repeats_of_counts(counts, self._guarantees) if counts else ONCE
+
+    @property
+    def _guarantees(self) -> list[Guarantee]:
+        return [self.model.guarantee, *(self.model.levels or {}).values(), *self._own]
 
     def coefficients(self) -> dict[str, float]:
         """Return the model's coefficients by name."""
         return self.model.coefficients()
 
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
-        """Return confidence intervals by name, which allow for people who have answered in several windows."""
-        return self.model.confidence_intervals(wider_level(level, self.repeats))
+        """Return confidence intervals by name, which allow for people who have answered in several windows.
+
+        Random scaling takes the variance from the path of estimates, in which what people have in common at all times
+        does not show: only noise surely does. With noise v and a factor f of `repeats`, its half-widths are multiplied
+        by the root of ``f (v + 1) / v``.
+        """
+        repeats = self.repeats
+        if self.model.estimate().method != RANDOM_SCALING or repeats.most == 1:
+            return self.model.confidence_intervals(wider_level(level, repeats))
+        found, noise = self.model.confidence_intervals(level), min(map(noise_of, self._guarantees))
+        factor = math.sqrt(repeats.effect * (noise + 1.0) / noise) if noise else math.inf
+        middles = {name: (low + high) / 2.0 for name, (low, high) in found.items() if high < math.inf}
+        wider = {name: (factor * (found[name][1] - middle), middle) for name, middle in middles.items()}
+        items = {name: (middle - half, middle + half) for name, (half, middle) in wider.items()}
+        note = f"{found.note}; {factor:.3g} times as wide, as people have answered up to {repeats.most} times"
+        return Intervals({**found, **items}, method=found.method, level=level, note=note)
 
     def predict_one(self, x: Record, **kwargs: Any) -> Any:
         """Return the model's prediction."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,7 +19,6 @@ from murk.learners._docstrings import documented
 from murk.learners.base import (
     LabelEstimator,
     PersonEstimator,
-    Record,
     TargetEstimator,
     published,
     two_chances,
@@ -27,8 +26,6 @@ from murk.learners.base import (
 )
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Randomizer
-from murk.privacy.mechanisms.payload_limits import FORGED
-from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import PublicSample
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, curve_of
 from murk.protocols.moments.device import check_size
@@ -38,11 +35,8 @@ from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.options import check_choices, chosen_noise
-from murk.stream.wire.codec import RejectedError
-from murk.task.containers import column_array
 from murk.task.protocols import moments
 from murk.task.protocols.base import Scale
-from murk.task.values import frame_of
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -52,11 +46,11 @@ _CHOICES = {
     "covariance": ("both", "private", "pooled"),
     "solver": ("stein", "score"),
     "outliers": ("clip", "zero"),
-    "inputs": ("records", "released"),
 }
 
 
-class PublicMoments(PersonEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublicMoments(PersonEstimator[MomentEngine]):
     """Base class of the public-data GLM estimators.
 
     Parameters
@@ -84,28 +78,25 @@ class PublicMoments(PersonEstimator):
         features.
     repair
         Whether to raise eigenvalues of ``x x'`` to at least their noise; ``False`` in the paper.
-    inputs
-        ``"records"``; or ``"released"``, where ``learn_one`` takes released integers under the names in ``moments``.
     """
 
-    public: Any
-    mechanism: str | None
-    calibration: str
-    radius: float | None
-    outliers: Literal["clip", "zero"]
-    design: Literal["bounded", "gaussian"]
-    people: int
-    failure: float
-    release: Literal["observed", "joint", "separate"] | None
-    target_weight: float | None
-    covariance: Literal["both", "private", "pooled"]
-    solver: Literal["stein", "score"]
-    repair: bool
-    intercept: bool
-    inputs: Literal["records", "released"]
+    public: Any = None
+    mechanism: str | None = None
+    calibration: Literal["analytic", "classic"] = "analytic"
+    radius: float | None = None
+    outliers: Literal["clip", "zero"] = "clip"
+    design: Literal["bounded", "gaussian"] = "bounded"
+    people: int = 1_000_000
+    failure: float = 0.05
+    release: Literal["observed", "joint", "separate"] | None = None
+    target_weight: float | None = None
+    covariance: Literal["both", "private", "pooled"] = "both"
+    solver: Literal["stein", "score"] = "stein"
+    repair: bool = True
+    intercept: bool = True
 
-    _curve: Curve  # mean function
-    _response: ResponseRange  # meaning of coded targets
+    _curve: Curve = field(init=False)  # mean function
+    _response: ResponseRange = field(init=False)  # meaning of coded targets
 
     def _prepare(self) -> None:
         """Check the arguments and initialize."""
@@ -116,15 +107,14 @@ class PublicMoments(PersonEstimator):
             )
         if self.solver == "score" and self.public is None:
             raise UserError("solver='score' solves the model's equations over public covariates: give public=")
-        if self.inputs == "released" and self.features is None:
-            raise UserError("inputs='released' needs features=[...]: a release does not name its numbers")
         self._released = self.release or ("observed" if self.intercept else "joint")
         self._sample, self.public = PublicSample.of_argument(self.public, self.features)
         super()._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
         # With a normal design, the bound follows from the public covariates.
-        return None if self.design == "gaussian" else self.radius or 1.0, 1.0 if hasattr(self, "_range") else None
+        features = None if self.design == "gaussian" else self.radius or 1.0
+        return features, 1.0 if isinstance(self, TargetEstimator) else None
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine:
         noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)
@@ -161,23 +151,6 @@ class PublicMoments(PersonEstimator):
     def _person_mechanism(self, guarantee: Guarantee) -> Any:
         return self._calibrated(guarantee)
 
-    def learn_one(self, x: Record, y: Any = None, guarantee: Any = None) -> None:
-        """Randomize the record's moments once, at ``guarantee`` or else the learner's own, and learn from the release.
-
-        With ``inputs="released"``, ``x`` maps the names in ``moments`` to integers, ``guarantee`` is a level's name.
-        """
-        if self.inputs == "released":
-            self._learn_released(x, guarantee)
-        else:
-            self._learn(x, self._coded_one(y), guarantee)
-
-    def learn_many(self, X: Any, y: Any = None, guarantee: Any = None) -> None:
-        """Learn from rows, with one guarantee for all or each; with ``inputs="released"`` it is a level's name."""
-        if self.inputs == "released":
-            self._learn_released_rows(X, guarantee)
-        else:
-            super().learn_many(X, y, guarantee)
-
     def _learn_matrix(self, engine: Any, X: Floats, y: Floats, own: list[Any]) -> None:
         # Coded in blocks that fit into the processor's cache.
         for start in range(0, len(X), BLOCK):
@@ -189,53 +162,6 @@ class PublicMoments(PersonEstimator):
         coded[:, len(self._names) :] = 1.0
         np.multiply(rows, self._gain, out=coded[:, : len(self._names)])
         return coded
-
-    # Releases made elsewhere
-
-    @property
-    def moments(self) -> tuple[str, ...]:
-        """Names of a release's entries in order: ``"a*b"``, then ``"a*target"``."""
-        self._require()
-        labels = self._layout.labels
-        twice = next((label for index, label in enumerate(labels) if label in labels[:index]), None)
-        if twice is not None:
-            raise UserError(f"two entries of a release would be named {twice!r}: rename the features")
-        return labels
-
-    def _learn_released(self, x: Record, level: Any) -> None:
-        labels = self.moments
-        if set(x) != set(labels):
-            raise RejectedError(
-                "dimension", f"a release needs the numbers {', '.join(labels[:4])}, ... ({len(labels)} in all)"
-            )
-        self._learn_payloads([[x[label] for label in labels]], level)
-
-    def _learn_released_rows(self, X: Any, level: Any) -> None:
-        if not isinstance(X, np.ndarray):
-            frame = frame_of(X)
-            if set(frame.columns) != set(self.moments):
-                raise RejectedError("dimension", f"a release needs the columns {', '.join(self.moments[:4])}, ...")
-            # Column by column: released integers may exceed what floats hold.
-            X = np.column_stack([column_array(frame[name].to_native()) for name in self.moments])
-        self._learn_payloads(X, level)
-
-    def _learn_payloads(self, payloads: Any, level: Any) -> None:
-        engine = self._require()
-        name = "default" if level is None else level
-        mechanism = engine.mechanisms.get(name) if isinstance(name, str) else None
-        if mechanism is None:
-            raise RejectedError("level", f"{name!r} is not one of the levels: {', '.join(engine.mechanisms)}")
-        table = np.asarray(payloads)
-        if table.ndim != 2 or table.shape[1] != engine.dimension:
-            raise RejectedError("dimension", f"numbers of shape {table.shape}, a release has {engine.dimension}")
-        if table.dtype.kind not in "iu" or (
-            table.size and max(-int(table.min()), int(table.max())) > mechanism.magnitude
-        ):
-            raise RejectedError("magnitude", f"released numbers are integers of at most {mechanism.magnitude}")
-        table = table.astype(np.int64)
-        if not mechanism.payload_bound.holds_all(table):
-            raise RejectedError("magnitude", FORGED)
-        engine.learn_payloads(table, name)
 
     def _in_own_units(self, coded: Estimate) -> Estimate:
         scale = np.full(len(coded.names), self._gain)
@@ -271,7 +197,7 @@ class PublicMoments(PersonEstimator):
         for other in others:
             if not isinstance(other, PublicMoments):
                 raise UserError(f"learners of moments merge with each other only, not with a {type(other).__name__}")
-        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))
+        return self._in_own_units(merged([self._require(), *(other._require() for other in others)]))  # noqa: SLF001
 
     def _responses(self, rows: Floats) -> Floats:
         """Return mean responses of rows; from the least-squares line if there is no root."""
@@ -283,6 +209,7 @@ class PublicMoments(PersonEstimator):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
@@ -323,40 +250,13 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     {'a': 1.0, 'b': 0.0, 'intercept': -0.5}
     """
 
-    loss: str
-    classes: Sequence[Any]
+    loss: Literal["logistic", "poisson", "boosting"] = "logistic"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        public: Any = None,
-        loss: Literal["logistic", "poisson", "boosting"] = "logistic",
-        classes: Sequence[Any] = (False, True),
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        radius: float | None = None,
-        outliers: Literal["clip", "zero"] = "clip",
-        design: Literal["bounded", "gaussian"] = "bounded",
-        people: int = 1_000_000,
-        failure: float = 0.05,
-        release: Literal["observed", "joint", "separate"] | None = None,
-        target_weight: float | None = None,
-        covariance: Literal["both", "private", "pooled"] = "both",
-        solver: Literal["stein", "score"] = "stein",
-        repair: bool = True,
-        intercept: bool = True,
-        inputs: Literal["records", "released"] = "records",
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
+    def __post_init__(self) -> None:
         # Without a constant, labels are 0 and 1 as in the paper.
-        self._codes = two_labels(classes, (-1.0 if intercept else 0.0, 1.0))
-        self._curve = curve_of(loss, LOSSES, "loss")
-        self._response = ResponseRange(0.0, 1.0) if intercept else ResponseRange(-1.0, 1.0)
+        self._codes = two_labels(self.classes, (-1.0 if self.intercept else 0.0, 1.0))
+        self._curve = curve_of(self.loss, LOSSES, "loss")
+        self._response = ResponseRange(0.0, 1.0) if self.intercept else ResponseRange(-1.0, 1.0)
         self._prepare()
 
     @classmethod
@@ -381,6 +281,7 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor):
     """Regression ``y = f(x'w) + e`` of a bounded target, from moments released once.
 
@@ -418,38 +319,12 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
     True
     """
 
-    link: str
+    link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity"
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        public: Any = None,
-        link: Literal["identity", "sigmoid", "cubic", "softplus", "exp"] = "identity",
-        target_bounds: tuple[float, float] | None = None,
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        calibration: Literal["analytic", "classic"] = "analytic",
-        features: Sequence[Any] | None = None,
-        radius: float | None = None,
-        outliers: Literal["clip", "zero"] = "clip",
-        design: Literal["bounded", "gaussian"] = "bounded",
-        people: int = 1_000_000,
-        failure: float = 0.05,
-        release: Literal["observed", "joint", "separate"] | None = None,
-        target_weight: float | None = None,
-        covariance: Literal["both", "private", "pooled"] = "both",
-        solver: Literal["stein", "score"] = "stein",
-        repair: bool = True,
-        intercept: bool = True,
-        inputs: Literal["records", "released"] = "records",
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        own = self._set_range(records=inputs == "records", intercept=intercept)
-        self._response = ResponseRange(own.low, own.high) if intercept else ResponseRange(-own.unit, own.unit)
-        self._curve = curve_of(link, LINKS, "link")
+    def __post_init__(self) -> None:
+        own = self._set_range(intercept=self.intercept)
+        self._response = ResponseRange(own.low, own.high) if self.intercept else ResponseRange(-own.unit, own.unit)
+        self._curve = curve_of(self.link, LINKS, "link")
         self._prepare()
 
     @classmethod

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -20,7 +20,6 @@ from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
 from murk.privacy import GaussianDP, Guarantee, PureDP
-from murk.privacy.noise import NoiseSource
 from murk.protocols.covariates import PublicSample
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, coded_curve, curve_of
@@ -39,7 +38,8 @@ from murk.task.values import frame_of
 _ERROR_CODE = "MURK-LEARN-001"
 
 
-class Scores(PersonEstimator):
+@dataclass(kw_only=True, eq=False, repr=False)
+class Scores(PersonEstimator[InProcessScores]):
     """Base class of both estimators.
 
     Parameters
@@ -63,18 +63,18 @@ class Scores(PersonEstimator):
         Share of people who release, instead of a score, whether their target is in their set.
     """
 
-    public: Any
-    interactive: bool
-    mechanism: str | None
-    exponent: float | None
-    forget: int | None
-    coverage: float | None
-    coverage_share: float
+    public: Any = None
+    interactive: bool = True
+    mechanism: str | None = None
+    exponent: float | None = field(init=False, default=None)
+    forget: int | None = None
+    coverage: float | None = None
+    coverage_share: float = 0.1
 
-    _curve: Curve  # mean function of the loss or link
+    _curve: Curve = field(init=False)  # mean function of the loss or link
     _binary: ClassVar[bool]
-    _labels: tuple[str, ...] = ()  # the classes, if there are more than two
-    _range: TargetRange  # of a real target
+    _labels: tuple[str, ...] = field(init=False, default=())  # the classes, if there are more than two
+    _range: TargetRange = field(init=False)  # of a real target
 
     def _prepare(self) -> None:
         if self.interactive:
@@ -158,23 +158,23 @@ class Scores(PersonEstimator):
         return score_mechanisms(self.mechanism, guarantee, *sizes, matrices=settings.matrices, bits=settings.bits)
 
     def _person_mechanism(self, guarantee: Guarantee) -> str:
-        level: str = self._engine.level(guarantee)
-        return level
+        return self._require().level(guarantee)
 
     def published(self) -> tuple[int, list[float]]:
         """Return the version at which the newest round began and its model, at which devices make releases."""
-        published: tuple[int, list[float]] = self._require().published()
+        published = self._require().published()
+        assert published is not None
         return published
 
     def estimate(self) -> ScoreEstimate:
         """Return coefficients with their intervals; half-widths are infinite for coefficients that were not learned."""
-        found: ScoreEstimate = super().estimate()  # type: ignore[assignment]
-        return found
+        estimate: ScoreEstimate = super().estimate()  # type: ignore[assignment]
+        return estimate
 
     def merged(self, others: Sequence[Self]) -> ScoreEstimate:
         """Return the joint estimate of this learner and ``others`` of the same settings."""
-        found: ScoreEstimate = self._in_units(merged(self._engines(others)))
-        return found
+        joint: ScoreEstimate = self._in_units(merged(self._engines(others)))
+        return joint
 
     def drift(self) -> Drift:
         """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
@@ -187,16 +187,18 @@ class Scores(PersonEstimator):
         """Return the prediction sets, which change when predictions do; raise UserError if they were not asked for."""
         if self.coverage is None:
             raise UserError("there are no prediction sets without people who answer about them: give coverage=0.9")
-        sets: PredictionSets = self._require().sets()
+        sets = self._require().sets()
+        assert sets is not None
         return sets
 
     def _linear(self, rows: Floats) -> Floats:
         """Return logits or coded targets of rows without the constant, (n, 1); contrasts, (n, K - 1), for K classes."""
-        shown = self._require().shown()
-        return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
+        coefficients = self._require().shown()
+        return np.asarray(with_constant(rows) @ coefficients.reshape(-1, rows.shape[1] + 1).T)
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     """Logistic regression, softmax, or lines through several classes, by scores in rounds, with intervals.
 
@@ -246,30 +248,15 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
     True
     """
 
+    loss: Literal["logistic", "poisson", "boosting"] = "logistic"
+    exponent: float | None = None
+
     _binary: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        classes: Sequence[Any] = (False, True),
-        public: Any = None,
-        interactive: bool = True,
-        loss: Literal["logistic", "poisson", "boosting"] = "logistic",
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        features: Sequence[Any] | None = None,
-        exponent: float | None = None,
-        forget: int | None = None,
-        coverage: float | None = None,
-        coverage_share: float = 0.1,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
-        self._codes = several_labels(classes)
-        self._labels = tuple(map(str, classes)) if len(classes) > 2 else ()
-        self._curve = curve_of(loss, LOSSES, "loss")
+    def __post_init__(self) -> None:
+        self._codes = several_labels(self.classes)
+        self._labels = tuple(map(str, self.classes)) if len(self.classes) > 2 else ()
+        self._curve = curve_of(self.loss, LOSSES, "loss")
         self._prepare()
 
     def _scale(self) -> Scale:
@@ -299,6 +286,7 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
 
 
 @documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     """Linear regression of a bounded target's mean, by scores in rounds, with intervals.
 
@@ -340,29 +328,13 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     True
     """
 
-    exponent: float | None = None
+    link: Literal["identity", "sigmoid", "softplus", "exp"] = "identity"
+
     _binary: ClassVar[bool] = False
 
-    def __init__(
-        self,
-        *,
-        guarantee: Guarantee,
-        target_bounds: tuple[float, float] | None = None,
-        public: Any = None,
-        interactive: bool = True,
-        link: Literal["identity", "sigmoid", "softplus", "exp"] = "identity",
-        levels: Mapping[str, Guarantee] | None = None,
-        mechanism: str | None = None,
-        features: Sequence[Any] | None = None,
-        forget: int | None = None,
-        coverage: float | None = None,
-        coverage_share: float = 0.1,
-        seed: int | None = None,
-        noise: NoiseSource | None = None,
-    ) -> None:
-        self._keep(locals())
+    def __post_init__(self) -> None:
         self._set_range()
-        self._curve = curve_of(link, LINKS, "link")
+        self._curve = curve_of(self.link, LINKS, "link")
         self._prepare()
 
     def _expected(self) -> tuple[float | None, float | None]:
@@ -377,9 +349,13 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return replace(self._range.in_units(estimate), unit=estimate.unit * self._range.unit)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        own, linear = self._range, self._linear(rows)[:, 0]
-        means = own.middle + own.unit * linear if self._curve.name == "identity" else self._curve.mean(linear)
-        return np.clip(means, own.low, own.high)
+        target_range, linear = self._range, self._linear(rows)[:, 0]
+        means = (
+            target_range.middle + target_range.unit * linear
+            if self._curve.name == "identity"
+            else self._curve.mean(linear)
+        )
+        return np.clip(means, target_range.low, target_range.high)
 
     def predict_interval_one(self, x: Record) -> tuple[float, float]:
         """Return the ends of the interval of a person's target, not its mean; raise UserError if there is none yet."""

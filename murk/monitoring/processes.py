@@ -1,4 +1,4 @@
-"""Exporters of learners, of a file's population or gateway, and of the version and resources of a process.
+"""Exporters of learners, archivers, a file's population or gateway, and of a process's version and resources.
 
 Sums over people change only when at least 20 accounts have, so that differences of sums are over 20 people, too. A
 gateway does not export its resources, as its computing time depends on the records that it reads.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,9 @@ from murk.stream.worker.pool import Pulse, Vitals
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
+
+    from murk.stream.archive.archiver import PartitionArchive
+    from murk.task.task import Task
 
 STALLED = 60.0  # seconds without a step after which a learner is unhealthy
 SMALLEST_GROUP = 20  # smallest number of people in a sum
@@ -63,6 +66,31 @@ def unhealthy_reason(vitals: Vitals, now: float) -> str | None:
 def learner_routes(exported: LearnerMetrics, pulse: Pulse, clock: Callable[[], float] = time.time) -> dict[str, Route]:
     """Return the routes of a learner's metrics and health."""
     return health_routes(exported.registry, lambda: unhealthy_reason(pulse.vitals(), clock()))
+
+
+class ArchiverMetrics(Exporter):
+    """Export the progress of a task's archiver to a new registry, the attribute ``registry``."""
+
+    side = "archiver"
+    trouble = ""  # why the log cannot be read at the moment
+
+    def __init__(self, task: Task) -> None:
+        self._retention, self._progress = task.log.retention, dict[int, PartitionArchive]()
+        super().__init__(task.name)
+
+    def update(self, progress: Mapping[int, PartitionArchive]) -> None:
+        """Export this progress from now on."""
+        self._progress, self.trouble = dict(progress), ""
+
+    def _values(self) -> Values:
+        partitions = [(str(partition), each) for partition, each in sorted(self._progress.items())]
+        return {
+            "murk_archive_lag_releases": {partition: each.lag for partition, each in partitions},
+            "murk_archive_bytes": {partition: each.size for partition, each in partitions},
+            "murk_archive_oldest_seconds": {partition: each.waiting for partition, each in partitions},
+            "murk_archive_retention_seconds": self._retention,
+            "murk_archive_log_reachable": not self.trouble,
+        }
 
 
 @dataclass(frozen=True, slots=True)

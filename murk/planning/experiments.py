@@ -34,7 +34,10 @@ _FIRST, _GROWTH = 50, 1.2  # first look of an A/A run, and the factor from one l
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """The smallest effects that a number of people show with a power, in points or in the target's units."""
+    """The smallest effects that a number of people show with a power, in points or in the target's units.
+
+    They are infinite where the smallest arm has too few people for an interval.
+    """
 
     people: int
     planned: float  # at one look at the planned end
@@ -57,35 +60,31 @@ def plan_experiment(
     task: Task, people: Sequence[int] = PEOPLE, *, rate: float | None = None, power: float = POWER
 ) -> tuple[ExperimentPlan, ...]:
     """Return what numbers of people show of the arm with the fewest people, by the normal approximation."""
-    per_person, exact = _variances(task, rate)
-    both = _both_arms(task)
-    return tuple(
-        ExperimentPlan(
-            count,
-            *(
-                (z + NormalDist().inv_cdf(power)) * math.sqrt(variance * both / count)
-                for z, variance in (
-                    (_fixed(task), per_person),
-                    (_watched(task, count), per_person),
-                    (_fixed(task), exact),
-                )
-            ),
+    per_person, exact, least = _variances(task, rate)
+    both, quantile = _both_arms(task), NormalDist().inv_cdf(power)
+    plans = []
+    for count in people:
+        planned, watched = (
+            (z + quantile) * math.sqrt(per_person * both / count) if count >= least else math.inf
+            for z in (_fixed(task), _watched(task, count))
         )
-        for count in people
-    )
+        plans.append(
+            ExperimentPlan(count, planned, watched, (_fixed(task) + quantile) * math.sqrt(exact * both / count))
+        )
+    return tuple(plans)
 
 
 def people_for_effect(
     task: Task, effect: float, *, rate: float | None = None, power: float = POWER, watched: bool = False
 ) -> int:
     """Return the number of people that show an effect, in points or the target's units, with a power."""
-    variance, both = _variances(task, rate)[0], _both_arms(task)
+    (variance, _, least), both = _variances(task, rate), _both_arms(task)
     count = 1_000.0
     # The boundary of a sequence depends on the number.
     for _ in range(20):
         z = _watched(task, count) if watched else _fixed(task)
         count = ((z + NormalDist().inv_cdf(power)) / effect) ** 2 * variance * both
-    return math.ceil(count)
+    return math.ceil(max(count, least))
 
 
 def _both_arms(task: Task) -> float:
@@ -105,13 +104,16 @@ def _watched(task: Task, people: float) -> float:
     return float(critical_values(np.array(max(people, 1.0) / task.tightest_at), 1.0 - alpha))
 
 
-def _variances(task: Task, rate: float | None) -> tuple[float, float]:
-    """Return the variance of a person's target in points or its units: of the release, and of the exact value."""
+def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
+    """Return the variance of a person's target in points or its units, of the release and of the exact value.
+
+    The third number is the least number of people in all for an interval of the smallest arm.
+    """
     records = designs(task, Effects(rate=rate))[0].records
     forecast: Any = part(task.protocol, "forecast")
-    released, exact = forecast.residual_variances(device_for(task), records)
+    released, exact, fewest = forecast.residual_variances(device_for(task), records)
     unit = (task.target.high - task.target.low) / 2.0 if isinstance(task.target, RealTarget) else POINTS
-    return released * unit**2, exact * unit**2
+    return released * unit**2, exact * unit**2, fewest / min(arms_of(task))
 
 
 @dataclass(frozen=True)
@@ -135,9 +137,9 @@ def false_alarms(
     """
     shares, device = arms_of(task), device_for(task.with_simulated(True))
     assert task.experiment is not None
-    place = task.coding.columns.index(task.experiment.arm)
-    first = task.coding.names.index(task.coding.names_of(place)[0])
-    codes = _codes(task, place)
+    index = task.coding.columns.index(task.experiment.arm)
+    first = task.coding.names.index(task.coding.names_of(index)[0])
+    codes = _codes(task, index)
     looks = [_FIRST]
     while looks[-1] < len(y):
         looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), len(y)))
@@ -173,11 +175,11 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
         estimate: Estimate = engine.estimate()
-        found = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
-        if found is None:
+        state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
+        if state is None:
             continue
-        for lift in found.lifts:
+        for lift in state.lifts:
             alarms[0] = max(alarms[0], float(not lift.interval[0] <= 0.0 <= lift.interval[1]))
             alarms[1] = max(alarms[1], float(not lift.fixed_interval[0] <= 0.0 <= lift.fixed_interval[1]))
-        alarms[2] = max(alarms[2], float(found.mismatch))
+        alarms[2] = max(alarms[2], float(state.mismatch))
     return alarms

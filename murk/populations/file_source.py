@@ -28,7 +28,7 @@ from murk.producers.ledger.names import are_plain, is_unicode, name_of
 from murk.producers.ledger.transaction import DAY
 from murk.task.coding import Cell, as_boolean
 from murk.task.errors import shown
-from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature
+from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.windows import utc_day, window_of
 
@@ -158,9 +158,9 @@ def check_columns(task: Task, level: str | None, organisation: str | None) -> No
     """Raise a UserError if a column of levels or organisations is a feature or the target."""
     values = (*task.coding.columns, task.coding.target)
     if level in values:
-        what = "the target" if level == task.coding.target else "a feature"
+        use = "the target" if level == task.coding.target else "a feature"
         raise UserError(
-            f"levels cannot come from the column {level!r}, {what} of the task {task.name!r}: everybody can read the "
+            f"levels cannot come from the column {level!r}, {use} of the task {task.name!r}: everybody can read the "
             "level of a release, so it must not say anything about the record. Name a column of levels that people "
             "chose without looking at their records, or one level for all"
         )
@@ -356,12 +356,15 @@ class FileSource:
     ) -> Iterator[Block]:
         """Yield blocks of people with all their records, from the position ``start`` on, like `blocks_in_order`."""
 
-        def plan(start: int, count: int) -> Window:
+        def plan(start: int, count: int) -> Window:  # noqa: ARG001
             part = people.part(start)
             assert part is not None
             first = start - part.first
             room = part.starts[first] + self._room()
             last = max(first + 1, int(np.searchsorted(part.starts, room, side="right")) - 1)
+            if part.windows is not None and self.task.privacy.repeats_answers:
+                # Whether a person repeats an answer depends on the one before.
+                last = min(last, int(np.searchsorted(part.windows, part.windows[first], side="right")))
             starts, levels = part.starts[first : last + 1], None
             if part.levels is not None:
                 names = self._level_names
@@ -455,10 +458,10 @@ class FileSource:
                 if day is None and index in unreadable:
                     day = today
                 elif day is None or day > today + 1 or (day < 0 and self.task.track is not None):
-                    what = "is in the future" if day is not None and day > 0 else "is before 1970"
-                    what = "is not a date or time, as in 2024-05-31" if day is None else what
+                    mistake = "is in the future" if day is not None and day > 0 else "is before 1970"
+                    mistake = "is not a date or time, as in 2024-05-31" if day is None else mistake
                     raise UserError(
-                        f"{self._location(rows[index], self.time_column or '')}: the value {what}. Correct it, or "
+                        f"{self._location(rows[index], self.time_column or '')}: the value {mistake}. Correct it, or "
                         "leave the row out"
                     )
                 elif type(value) is str:
@@ -485,8 +488,8 @@ class FileSource:
                 "a public sample can be set aside only where every row is a person of its own: with a column "
                 f"of people ({self.person_column!r}) a person's other rows would still be released"
             )
-        known = sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size)
-        left_out = np.array(known, dtype=np.int64)
+        excluded_rows = sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size)
+        left_out = np.array(excluded_rows, dtype=np.int64)
         if not 0 <= count <= self.size - len(left_out):
             raise UserError(f"{count} rows cannot be set aside: {self.records} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
@@ -538,8 +541,8 @@ class FileSource:
         coded = self._encode(columns, rows, target=True)
         numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
         named = people, levels, coded.cells
-        places = numbers, rows[-1] + 1
-        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *places, len(unreadable), owners)
+        indices = numbers, rows[-1] + 1
+        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *indices, len(unreadable), owners)
 
     def _identities(
         self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int]
@@ -606,7 +609,7 @@ class FileSource:
     def _numbers(self) -> frozenset[str]:
         task = self.task
         names = {feature.name for feature in task.features if isinstance(feature, NumberFeature)}
-        return frozenset(names | ({task.target.name} if hasattr(task.target, "low") else set()))
+        return frozenset(names | ({task.target.name} if isinstance(task.target, RealTarget) else set()))
 
     @cached_property
     def _dates(self) -> frozenset[str]:

@@ -97,8 +97,8 @@ class LocalRun:
         from murk.shuffler.store import Store
 
         self.log.register_task(self.task.document())
-        place = Store(store.partition(":///")[2])
-        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, place))
+        index = Store(store.partition(":///")[2])
+        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, index))
 
     def _shuffle(self) -> None:
         while self.shuffler is not None and not self.shuffler.step().idle:
@@ -269,7 +269,9 @@ def counted_rows(population: FilePopulation) -> str:
     window = population.task.privacy.window
     answer = "one answer a person" if tally.windows is None else "one answer a person and window"
     # Not how many rows one person has, which readers of a result need not know.
-    words = f"{describe_tally(tally, window, most=False)}: {answer}, so people count alike, not rows."
+    most = population.task.most_rows
+    count = "so people count alike, not rows" if most == 1 else f"and people count as their rows, at most {most}"
+    words = f"{describe_tally(tally, window, most=False)}: {answer}, {count}."
     if population.refused:
         late = population.figures().get("late")
         why = f"{late:,} of a window before their newest one" if late else "no budget left, or withdrawn"
@@ -294,6 +296,6 @@ def spent_together(ledger: Ledger) -> dict[str, Any]:
     """Return the ledger's path, and what its people have spent over all tasks."""
     return {
         "ledger": str(ledger.path),
-        "together": [one.to_dict() for one in ledger.together()],
+        "together": [each.to_dict() for each in ledger.together()],
         "together_words": ledger.describe_together(),
     }

@@ -6,10 +6,8 @@ from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.privacy.accounting import Accountant as Accountant
-    from murk.privacy.accounting import in_parallel as in_parallel
     from murk.privacy.amplification import across_crowds as across_crowds
     from murk.privacy.amplification import largest_local_epsilon as largest_local_epsilon
-    from murk.privacy.amplification import shuffled_curve as shuffled_curve
     from murk.privacy.amplification import shuffled_delta as shuffled_delta
     from murk.privacy.amplification import shuffled_epsilon as shuffled_epsilon
     from murk.privacy.amplification import shuffled_guarantee as shuffled_guarantee
@@ -50,13 +48,12 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms import cost_in as cost_in
     from murk.privacy.mechanisms import truncated_cap as truncated_cap
     from murk.privacy.noise import NoiseSource as NoiseSource
-    from murk.privacy.noise import OpenDPNoise as OpenDPNoise
     from murk.privacy.noise import SecureNoise as SecureNoise
     from murk.privacy.noise import SimulatedNoise as SimulatedNoise
 
 _MODULES = {
-    ".accounting": "Accountant in_parallel",
-    ".amplification": "across_crowds largest_local_epsilon shuffled_curve shuffled_delta shuffled_epsilon "
+    ".accounting": "Accountant",
+    ".amplification": "across_crowds largest_local_epsilon shuffled_delta shuffled_epsilon "
     "shuffled_guarantee smallest_crowd",
     ".central": "GaussMixMechanism Gram GramAccumulator GramMechanism Newton NewtonAccumulator "
     "NewtonMechanism Sketch SketchAccumulator",
@@ -66,6 +63,6 @@ _MODULES = {
     "L2BallMechanism LaplaceMechanism "
     "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
     "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",
-    ".noise": "NoiseSource OpenDPNoise SecureNoise SimulatedNoise",
+    ".noise": "NoiseSource SecureNoise SimulatedNoise",
 }
 __all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

@@ -1,7 +1,7 @@
 """Composition of the guarantees of several releases."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -155,18 +155,18 @@ class Accountant:
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Joint guarantees of every kind that has no free delta, strongest first; without any, that of `strongest`."""
-        found: list[Guarantee] = []
+        implied: list[Guarantee] = []
         for kind in _JOINT:
             with suppress(UserError):
-                found.append(self.spent(kind))
-        if not found and (joint := self.strongest()) is not None:
-            found.append(joint)
-        return tuple(found)
+                implied.append(self.spent(kind))
+        if not implied and (joint := self.strongest()) is not None:
+            implied.append(joint)
+        return tuple(implied)
 
     def _deltas(self) -> tuple[float, ...]:
-        own = [(entry.count, entry.approx[1]) for entry in self._entries if entry.approx is not None]
-        total = sum((count * delta for count, delta in own), Fraction(0))
-        largest = max((delta for _, delta in own), default=rational(_DELTA))
+        stated = [(entry.count, entry.approx[1]) for entry in self._entries if entry.approx is not None]
+        total = sum((count * delta for count, delta in stated), Fraction(0))
+        largest = max((delta for _, delta in stated), default=rational(_DELTA))
         return float_up(largest), float_up(total), float_up(2 * total)
 
     def _routes(self) -> list[_Route]:
@@ -181,7 +181,7 @@ class Accountant:
         epsilon = delta = rho = Fraction(0)
         for entry in self._entries:
             # The truncated guarantee with the least omega that suffices.
-            claim = next((one for one in entry.truncated if omega is not None and one.omega >= omega), None)
+            claim = next((each for each in entry.truncated if omega is not None and each.omega >= omega), None)
             if entry.zcdp is not None:
                 rho += entry.count * entry.zcdp
             elif claim is not None:
@@ -202,16 +202,16 @@ class Accountant:
             raise UserError(
                 f"delta={delta:g} is below the sum of the releases' own deltas; give {float_up(least):g} or more"
             )
-        found: list[Fraction] = []
+        epsilons: list[Fraction] = []
         for route in routes:
             if route.delta <= rational(delta):
                 try:
-                    found.append(route.epsilon_at(delta))
+                    epsilons.append(route.epsilon_at(delta))
                 except UserError as error:
                     reason = error
-        if not found:
+        if not epsilons:
             raise reason
-        return ApproxDP(float_up(min(found)), delta)
+        return ApproxDP(float_up(min(epsilons)), delta)
 
     def _at_epsilon(self, epsilon: float) -> ApproxDP:
         routes = self._routes()
@@ -246,9 +246,7 @@ def _entry(claims: tuple[Guarantee, ...], count: int) -> _Entry:
     for claim in claims:
         if isinstance(claim, ApproxDP) and claim.delta > 0:
             approx = (rational(claim.epsilon), rational(claim.delta))
-        if isinstance(claim, ApproxDP) and claim.delta == 0:
-            claim = PureDP(claim.epsilon)
-        if isinstance(claim, PureDP):
+        elif isinstance(claim, PureDP | ApproxDP):
             figures["pure"].append(rational(claim.epsilon))
             figures["gdp"].append(rational(conversions.pure_to_gdp(claim.epsilon)))
             figures["zcdp"].append(rational(claim.epsilon) ** 2 / 2)
@@ -336,24 +334,3 @@ def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[
         routes.append((_sum("gdp", entries), exact))
     renyi = conversions.zcdp_epsilon if answer == "epsilon" else conversions.zcdp_delta
     return [*routes, (_sum("zcdp", entries), renyi)]
-
-
-def in_parallel(guarantees: Iterable[Guarantee]) -> Guarantee:
-    """Return the guarantee that holds for each person if different people make one release each: the weakest one.
-
-    Nobody makes two releases, so nothing adds up: (max epsilon, max delta), max mu, max rho. Raises `UserError` if
-    there are none, or they are of different kinds or truncated.
-
-    >>> in_parallel([GaussianDP(0.5), GaussianDP(2.0)])
-    GaussianDP(mu=2.0)
-    """
-    people = list(guarantees)
-    kinds = {person.kind for person in people}
-    if len(kinds) != 1 or "tcdp" in kinds:
-        raise UserError(
-            f"guarantees of one kind are needed, got {', '.join(sorted(kinds)) or 'none'}; convert them with .to(...)"
-        )
-
-    [kind] = kinds
-    figures = [person.to_dict()[kind] for person in people]
-    return type(people[0])(**{name: max(each[name] for each in figures) for name in figures[0]})

@@ -251,34 +251,6 @@ def shuffled_guarantee(
     return _approx(epsilon, reached) if epsilon < local_epsilon else ApproxDP(local_epsilon, 0.0)
 
 
-def shuffled_curve(local: Any, people: int, epsilons: Iterable[float] | None = None) -> tuple[ApproxDP, ...]:
-    """Return the guarantees of a shuffled crowd along its curve: all of them hold simultaneously.
-
-    Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
-
-    Parameters
-    ----------
-    local
-        The randomizer: its pure epsilon, a `PureDP`, or a mechanism that claims one.
-    people
-        Honest people in the crowd, the person included: from 1 to 10^12.
-    epsilons
-        Where to evaluate the curve; by default 33 values between those at which delta is 0.99 (or 0) and 1e-12.
-
-    Examples
-    --------
-    >>> from murk.privacy import shuffled_curve
-    >>> [f"{point.delta:.0e}" for point in shuffled_curve(4.0, 10_000, [0.0, 0.2, 0.4, 0.6])]
-    ['4e-02', '1e-03', '2e-06', '1e-10']
-    """
-    local_epsilon = _pure_epsilon(local)
-    if epsilons is None:
-        end = shuffled_epsilon(local_epsilon, people, 1e-12)
-        start = shuffled_epsilon(local_epsilon, people, 0.99)
-        epsilons = [start + (end - start) * step / 32 for step in range(33)]
-    return tuple(_approx(at, shuffled_delta(local_epsilon, people, at)) for at in epsilons)
-
-
 def largest_local_epsilon(people: int, epsilon: float, delta: float) -> float:
     """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
 
@@ -391,14 +363,16 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
     if not pairs:
         raise UserError("crowds: at least one guarantee is required; there are none")
     epsilon = sum((pair[0] for pair in pairs), Fraction(0))
-    own = sum((pair[1] for pair in pairs), Fraction(0))
-    if own >= 1:
+    delta_sum = sum((pair[1] for pair in pairs), Fraction(0))
+    if delta_sum >= 1:
         raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller deltas")
     if delta is None:
-        return ApproxDP(float_up(epsilon), float_up(own))
+        return ApproxDP(float_up(epsilon), float_up(delta_sum))
     require("delta", delta, below=1.0)
-    if rational(delta) < own:
-        raise UserError(f"delta={delta:g} is below the sum of the crowds' own deltas; give {float_up(own):g} or more")
+    if rational(delta) < delta_sum:
+        raise UserError(
+            f"delta={delta:g} is below the sum of the crowds' own deltas; give {float_up(delta_sum):g} or more"
+        )
     best = float_up(epsilon)
     if len(pairs) <= _MAX_CROWDS:
         largest = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)

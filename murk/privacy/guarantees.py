@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from typing import ClassVar, Literal, NoReturn
+from typing import ClassVar, Literal, NoReturn, overload
 
 from murk.errors import UserError
 from murk.privacy import conversions, explain
@@ -31,6 +31,18 @@ class Guarantee(ABC):
         """Describe the guarantee in plain words."""
         return explain.describe(self.kind, **self._figures)
 
+    @overload
+    def to(self, kind: Literal["pure"]) -> "PureDP": ...
+    @overload
+    def to(self, kind: Literal["gdp"]) -> "GaussianDP": ...
+    @overload
+    def to(self, kind: Literal["zcdp"]) -> "ZeroConcentratedDP": ...
+    @overload
+    def to(self, kind: Literal["approx"], *, delta: float) -> "ApproxDP": ...
+    @overload
+    def to(self, kind: Literal["approx"], *, epsilon: float) -> "ApproxDP": ...
+    @overload
+    def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee": ...
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee":
         """Return the smallest guarantee of a kind (``"pure"``, ``"approx"``, ``"gdp"``, ``"zcdp"``) that follows.
 
@@ -84,16 +96,13 @@ class Guarantee(ABC):
         try:
             if isinstance(other, TruncatedCDP):
                 return self._implies_truncated(other)
-            if other.kind == "approx":
-                mine = self.to("approx", epsilon=getattr(other, "epsilon"))  # noqa: B009
-            else:
-                mine = self.to(other.kind)
+            mine = self.to("approx", epsilon=other.epsilon) if isinstance(other, ApproxDP) else self.to(other.kind)
         except UserError:
             return False
-        return all(getattr(mine, name) <= figure for name, figure in other._figures.items())
+        return all(getattr(mine, name) <= figure for name, figure in other._figures.items())  # noqa: SLF001
 
     def _implies_truncated(self, other: "TruncatedCDP") -> bool:
-        return getattr(self.to("zcdp"), "rho") <= other.rho  # type: ignore[no-any-return] # noqa: B009
+        return self.to("zcdp").rho <= other.rho
 
     def __post_init__(self) -> None:
         """Check the parameters and store them as floats."""

@@ -70,7 +70,7 @@ class AsyncProducer:
     log, ledger
         URL of a log that carries its task (`open_log`), and path of the accounts.
     policy
-        What this service allows. By default the only cap is the task's own promise.
+        What this service allows. By default the only cap is the task's own promise; nothing caps all tasks together.
     noise
         Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     """

@@ -24,11 +24,12 @@ from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of, cost_in
 from murk.privacy.explain import CENTRAL
 from murk.privacy.mechanisms import KINDS as MECHANISMS
-from murk.privacy.mechanisms.base import randomize_means
+from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.transaction import DAY, Refusal
+from murk.protocols.device import SingleQueryDevice, querying_of
 from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
     from murk.producers.ledger.transaction import Queued, Spending
-    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, QueryingDevice, Releasing
+    from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
     from murk.task.task import Task
@@ -137,7 +138,7 @@ class Policy:
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
-        each = [("", within)] if within else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        each = [("", within)] if within else [(charge.level, cap_of(charge.guarantee)) for charge in charges.values()]
         # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
         caps = [("", asked)] if asked else [] if privacy.renews else each
         if most and not (asked and asked.currency == most.currency):
@@ -215,15 +216,15 @@ class Models:
         if message is None:
             return PublishedModel(0, self._device.initial, end)
         source = self._source(partition)
-        known = self._read.get(source)
-        if known is None or known[0] != message:
-            known = message, *self._checked(message, source)
+        cached = self._read.get(source)
+        if cached is None or cached[0] != message:
+            cached = message, *self._checked(message, source)
             # The version of a shared model counts the releases of all partitions, which never decrease.
-            if self._device.shares_models and known[1] > sum(ends()):
+            if self._device.shares_models and cached[1] > sum(ends()):
                 # Cached ends may be older than the model.
-                self._check_version(partition, known[1], sum(self._log.ends()))
-            self._read[source] = known
-        _, version, parameters = known
+                self._check_version(partition, cached[1], sum(self._log.ends()))
+            self._read[source] = cached
+        _, version, parameters = cached
         if not self._device.shares_models:
             self._check_version(partition, version, end)
         return PublishedModel(version, parameters, end)
@@ -286,9 +287,28 @@ def draw_records(
     """Draw one of each person's records uniformly; ``counts`` are their numbers of records, which follow each other."""
     drawn = np.cumsum(counts) - counts
     for count in np.unique(counts[counts > 1]).tolist():
-        own = np.flatnonzero(counts == count)
-        drawn[own] += below(noise.words(indices[own], CANDIDATES, Purpose.RECORD), count)
+        with_count = np.flatnonzero(counts == count)
+        drawn[with_count] += below(noise.words(indices[with_count], CANDIDATES, Purpose.RECORD), count)
     return track(x[drawn]), track(y[drawn])
+
+
+def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
+    """Return people's records with further ones, without a target, where they have fewer than ``most``.
+
+    So the mean of a person's vectors, and one that is drawn uniformly, count as many of ``most`` rows as they have: an
+    answer without a target stands for the others.
+
+    >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
+    >>> y.tolist(), counts.tolist()
+    ([1.0, nan, 0.0, 1.0], [2, 2])
+    """
+    sizes = np.maximum(counts, most)
+    place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    last = np.repeat(counts - 1, sizes)
+    records = np.repeat(np.cumsum(counts) - counts, sizes) + np.minimum(place, last)
+    x, y = track(x[records]), track(y[records])
+    y[place > last] = math.nan
+    return x, y, sizes
 
 
 def randomize_records(
@@ -303,24 +323,24 @@ def randomize_records(
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
     """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
-    from murk.protocols.device import SingleQueryDevice
-
-    asking = cast("QueryingDevice", device)
     asked = np.empty(len(partitions), dtype=object)
-    for own, partition in _groups(partitions):
+    for of_group, partition in _groups(partitions):
         model = iterates[partition]
         assert model is not None
-        asked[own] = asking.draw_query(noise, indices[own], model)
+        asked[of_group] = asking.draw_query(noise, indices[of_group], model)
     payloads: list[list[int]] = [[]] * len(partitions)
     for name in dict.fromkeys(asked.tolist()):
-        own = np.flatnonzero(asked == name)
-        single, rows = SingleQueryDevice(asking, name), own.tolist()
+        of_group = np.flatnonzero(asked == name)
+        single, rows = SingleQueryDevice(asking, name), of_group.tolist()
         partitions_of, levels_of = [partitions[row] for row in rows], [levels[row] for row in rows]
-        records, counts_of = records_of(own, counts), None if counts is None else counts[own]
+        records, counts_of = records_of(of_group, counts), None if counts is None else counts[of_group]
         x_of, y_of = _rows(x, records), _rows(y, records)
-        answers = randomize_rows(single, x_of, y_of, partitions_of, iterates, levels_of, noise, indices[own], counts_of)
+        answers = randomize_rows(
+            single, x_of, y_of, partitions_of, iterates, levels_of, noise, indices[of_group], counts_of
+        )
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
@@ -330,10 +350,10 @@ def randomize_one(
     device: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
 ) -> tuple[list[int], str | None]:
     """Randomize one record; return its payload and query."""
-    if not hasattr(device, "draw_query"):
+    asking = querying_of(device)
+    if asking is None:
         (payload,) = device.mechanisms[level].randomize(device.vectors(x, y, model), noise, index).tolist()
         return payload, None
-    asking = cast("QueryingDevice", device)
     assert model is not None
     (query,) = asking.draw_query(noise, index, model)
     vectors = asking.vectors(x, y, model, query)
@@ -427,20 +447,20 @@ def randomize_rows(
         counts = None
     payloads = np.empty((len(partitions), device.dimension), dtype=np.int64)
     vectors: Floats | None = None
-    for own, partition in _groups(partitions):
-        records = records_of(own, counts)
+    for of_group, partition in _groups(partitions):
+        records = records_of(of_group, counts)
         found = device.vectors(_rows(x, records), _rows(y, records), iterates[partition])
         if vectors is None:
             vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
         if found is not vectors:
             vectors[records] = found
     assert vectors is not None
-    for own, level in _groups(levels):
-        mechanism, given = device.mechanisms[level], _rows(vectors, records_of(own, counts))
+    for of_group, level in _groups(levels):
+        mechanism, given = device.mechanisms[level], _rows(vectors, records_of(of_group, counts))
         if counts is None:
-            payloads[own] = mechanism.randomize(given, noise, indices[own])
+            payloads[of_group] = mechanism.randomize(given, noise, indices[of_group])
         else:
-            payloads[own] = randomize_means(mechanism, given, counts[own], noise, indices[own])
+            payloads[of_group] = randomize_means(mechanism, given, counts[of_group], noise, indices[of_group])
     return payloads
 
 
@@ -468,8 +488,8 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
     rows: dict[Key, list[int]] = {key: [] for key in distinct}
     for row, key in enumerate(keys):
         rows[key].append(row)
-    for key, own in rows.items():
-        yield np.array(own, dtype=np.int64), key
+    for key, indices in rows.items():
+        yield np.array(indices, dtype=np.int64), key
 
 
 @dataclass(frozen=True, slots=True)
@@ -622,9 +642,9 @@ class Delivery:
         if not self._log.readable_by_senders:
             return stored
         for partition in {queued.partition for queued in waiting}:
-            own = [queued for queued in waiting if queued.partition == partition]
-            wanted = {queued.message for queued in own}
-            begin = max(self._log.begin(partition), min(queued.since for queued in own))
+            of_partition = [queued for queued in waiting if queued.partition == partition]
+            wanted = {queued.message for queued in of_partition}
+            begin = max(self._log.begin(partition), min(queued.since for queued in of_partition))
             messages = self._log.messages(partition, begin, self._log.end(partition))
             stored.update(wanted.intersection(message.value for message in messages))
         return stored
@@ -686,19 +706,20 @@ class BaseProducer(ABC, Generic[P]):
         """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
         charges = list(admission.charges.values())
         caps = {"caps": admission.caps, "renewing": admission.renewing}
-        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime)
+        repeats = self.task.privacy.repeats_answers
+        self._ledger.book(self.task.hash, charges, **caps, lifetime=admission.lifetime, repeats=repeats)
         self._admission = admission
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
         """Return why a release was refused and what allows further ones; ``larger`` how to ask for a larger cap."""
-        own, needed = self.task.privacy.per_person, refusal.needed
+        cap, needed = self.task.privacy.per_person, refusal.needed
         if refusal.scope in ("withdrawn", "late"):
             return refusal.reason
         if refusal.renews:
             return f"{refusal.reason}; it renews with the next window (privacy.window: {self.task.privacy.window})"
         if refusal.scope == "lifetime":
             return f"{refusal.reason}; {_RAISED.format(task='', setting='--lifetime or Policy(lifetime=...)')}"
-        if refusal.scope == "task" and (own is None or (needed and needed.currency != cap_of(own).currency)):
+        if refusal.scope == "task" and (cap is None or (needed and needed.currency != cap_of(cap).currency)):
             return f"{refusal.reason}; {_RAISED.format(task=', task_hash=...', setting='Policy(per_task=...)')}"
         return f"{refusal.reason}; {larger()}"
 
@@ -727,17 +748,17 @@ class BaseProducer(ABC, Generic[P]):
         A release that is stamped with a wrong time may be expired before it is sent, and its budget would be lost.
         Raises UserError if the time is still not one of a release.
         """
-        own = self._clock()
+        now = self._clock()
         if not self._noise.simulated:
             earliest, latest = self._log.time_bounds()
-            if not earliest - CLOCK_TOLERANCE <= own <= latest + CLOCK_TOLERANCE:
-                own = earliest
-        if not 0 <= own < LATEST_TIME:
+            if not earliest - CLOCK_TOLERANCE <= now <= latest + CLOCK_TOLERANCE:
+                now = earliest
+        if not 0 <= now < LATEST_TIME:
             raise UserError(
                 "this device's clock is before 1970 or not a time, and the log tells none: nothing was released. Set "
                 "the clock"
             )
-        return own
+        return now
 
     def _budget_windows(self, at: datetime | None) -> list[int] | None:
         """Return the number of a time's window, now by default; None if the task's budget does not renew."""
@@ -902,9 +923,8 @@ class Producer(BaseProducer["PersonDevice"]):
             if spend.granted:
                 # Before the record is read, so that no time on the wire depends on how long that takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
-                payload, query = self._answering.answer(coded.x, coded.y, partition, model.parameters, level, index)
-                queries = None if query is None else [query]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
+                answers = self._answer(spend, coded.x, coded.y, 1, partition, model, level, index)
+                self._freeze(spend, now, index, [partition], {partition: model}, *answers, windows)
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         if spend.known:
@@ -931,8 +951,8 @@ class Producer(BaseProducer["PersonDevice"]):
         windows: dict[int, int] = {}
         for index, request in enumerate(requests):
             try:
-                if self._noise.simulated:
-                    # A simulation draws by the release's number, which the ones before it determine.
+                if self._noise.simulated or self.task.privacy.repeats_answers:
+                    # What a simulation draws, or a person repeats, depends on the releases before.
                     person, key, level, at = request.person, request.key, request.level, request.at
                     results[index] = self.release(request.record, person=person, key=key, level=level, at=at)
                     continue
@@ -970,8 +990,11 @@ class Producer(BaseProducer["PersonDevice"]):
                 records = {places[index]: asked[index].record for index in spend.granted}
                 x, y, clamped, missing = self._encoded(records)
                 names = partitions[granted].tolist()
-                iterates = {partition: model.parameters for partition, model in models.items()}
-                answers = self._answering.answers(x, y, names, iterates, spend.levels, granted)
+                if self.task.most_rows == 1 and not self.task.privacy.repeats_answers:
+                    iterates = {partition: model.parameters for partition, model in models.items()}
+                    answers = self._answering.answers(x, y, names, iterates, spend.levels, granted)
+                else:
+                    answers = self._randomize(spend, x, y, None, names, models, granted)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, granted, names, models, *answers, ended)
         receipts = {places[at]: Receipt("refused", "none", self._explain(each)) for at, each in spend.refusals.items()}
@@ -1073,14 +1096,83 @@ class Producer(BaseProducer["PersonDevice"]):
                 return Receipt("known", "none")
             if spend.granted:
                 now = self._now()
-                answer = self._answering.answer(held.x, held.y, partition, model.parameters, held.level, index)
-                payload, query = answer
-                queries, windows = None if query is None else [query], [held.window]
-                self._freeze(spend, now, index, [partition], {partition: model}, [payload], queries, windows)
+                answers = self._answer(spend, held.x, held.y, held.count, partition, model, held.level, index)
+                self._freeze(spend, now, index, [partition], {partition: model}, *answers, [held.window])
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
         return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
+
+    def _answer(
+        self,
+        spend: Spending,
+        x: Floats,
+        y: float,
+        rows: int,
+        partition: int,
+        model: PublishedModel,
+        level: str,
+        index: Integers,
+    ) -> tuple[list[list[int]], list[str] | None]:
+        """Randomize one coded record, drawn of the person's ``rows``; return payload and query, in lists of one."""
+        most = self.task.most_rows
+        if most == 1 and not self.task.privacy.repeats_answers:
+            payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
+            return [payload], None if query is None else [query]
+        counts = np.array([min(rows, most)])
+        records = track(np.repeat(x[None, :], counts, axis=0)), track(np.full(counts, y)), counts
+        return self._randomize(spend, *records, [partition], {partition: model}, index)
+
+    def _randomize(
+        self,
+        spend: Spending,
+        x: Floats,
+        y: Floats,
+        counts: Integers | None,
+        partitions: Sequence[int],
+        models: Mapping[int, PublishedModel],
+        indices: Integers,
+    ) -> tuple[list[list[int]], list[str] | None]:
+        """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
+        if self.task.most_rows > 1:
+            several = np.ones(len(y), dtype=np.int64) if counts is None else counts
+            x, y, counts = weighed(x, y, several, self.task.most_rows)
+        iterates, levels = {partition: model.parameters for partition, model in models.items()}, spend.levels
+        if self.task.privacy.repeats_answers:
+            return self._repeat_or_randomize(spend, x, y, counts, indices), None
+        return randomize_records(self._device, x, y, partitions, iterates, levels, self._noise, indices, counts)
+
+    def _repeat_or_randomize(
+        self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers
+    ) -> list[list[int]]:
+        """Return people's payloads: their last ones, where they are to repeat these, else new ones, which are kept."""
+        from murk.producers.ledger.memos import Memo, fingerprints
+
+        device, noise = self._device, self._noise
+        if counts is not None and not device.averages:
+            x, y = draw_records(x, y, counts, noise, indices)
+            counts = None
+        vectors = device.vectors(x, y)
+        inputs = vectors if counts is None else means_of(vectors, counts)
+        marks, anew = fingerprints(inputs, spend.key), []
+        payloads: list[list[int]] = [[]] * len(indices)
+        for place, mark in enumerate(marks):
+            memo = spend.memos.get(spend.granted[place])
+            same = memo is not None and (memo.level, memo.fingerprint) == (spend.levels[place], mark)
+            if memo is not None and (same or spend.granted[place] in spend.only_repeats):
+                payloads[place] = memo.payload
+                spend.repeat(place, memo)
+            else:
+                anew.append(place)
+        if anew:
+            people = np.array(anew)
+            records, several = records_of(people, counts), None if counts is None else counts[people]
+            levels, partitions = [spend.levels[place] for place in anew], [0] * len(anew)
+            given = _rows(x, records), _rows(y, records), partitions, {0: None}, levels, noise, indices[people]
+            for place, payload in zip(anew, randomize_rows(device, *given, several).tolist(), strict=True):
+                payloads[place] = payload
+                spend.keep_answer(place, Memo(spend.levels[place], marks[place], payload))
+        return payloads
 
     def _forget_held(self, held: Held, reason: str) -> Receipt:
         """Delete a held record whose level the policy no longer allows, so that it does not stop the others."""
@@ -1112,7 +1204,7 @@ class Producer(BaseProducer["PersonDevice"]):
         """Release a block of a file at the newest models: one ledger transaction, one append.
 
         If it has ``counts``, a person's records are one answer: to the mean of their vectors, or to one of them,
-        drawn uniformly.
+        drawn uniformly. A task whose weights are ``rows`` counts them, see `weighed`.
 
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
         simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
@@ -1123,7 +1215,7 @@ class Producer(BaseProducer["PersonDevice"]):
         rows, levels = block.rows, block.levels
         if levels is None:
             menu = list(self.task.privacy.levels)
-            levels = [menu[place] for place in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
+            levels = [menu[index] for index in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
         keep_levels = block.levels is None and block.people is not None
         # Levels that are kept may be any.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
@@ -1143,9 +1235,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 names, records = partitions[granted].tolist(), records_of(granted, block.counts)
                 owned = None if block.counts is None else block.counts[granted]
                 x, y = track(block.x[records]), track(block.y[records])
-                iterates = {partition: model.parameters for partition, model in models.items()}
-                paid = spend.levels
-                answers = randomize_records(self._device, x, y, names, iterates, paid, self._noise, indices, owned)
+                answers = self._randomize(spend, x, y, owned, names, models, indices)
                 ended = None if windows is None else [windows[index] for index in spend.granted]
                 self._freeze(spend, now, indices, names, models, *answers, ended)
             counts = {"released": len(spend.granted), "refused": len(spend.refusals), "known": len(spend.known)}

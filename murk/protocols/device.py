@@ -146,8 +146,10 @@ class SingleQueryDevice:
 
     def __init__(self, device: QueryingDevice, name: str) -> None:
         self.device, self.name, self.kind, self.interactive = device, name, device.kind, device.interactive
-        known = device.mechanisms
-        self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: device.mechanism(level, name))
+        mechanisms = device.mechanisms
+        self.mechanisms = LazyLevels(
+            tuple(mechanisms), tuple(bounding(mechanisms)), lambda level: device.mechanism(level, name)
+        )
         self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
         self.averages = device.averages_answers(name)
 
@@ -159,6 +161,11 @@ class SingleQueryDevice:
 def interactive_of(device: Device) -> InteractiveDevice | None:
     """Return the device if its releases depend on a model, else None."""
     return cast("InteractiveDevice", device) if device.interactive else None
+
+
+def querying_of(device: Device | Releasing) -> QueryingDevice | None:
+    """Return the device if it asks one of several queries, else None."""
+    return cast("QueryingDevice", device) if hasattr(device, "draw_query") else None
 
 
 @contextmanager

@@ -14,6 +14,8 @@ from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.protocols.averages import NeverPublished
 from murk.stream.wire.blocks import block_of
+from murk.stream.worker.interface import admits_of, payload_lengths
+from murk.task.models import Model
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -54,6 +56,18 @@ class FurtherModel:
     take: Callable[[Sequence[Any]], Sequence[Any]]
     note: str = ""  # addition to the note of intervals
     of_state: bool = False  # whether a state of the task's own learner holds all that the model learns
+    is_own: bool = False  # whether this is the task's own model
+
+
+def own_model(model: Model, task: Task, whole: Any, reason: str) -> FurtherModel:
+    """Return the task's own model if the file has a name alone; otherwise raise UserError with a reason."""
+    if model != type(model)(name=model.name):
+        raise model.refuse(
+            "name",
+            f"{reason}: leave out everything but the name for that model, or release examples or moments "
+            "(docs/models.md)",
+        )
+    return FurtherModel(task, whole, all_numbers, of_state=True, is_own=True)
 
 
 class FurtherModelEngine(NeverPublished):
@@ -66,7 +80,8 @@ class FurtherModelEngine(NeverPublished):
         self.mechanisms: Mapping[str, Costed] = whole.mechanisms
         self.dimension: int = whole.dimension
         self.admit: Callable[[Any, int], None] = whole.admit
-        self.admits: Callable[[Sequence[Any]], bool] = getattr(whole, "admits", lambda releases: False)
+        self.admits = admits_of(whole)
+        self.lengths: tuple[int, ...] = payload_lengths(whole)
 
     @property
     def n_releases(self) -> int:
@@ -99,6 +114,20 @@ class FurtherModelEngine(NeverPublished):
         """Continue from a state of the task's own learner, as if the model had learned the same releases."""
         self._whole.load_state_dict(state)
         self.own.adopt(self._whole)
+
+    @property
+    def joins(self) -> bool:
+        """Whether learners of parts of a partition can be joined, in the order of the parts."""
+        return bool(getattr(self.own, "joins", False))
+
+    def begin_part(self) -> None:
+        """Leave out what depends on the order of releases, before a part of a partition is learned."""
+        if hasattr(self.own, "begin_part"):
+            self.own.begin_part()
+
+    def join(self, later: FurtherModelEngine) -> None:
+        """Add what another learner has learned from a later part of the partition."""
+        self.own.join(later.own)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state from `state_dict`; raise MurkError if it is malformed or another model's of the same name."""

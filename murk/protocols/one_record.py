@@ -11,7 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -144,10 +144,21 @@ class Held:
         """Do nothing, since there is nothing from a record to wipe."""
 
 
+class RecordKernels(Protocol):
+    """A protocol's module of kernels."""
+
+    @property
+    def learn_record(self) -> Callable[[int, float, int], int]:
+        """Kernel that learns from the record in a memory, given its address, the target and the trials for its noise.
+
+        It returns `LEARNED`, `TOO_FEW`, `NO_WORDS` or `NOT_NOW`.
+        """
+
+
 class RecordEngine(ABC):
     """Base class of engines whose kernel learns one record in place if possible."""
 
-    _kernels: Any  # module with learn_record(address, y, trials), looked up at each call
+    _kernels: RecordKernels  # looked up at each call
     memory: Any  # the kernel's memory, or a `Held` where no kernel adds to what is learned
     current: Any = None  # mechanism of the next records
     _turns: ForkSafeLock

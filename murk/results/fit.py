@@ -4,74 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
 
-from murk._internal.numbers import listed
 from murk.errors import UserError
-from murk.inference.estimate import Estimate
-from murk.protocols.device import Device, device_for
-from murk.protocols.further_models import FurtherModel, FurtherModelEngine
-from murk.protocols.registry import has_part, part
-from murk.results.diagnosis import coded_as
-from murk.results.report import report_log
+from murk.protocols.further_models import FurtherModelEngine
+from murk.results.models import ModelDevice, model_device_for, models_of, report_model
 from murk.results.result import Result
 from murk.stream.log.interface import Checkpoint, Log
 from murk.stream.log.open import open_log
 from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.pool import WorkerPool
-from murk.task.models import Model, columns_of
+from murk.task.models import Model
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-Publisher = Callable[[Log, Task, "ModelDevice"], Callable[[StreamLearner], bytes | None] | None]
-
-
-class ModelDevice:
-    """A model's device, which learns a part of the releases of the log's task ``released``."""
-
-    interactive = False
-
-    def __init__(self, model: Model, released: Task, whole: Device, used: FurtherModel) -> None:
-        self.model, self.released, self.whole, self.used = model, released, whole, used
-        self.task = used.task  # the task with the model's columns and settings, for names, units and words
-        self.kind, self.mechanisms, self.dimension = whole.kind, whole.mechanisms, whole.dimension
-
-    def check_state(self) -> None:
-        """Raise UserError, with the size, if a state is too large for a log."""
-        self.used.device.check_state()
-
-    def engine(self) -> FurtherModelEngine:
-        """Return a learner of the model, at version 0."""
-        return FurtherModelEngine(self.whole.engine(), self.used.device.engine(), self.used.take, self.model.hash)
-
-    def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """Return the joint estimate of several partitions."""
-        estimate: Estimate = self.used.device.estimate([engine.own for engine in engines])
-        return replace(estimate, note=estimate.note + self.used.note) if self.used.note else estimate
-
-
-def model_device_for(model: Model, task: Task) -> ModelDevice:
-    """Return the device of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
-    if not has_part(task.protocol, "models"):
-        raise UserError(
-            f"{model.source}: the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only "
-            "the task's own model, which `murk learn` fits. For several models, release examples or "
-            "moments (docs/models.md)",
-            code="MURK-TASK-004",
-        )
-    whole = device_for(task)
-    columns = columns_of(model, task)
-    used: FurtherModel = part(task.protocol, "models").part_of(model, task, columns, whole)
-    for feature in task.features:
-        if feature.name == columns.target.name:
-            note = f"{used.note}; missing values of {feature.name} count as {coded_as(feature)}"
-            used = replace(used, note=note)
-    return ModelDevice(model, task, whole, used)
+Publisher = Callable[[Log, Task, ModelDevice], Callable[[StreamLearner], bytes | None] | None]
 
 
 _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
@@ -80,7 +31,8 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 class Fitting:
     """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message.
 
-    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues.
+    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues. The task's own
+    model is what its learner has committed on ``log``, and nothing is learned.
     """
 
     def __init__(
@@ -92,7 +44,10 @@ class Fitting:
         adopted: Callable[[int], Checkpoint] | None = None,
     ) -> None:
         self.device, self.log = device, log
-        self._of_task, self._continued = adopted, False
+        self._of_task, self._continued = adopted, device.used.is_own
+        self.pool: WorkerPool[FurtherModelEngine] | None = None
+        if device.used.is_own:
+            return
         message = None if estimates is None else partial(estimates, log, device.released, device)
         membership = log.join()
         self.pool = WorkerPool(
@@ -112,7 +67,11 @@ class Fitting:
     @property
     def n_releases(self) -> int:
         """Number of releases that this process's partitions have learned."""
-        return sum(engine.n_releases for engine in self.pool.learners.values())
+        return 0 if self.pool is None else sum(engine.n_releases for engine in self.pool.learners.values())
+
+    def step(self) -> int:
+        """Let every partition of this process make a step; return the number of messages read."""
+        return 0 if self.pool is None else self.pool.step()
 
     def _adopted(self, partition: int) -> Checkpoint:
         assert self._of_task is not None
@@ -120,11 +79,18 @@ class Fitting:
         self._continued |= checkpoint.state is not None
         return checkpoint
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be learned at the moment; empty if something can."""
+        return "" if self.pool is None else self.pool.trouble or ""
+
     def has_learned(self, ends: Sequence[int]) -> bool:
         """Return whether every partition is committed up to its end, by this process or another."""
-        own = self.pool.pulse.vitals().partitions
+        if self.pool is None:
+            return True
+        partitions = self.pool.pulse.vitals().partitions
         return all(
-            (own[partition].offset if partition in own else self.log.checkpoint(partition).offset) >= end
+            (partitions[partition].offset if partition in partitions else self.log.checkpoint(partition).offset) >= end
             for partition, end in enumerate(ends)
         )
 
@@ -133,69 +99,15 @@ class Fitting:
 
         Those of a ``live`` log hold at every look, others at one, like those of a run, unless the task asks for others.
         """
-        device, count = self.device, max(len(names), 1)
-        own = 1.0 - (1.0 - level) / count
-        found = report_log(device.released, self.log, level=own, live=live, device=device, shown=device.task, **more)
-        found["model"] = {
-            "name": self.name,
-            "log_task": device.released.name,
-            "simultaneous": list(names) if count > 1 else [],
-            "level": level,
-            "before": found.pop("before"),
-            "from_states": self._continued,
-        }
-        found["model"]["words"] = _words(found, device)
-        return found
+        return report_model(self.device, self.log, names, level=level, live=live, from_states=self._continued, **more)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         with self.log:
-            self.pool.close(for_good=not isinstance(error, Exception))
-
-
-def _words(report: dict[str, Any], device: ModelDevice) -> str:
-    """Describe a model's columns, and what its intervals hold for."""
-    about, target = report["model"], device.task.target.name
-    columns = ", ".join(feature.name for feature in device.task.features)
-    words = [
-        f"Model {about['name']} of the log of {about['log_task']}: {target} by {columns}. "
-        "It cost nobody further budget."
-    ]
-    together = about["simultaneous"]
-    if together:
-        words.append(
-            f"Intervals are simultaneous (Bonferroni) over the {len(together)} models {listed(together)}: one "
-            f"coefficient of each, chosen like the models before anybody saw an estimate, holds together with the "
-            f"others at {100.0 * about['level']:g}%. P-values and e-values of contrasts are each model's own."
-        )
-    else:
-        words.append(
-            "Intervals are of this model alone: further models on this log are further looks at the same people. "
-            "For intervals that hold together, name the models beforehand and fit them in one command."
-        )
-    if about["before"] > 0:
-        words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
-    if about["from_states"]:
-        words.append(
-            "It continues from the states of the task's own learner, so its history before that is not known (--replay "
-            "reads every release on the log)."
-        )
-    return " ".join(words)
-
-
-def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[Model]:
-    """Return models, read from files where paths are given; raise UserError for none, or two of one name."""
-    several = [given] if isinstance(given, Model | str | Path) else list(given)
-    models = [each if isinstance(each, Model) else Model.load(each) for each in several]
-    if not models:
-        raise UserError("no model is given: give a Model, or the path of its file")
-    names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"two models have the name {name!r}, under which their states are stored: rename one")
-    return models
+            if self.pool is not None:
+                self.pool.close(for_good=not isinstance(error, Exception))
 
 
 def open_fittings(
@@ -224,7 +136,10 @@ def open_fittings(
     fittings = []
     of_task = stack.enter_context(open_log(url, create=False, name=task.name))
     for device in problems:
-        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=device.model.name))
+        if device.used.is_own and replay:
+            raise UserError(f"{device.model.source}: --replay serves no task's own model, which `murk learn` fits")
+        name = None if device.used.is_own else device.model.name
+        opened = stack.enter_context(open_log(url, create=False, name=task.name, model=name))
         adopted = of_task.checkpoint if device.used.of_state and not replay else None
         fittings.append(stack.enter_context(Fitting(device, opened, estimates=estimates, adopted=adopted)))
     return fittings
@@ -232,10 +147,12 @@ def open_fittings(
 
 def fit(
     models: Model | str | Path | Sequence[Model | str | Path],
-    log: str,
+    log: str | None = None,
     *,
+    archive: str | Path | None = None,
     confidence: float = 0.95,
     replay: bool = False,
+    map: Any = map,
 ) -> Any:
     """Fit models to the releases on a log, like ``murk fit``, without spending more of anybody's budget.
 
@@ -250,11 +167,18 @@ def fit(
         A `Model`, the path of its file, or a sequence of these.
     log
         URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
+    archive
+        Instead of a log: path or URL of an archive of it (``murk archive``), which answers after the log's retention.
+        States are not kept.
     confidence
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, for its history. By default it continues from the states of
-        the task's own learner where these hold all that it learns: moments, and cells of examples.
+        the task's own learner where these hold all that it learns: moments, cells of examples, known columns,
+        windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
+    map
+        How parts of an archive are learned: a function like the builtin `map`, such as that of a
+        `concurrent.futures.ProcessPoolExecutor`. Results are the same bits with all of them.
 
     Examples
     --------
@@ -275,15 +199,34 @@ def fit(
     <Result of hours-by-age: 400 releases, 2 coefficients, simulated>
     """
     start, chosen = monotonic(), models_of(models)
+    if (log is None) == (archive is None):
+        raise UserError("give either a log or an archive")
+    if archive is not None:
+        if replay:
+            raise UserError("replay=True needs a log: an archive is always read whole")
+        # Imported here, as a log needs no pyarrow.
+        from murk.results.archives import fit_archive
+
+        fitted = [
+            _result(device, report, start)
+            for device, report in fit_archive(chosen, str(archive), level=confidence, map=map, history=True, kept=True)
+        ]
+        return fitted[0] if isinstance(models, Model | str | Path) else fitted
+    assert log is not None
     with ExitStack() as stack:
         fittings = open_fittings(stack, chosen, log, replay=replay)
         ends = fittings[0].log.ends()
         while not all(fitting.has_learned(ends) for fitting in fittings):
-            if not sum(fitting.pool.step() for fitting in fittings):
+            if not sum(fitting.step() for fitting in fittings):
                 sleep(_PAUSE)
         names, results = [model.name for model in chosen], []
         for fitting in fittings:
-            report = fitting.report(names, level=confidence, history=True, kept=True, seconds=monotonic() - start)
-            history, estimate = report.pop("history"), report.pop("estimate")
-            results.append(Result(report, history, fitting.device.task, estimate))
+            report = fitting.report(names, level=confidence, history=True, kept=True)
+            results.append(_result(fitting.device, report, start))
     return results[0] if isinstance(models, Model | str | Path) else results
+
+
+def _result(device: ModelDevice, report: dict[str, Any], start: float) -> Result:
+    """Return the result of a report with history and estimate."""
+    history, estimate = report.pop("history"), report.pop("estimate")
+    return Result({**report, "seconds": monotonic() - start}, history, device.task, estimate)

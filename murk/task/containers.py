@@ -180,7 +180,7 @@ def _numbers_of(column: Any) -> NDArray[Any] | None:
             numbers = column.to_numpy(dtype=getattr(dtype, "numpy_dtype", None))
     elif isinstance(column, list | tuple):
         kinds = set(map(type, column))
-        if kinds == {float} or kinds == {bool}:
+        if kinds in ({float}, {bool}):
             numbers = np.array(column)
         elif kinds == {int}:
             with suppress(OverflowError):
@@ -234,7 +234,7 @@ def _arrow_to_numpy(column: Any) -> Any:
 
 def _whole_microseconds(column: Any) -> Any:
     import pyarrow
-    import pyarrow.compute as compute
+    from pyarrow import compute
 
     count = column.cast(pyarrow.int64())
     count = compute.if_else(compute.less(count, 0), compute.subtract(count, 999), count)

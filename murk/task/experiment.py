@@ -76,4 +76,7 @@ class ExperimentBlock(Block):
     assigned: AssignmentBlock | None = Field(
         default=None, description="how arms are assigned; `null`: unknown, so that their counts are not tested"
     )
+    segments: tuple[Text, ...] = Field(
+        default=(), description="known features, in whose categories the lifts are stated too, simultaneously"
+    )
     guardrail: GuardrailBlock | None = Field(default=None, description="`null`: none")

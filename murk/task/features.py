@@ -48,7 +48,7 @@ ADDED: Final[dict[str, tuple[str, ...]]] = {
     "ClassTarget": ("rate", "missing_share", "label", "description", "labels"),
     "RealTarget": ("typical", "missing_share", "quantiles", "label", "description"),
 }
-"""Keys that are in a document only if a task file gives them, so that older hashes stay valid."""
+"""Keys that are in a document only if a task file gives them: a new key changes no hash of a task that omits it."""
 Date = Annotated[datetime.date, BeforeValidator(_date)]
 Share = Annotated[Number, Field(gt=0, lt=1)]
 ShareOrZero = Annotated[Number, Field(ge=0, lt=1)]
@@ -210,8 +210,8 @@ class CategoryFeature(Block):
     known: Literal[True] | None = Field(
         default=None,
         description="`true`: the receiver knows this column already, such as the arm of an experiment. It is sent as "
-        "it is, without noise and under no guarantee, and only the target is randomized. Then all features must be "
-        "known; `null`: private",
+        "it is, without noise and under no guarantee, and only the target and private features are randomized; `null`: "
+        "private",
     )
 
     @model_validator(mode="before")
@@ -463,5 +463,5 @@ def words_of_value(column: Feature | Target, value: str) -> str:
     >>> words_of_value(CategoryFeature(name="sex", categories=("f", "m"), labels={"f": "female"}), "f")
     'female'
     """
-    labels: dict[str, str] = getattr(column, "labels", None) or {}
-    return labels.get(value, value)
+    labels = column.labels if isinstance(column, CategoryFeature | BinaryTarget | ClassTarget) else None
+    return (labels or {}).get(value, value)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
-from murk.task.errors import task_error
+from murk.task.errors import shown, task_error
 from murk.task.fields import Block, Duration, Integer, Number, Text
 from murk.task.windows import task_window
 
@@ -49,6 +49,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("privacy", "calibration"): "analytic",
     ("privacy", "window"): "none",
     ("privacy", "lifetime"): None,
+    ("privacy", "repeat"): "anew",
     ("examples", "newton"): None,
     ("moments", "intercept"): True,
     ("moments", "radius"): None,
@@ -67,12 +68,13 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "models"): "per-partition",
     ("scores", "effects"): "logistic",
 }
-"""Keys of blocks that a document omits at these defaults, so that older hashes stay valid."""
+"""Keys of blocks that a document omits at these defaults: a new key changes no hash of a task that does not set it."""
 # Keys of the task that a document omits at these defaults.
 ADDED_TO_TASK: Final[dict[str, object]] = {
     **dict.fromkeys(("forget", "shuffle", "people", "intervals", "predictions", "about", "track", "experiment")),
     "as_published": False,
     "contrasts": [],
+    "weight": "people",
 }
 
 TIGHTEST_AT: Final = 100_000  # number of releases at which confidence sequences are tightest, unless a task states one
@@ -117,6 +119,29 @@ class TrackBlock(Block):
         description="number of windows to either side whose answers the smoothed path uses, too; 0: the path is of "
         "single windows",
     )
+
+
+class WeightBlock(Block):
+    """Rows by which a person counts."""
+
+    rows: Annotated[Integer, Field(ge=2, le=100)] = Field(
+        description="the most rows of a person that count, 2 to 100: a person with fewer counts as much less"
+    )
+
+
+def _weight(value: Any) -> Any:
+    if isinstance(value, str) and value != "people":
+        raise task_error(
+            f"{shown(value)} is not people or a number of rows; say weight: people, or, with the most rows of a person "
+            "that count, weight: {rows: 10}"
+        )
+    return value
+
+
+Weight = Annotated[
+    Annotated[Literal["people"], BeforeValidator(_weight), Tag("<word>")] | Annotated[WeightBlock, Tag("<rows>")],
+    _word_or("<rows>"),
+]
 
 
 class PredictionsBlock(Block):

@@ -217,6 +217,13 @@ class PrivacyBlock(Block):
     lifetime: ACap | None = Field(
         default=None, description="with `window`: a person's cap over all windows of this task; `null`: none"
     )
+    repeat: Literal["anew", "same"] = Field(
+        default="anew",
+        description="with `window`: `same` repeats a person's last answer, at no cost, while their record codes to the "
+        "same, and once `lifetime` is spent; it discloses which answers are one person's and when the record changed. "
+        "`anew`: noise is drawn for each answer (`moments`, `examples`, and targets without features or with `known` "
+        "ones can repeat)",
+    )
     mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
         description=f"`best` is the one of smallest variance that gives the guarantee, of {_NAMED}; `null`: gaussian "
@@ -346,6 +353,8 @@ class PrivacyBlock(Block):
             raise task_error("here organisations release windows of records (summaries.window); remove it", "window")
         if self.lifetime is not None and self.window == NONE:
             raise task_error("caps all windows, and there are none; write privacy.window, or per_person", "lifetime")
+        if self.repeats_answers:
+            self._check_repeat(protocol)
         if self.grid is not None and protocol.of_organisations:
             raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
         # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
@@ -363,6 +372,16 @@ class PrivacyBlock(Block):
                 # A sketch costs its guarantee, in the guarantee's own currency; of other mechanisms of a protocol's
                 # own, and in tcdp, its problem knows the cost.
                 self._check_cap(level, partial(_own_cost, guarantee))
+
+    def _check_repeat(self, protocol: TaskProtocol) -> None:
+        if self.window == NONE:
+            raise task_error("same has no effect without windows; write privacy.window, or remove it", "repeat")
+        if not protocol.repeats_answers:
+            words = f"of {protocol.name} people are asked anew in each round: an earlier answer is to another question"
+            raise task_error(f"{words}; remove it, or say protocol: moments or examples", "repeat")
+        if self.per_person is not None:
+            words = "a person has one answer a window, which is repeated; remove it, or per_person"
+            raise task_error(words, "repeat")
 
     def _check_classic(self, able: Sequence[str], released: str) -> None:
         others = [level for level, guarantee in self.levels.items() if guarantee.kind != "approx"]
@@ -411,6 +430,11 @@ class PrivacyBlock(Block):
     def renews(self) -> bool:
         """Whether a person's budget renews with every window."""
         return self.window != NONE
+
+    @property
+    def repeats_answers(self) -> bool:
+        """Whether a person whose record has not changed repeats their last answer."""
+        return self.repeat == "same"
 
     @property
     def whole(self) -> Guarantee | None:

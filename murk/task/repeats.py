@@ -6,7 +6,7 @@ the variance v of a bound of 1, which the people's variance cannot exceed, a sum
 
     (v + m) / (v + 1)
 
-times the variance of one of different people.
+times the variance of one of different people. If answers are repeated with their noise, it has at most m times that.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Repeats:
     effect: float  # factor of the variance of sums
     supposed: bool = False  # whether nothing bounds m, and `SUPPOSED` is taken for it
     within: int = 1  # most answers of one person within a window
+    same: bool = False  # whether answers are repeated with their noise
 
     @property
     def words(self) -> str:
@@ -53,7 +54,10 @@ class Repeats:
             return f"One person may answer up to {self.most:,} times, which these intervals do not allow for. {_TESTS}"
         wider = f"({math.sqrt(self.effect):.3g} times as wide)"
         if self.supposed:
-            allowed = f"intervals allow for {self.most} answers of each {wider}. privacy.lifetime would bound them"
+            allowed = f"intervals allow for {self.most} answers of each {wider}. "
+            allowed += (
+                "Repeated answers have no noise of their own" if self.same else "privacy.lifetime would bound them"
+            )
             return f"One person may answer in every window: {allowed}. {_TESTS}"
         return f"One person may answer up to {self.most:,} times: intervals allow for it {wider}. {_TESTS}"
 
@@ -80,13 +84,17 @@ def noise_of(guarantee: Guarantee) -> float:
     return float(min(4.0 / mu**2, math.erf(mu / math.sqrt(8.0)) ** -2 - 1.0))
 
 
-def effect_of(most: int, guarantees: list[Guarantee]) -> float:
+def effect_of(most: int, guarantees: list[Guarantee], *, same: bool = False) -> float:
     """Return the factor of the variance of sums if one person answers up to ``most`` times.
 
+    ``same`` tells that they may repeat one answer, whose noise does not average out.
+
     >>> from murk.privacy import GaussianDP
-    >>> effect_of(4, [GaussianDP(1.0)])
-    1.6
+    >>> effect_of(4, [GaussianDP(1.0)]), effect_of(4, [GaussianDP(1.0)], same=True)
+    (1.6, 4.0)
     """
+    if same:
+        return float(most)
     return max((noise + most) / (noise + 1.0) for noise in map(noise_of, guarantees))
 
 
@@ -94,7 +102,7 @@ FEWEST: Final = 20  # people from whose numbers of answers a factor is computed
 _STEP: Final = 0.05  # steps to which such a factor is rounded up
 
 
-def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) -> Repeats:
+def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *, same: bool = False) -> Repeats:
     """Return how often people answered, from the number of people by their number of answers.
 
     With ``n_m`` people of m answers each, a sum has at most the variance of different people times
@@ -104,39 +112,45 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee]) ->
     as people's own variance may lie in those who answer most, and times the same where these, a share f of the answers,
     are at one end and all others at the other: (N v + 4 (1 - f)^2 sum_{m >= t} m^2 n_m + 4 f^2 sum_{m < t} m^2 n_m) /
     (N v + 4 f (1 - f) N). Without the maximum it is ``(v + m) / (v + 1)`` at the
-    mean ``sum m^2 n_m / sum m n_m``. The factor is rounded up to a multiple of 0.05. It is that of the largest number
+    mean ``sum m^2 n_m / sum m n_m``. If all repeat the ``same`` answer, v is times that mean in the numerators. The
+    factor is rounded up to a multiple of 0.05. It is that of the largest number
     where there are fewer than `FEWEST` people, or where one person could move the factor by more than 0.05: so nobody's
     number of answers can be read from it.
 
     >>> from murk.privacy import GaussianDP
     >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)])
-    Repeats(most=10, effect=2.4, supposed=False, within=1)
+    Repeats(most=10, effect=2.4, supposed=False, within=1, same=False)
+    >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)], same=True).effect
+    7.85
     >>> repeats_of_counts({1: 8, 10: 2}, [GaussianDP(1.0)]).effect
     2.8
     """
     most = max(counts, default=1)
     if most == 1:
         return ONCE
-    together = effect_of(most, guarantees)
+    together = effect_of(most, guarantees, same=same)
     answers = sum(number * people for number, people in counts.items())
     least = min(map(noise_of, guarantees))
-    if sum(counts.values()) < FEWEST or most**2 > _STEP * answers * (least + 1.0):
-        return Repeats(most, together)
-    effect = max(_effect(counts, answers, noise) for noise in map(noise_of, guarantees))
-    return Repeats(most, min(round(math.ceil(effect / _STEP - 1e-9) * _STEP, 2), together))
+    # The noise of repeated answers adds up as people's own variance does.
+    moved = most**2 * (1.0 + least) if same else most**2
+    if sum(counts.values()) < FEWEST or moved > _STEP * answers * (least + 1.0):
+        return Repeats(most, together, same=same)
+    effect = max(_effect(counts, answers, noise, same=same) for noise in map(noise_of, guarantees))
+    return Repeats(most, min(round(math.ceil(effect / _STEP - 1e-9) * _STEP, 2), together), same=same)
 
 
-def _effect(counts: Mapping[int, int], answers: int, noise: float) -> float:
+def _effect(counts: Mapping[int, int], answers: int, noise: float, *, same: bool) -> float:
     """Return the factor of one noise variance, with the people's variance in those who answer most."""
     effect, first, square = 1.0, 0, 0
     whole = sum(number**2 * people for number, people in counts.items())
+    own = noise * (whole if same else answers)
     for number in sorted(counts, reverse=True):
         first += number * counts[number]
         square += number**2 * counts[number]
-        effect = max(effect, (answers * noise + square) / (answers * noise + first))
+        effect = max(effect, (own + square) / (answers * noise + first))
         share = first / answers
         apart = 4.0 * ((1.0 - share) ** 2 * square + share**2 * (whole - square))
-        effect = max(effect, (answers * noise + apart) / (answers * (noise + 4.0 * share * (1.0 - share))))
+        effect = max(effect, (own + apart) / (answers * (noise + 4.0 * share * (1.0 - share))))
     return effect
 
 
@@ -145,6 +159,9 @@ def repeats_of(privacy: PrivacyBlock) -> Repeats:
     guarantees, within = list(privacy.levels.values()), 1
     if privacy.renews and privacy.per_person is not None:
         within = max(_count(privacy.per_person, each) for each in guarantees)
+    if privacy.repeats_answers:
+        # Caps bound new answers only.
+        return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees, same=True), True, within, same=True)
     if privacy.whole is not None:
         most = max(_count(privacy.whole, each) for each in guarantees)
         return Repeats(most, effect_of(most, guarantees), within=min(within, most)) if most > 1 else ONCE

@@ -38,6 +38,8 @@ from murk.task.learning import (
     PublicBlock,
     PublicCovariates,
     TrackBlock,
+    Weight,
+    WeightBlock,
     covariates,
 )
 from murk.task.privacy import PrivacyBlock, filled_in
@@ -175,6 +177,11 @@ class Task(_ProtocolBlocks):
         description="estimates of each window of `privacy.window`, and a smoothed path, with bands that hold over all "
         "windows at once (`scores`, and shares and means without features); `null`: none",
     )
+    weight: Weight = Field(
+        default="people",
+        description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
+        "rows (in a window), at most 10 (`moments`, and shares, means and quantiles without features)",
+    )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
         description="the number of releases (records with `summaries`) at which the task ends, if it is planned; live "
@@ -222,7 +229,7 @@ class Task(_ProtocolBlocks):
     def load(cls, path: str | Path) -> Self:
         """Read a task file; see `parse`. Raises `UserError` if it cannot be read, too."""
         task = cls.parse(read_file(path, "task"), source=str(path))
-        task._path = Path(path)
+        task._path = Path(path)  # noqa: SLF001
         return task
 
     @classmethod
@@ -261,7 +268,7 @@ class Task(_ProtocolBlocks):
             task = cls.model_validate(content)
         except ValidationError as error:
             raise user_error(error, source, lines) from None
-        task._source, task._lines = source, lines
+        task._source, task._lines = source, lines  # noqa: SLF001
         return task
 
     @model_validator(mode="before")
@@ -327,7 +334,7 @@ class Task(_ProtocolBlocks):
                     f"{name} cannot learn quantiles; say protocol: univariate, or leave it out", "protocol"
                 )
         else:
-            protocol.check_features(self.features, self.people)
+            protocol.check_features(self.features, target.kind, self.people)
             if quantiles is not None:
                 words = "has no effect in a task with features; remove it, or say features: []"
                 raise task_error(words, "target", "quantiles")
@@ -358,6 +365,10 @@ class Task(_ProtocolBlocks):
             self._check_track(self.track, protocol, has_quantiles=quantiles is not None)
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
+        if self.most_rows > 1:
+            why = protocol.why_not_weighed(self.block) or ("; remove it, or known" if self.known_columns else "")
+            if why:
+                raise task_error(f"rows have no effect with protocol: {name}{why}", "weight")
 
     def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
         if not protocol.tracks:
@@ -403,10 +414,19 @@ class Task(_ProtocolBlocks):
                 raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
 
     def _check_experiment(self, experiment: ExperimentBlock) -> None:
-        known, at = self.known_columns, "experiment"
-        if experiment.arm not in known:
-            remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
+        known_names, at = self.known_columns, "experiment"
+        if experiment.arm not in known_names:
+            remedy = (
+                nearest(experiment.arm, known_names) if known_names else "make it one with categories and known: true"
+            )
             raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+        for place, name in enumerate(experiment.segments):
+            others = [each for each in known_names if each != experiment.arm]
+            if name not in others:
+                remedy = nearest(name, others) if others else "remove it, or add a known feature"
+                raise task_error(
+                    f"{shown(name)} is not a known feature beside the arm; {remedy}", at, "segments", place
+                )
         arms = self.arms
         if experiment.control not in arms:
             words = f"{shown(experiment.control)} is not a category of {experiment.arm}; "
@@ -421,8 +441,9 @@ class Task(_ProtocolBlocks):
     @property
     def arms(self) -> tuple[str, ...]:
         """Arms of the task's experiment; none without one."""
-        names = () if self.experiment is None else (self.experiment.arm,)
-        return next((one.categories for one in self.features if one.name in names and hasattr(one, "categories")), ())
+        arm = None if self.experiment is None else self.experiment.arm
+        of_arm = (each for each in self.features if each.name == arm and isinstance(each, CategoryFeature))
+        return next((each.categories for each in of_arm), ())
 
     def arm_of(self, identifier: str) -> str:
         """Return the arm of the person with this random identifier, which they keep on their device.
@@ -522,9 +543,14 @@ class Task(_ProtocolBlocks):
         return Coding(self.features, self.target)
 
     @property
+    def most_rows(self) -> int:
+        """Most rows of a person that count, more than one row as more than one person; 1 if people count alike."""
+        return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
+
+    @property
     def known_columns(self) -> tuple[str, ...]:
         """Names of the features that are sent as they are."""
-        return tuple(feature.name for feature in self.features if getattr(feature, "known", None))
+        return tuple(each.name for each in self.features if isinstance(each, CategoryFeature) and each.known)
 
     @property
     def known_words(self) -> str:
@@ -545,7 +571,9 @@ class Task(_ProtocolBlocks):
     def coefficient_scale(self) -> Scale:
         """Scale of the coefficients, such as ``"log odds"``."""
         scale = PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
-        return scale if self.features or scale == "slope" else "probability"
+        # Beside known columns, lines are learned of private features.
+        by_line = not self.features or 0 < len(self.known_columns) < len(self.features)
+        return "probability" if by_line and scale != "slope" else scale
 
     @property
     def fitted_model(self) -> str:
@@ -553,6 +581,8 @@ class Task(_ProtocolBlocks):
         if not self.features:
             asks_quantiles = isinstance(self.target, RealTarget) and self.target.quantiles is not None
             return "quantiles" if asks_quantiles else "mean" if self.target.kind == "real" else "shares"
+        if self.coefficient_scale == "probability" and self.known_columns:
+            return "squared"
         # The balanced loss fits the same model.
         objective = None if self.objective == "balanced" else self.objective
         return objective or PROTOCOLS[self.protocol].model(self.block, self.target.kind)
@@ -599,7 +629,7 @@ class Task(_ProtocolBlocks):
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         content["features"] = list(map(without_defaults, self.features, content["features"]))
         content["target"] = without_defaults(self.target, content["target"])
-        # Blocks of other protocols are left out, and so are new keys at their defaults, which keeps older hashes.
+        # Blocks of other protocols are left out, and so are the keys of `ADDED` and `ADDED_TO_TASK` at their defaults.
         for block, key in ADDED:
             if content[block] is not None and content[block][key] == ADDED[block, key]:
                 del content[block][key]
@@ -658,13 +688,18 @@ class Task(_ProtocolBlocks):
     ) -> Self:
         """Return the task without public covariates and with another fitted model, or raise `UserError`."""
         names = {feature.name for feature in features}
-        parts = {
+        parts: dict[str, Any] = {
             "features": [feature.model_dump(mode="json", by_alias=True) for feature in features],
             "target": target.model_dump(mode="json", by_alias=True),
             "learner": learner.model_dump(mode="json", by_alias=True),
             "contrasts": [each.model_dump(mode="json") for each in self.contrasts if each.feature in names],
-            self.protocol: dict(block),
         }
+        if self.protocol in BLOCKS:
+            parts[self.protocol] = dict(block)
+        if self.experiment is not None:
+            own = self.experiment.model_dump(mode="json", by_alias=True)
+            segments = [name for name in self.experiment.segments if name in names]
+            parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
         # The task's releases, and so its guarantees, stay its own.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
@@ -679,7 +714,7 @@ class Task(_ProtocolBlocks):
     def _with(self, **changes: Any) -> Self:
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         task = self._resolve({**content, **changes}, self.name, {})
-        task._path, task._source, task._lines = self._path, self._source, self._lines
+        task._path, task._source, task._lines = self._path, self._source, self._lines  # noqa: SLF001
         return task
 
     def __eq__(self, other: object) -> bool:

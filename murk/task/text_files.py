@@ -55,7 +55,7 @@ def is_gzipped(file: IO[bytes]) -> bool:
 
 def kind_of(head: bytes) -> str | None:
     """Return the binary format that begins with these bytes, in words, or None."""
-    return next((words for words, magic in _OTHERS.items() if re.match(magic, head, re.S)), None)
+    return next((words for words, magic in _OTHERS.items() if re.match(magic, head, re.DOTALL)), None)
 
 
 @contextmanager

@@ -325,6 +325,16 @@ class AdaSSP(Baseline):
         return np.asarray(np.linalg.lstsq(noisy, cross, rcond=None)[0])
 
 
+def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
+    """Return the threshold of Sheffet's algorithm in units of C^2.
+
+    >>> round(sheffet_threshold(1.0, 1e-5, 100), 1)
+    317.3
+    """
+    size = math.log(8.0 / delta)
+    return 4.0 / epsilon * (math.sqrt(2.0 * rows * size) + 2.0 * size)
+
+
 @dataclass(frozen=True)
 class Sheffet(Baseline):
     r"""Linear regression on a Gaussian sketch, with noise only if a test of the least eigenvalue fails.
@@ -379,8 +389,7 @@ class Sheffet(Baseline):
         if self.analysis == "renyi":
             delta = self.delta if self.printed else self.delta / 2.0
             return self.square * smallest_threshold(self.epsilon / 2.0, delta, self.sketch_rows, "mixing")
-        size = math.log(8.0 / self.delta)
-        return 4.0 * self.square / self.epsilon * (math.sqrt(2.0 * self.sketch_rows * size) + 2.0 * size)
+        return self.square * sheffet_threshold(self.epsilon, self.delta, self.sketch_rows)
 
     def variance(self, least: float, draw: float) -> float:
         """Return the noise variance, 0 if the test passes, for a least eigenvalue and a standard Laplace ``draw``."""

@@ -16,13 +16,13 @@ from murk.privacy.central import (
     SketchAccumulator,
     mixing_epsilon,
     phi,
-    sheffet_threshold,
     smallest_threshold,
 )
 from murk.privacy.central import sketch_tight as tight
 from murk.privacy.conversions import gdp_delta
 from murk.privacy.rounding import precise
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting
+from reproductions.gaussmix.baselines import sheffet_threshold
 
 ROWS: Final = 150
 DELTA: Final = 1e-8

@@ -304,8 +304,8 @@ def claims(what: str, last: Last, starts: Floats) -> list[tuple[str, bool, str]]
     none = mean("no noise", HALF, 0)
     private = {level: mean(level, HALF, 0) for level in levels if level in ("mu = 1", "mu = 2", "mu = 3")}
     found = [(
-        "at alpha = 1/2 iterates with mu >= 1 are comparable to those without noise (at most twice the loss, or the "
-        "distance to 1)", all(left(value) <= COMPARABLE * left(none) for value in private.values()),
+        ("at alpha = 1/2 iterates with mu >= 1 are comparable to those without noise (at most twice the loss, or the "
+        "distance to 1)"), all(left(value) <= COMPARABLE * left(none) for value in private.values()),
         f"{', '.join(f'{value:.3g} at {level}' for level, value in private.items())}, without noise {none:.3g}",
     )]  # fmt: skip
     if what != "accuracy":

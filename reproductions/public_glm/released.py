@@ -171,8 +171,8 @@ def summed(mechanism: Randomizer, blocks: Iterator[Floats], rng: np.random.Gener
 
 def coefficients(learner: Learner) -> Floats:
     """Return slopes in the features' units; without a root, the direction for short scores."""
-    engine = learner._require()
+    learner._require()
     if isinstance(learner, ScoreClassifier | ScoreRegressor):
         return np.asarray(learner.estimate().values[: len(learner._names)])
-    values = engine.fitted().values
+    values = learner._require().fitted().values
     return np.asarray(values[: len(learner._names)] * learner._gain)

@@ -29,7 +29,7 @@ def stopper(first: int, step: int) -> Callable[[Any, str, Any], None]:
 
     def look(frame: Any, event: str, argument: Any) -> None:
         nonlocal left
-        if (event == "c_call" or event == "c_return") and argument.__name__ in WRITES:
+        if (event in {"c_call", "c_return"}) and argument.__name__ in WRITES:
             left -= 1
             if left == 0:
                 left = step

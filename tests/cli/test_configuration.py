@@ -374,7 +374,7 @@ def test_a_variable_switches_off_what_the_file_switches_on(tmp_path: Path) -> No
 
 
 def test_the_page_s_file_is_one(tmp_path: Path) -> None:
-    [text] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "cli.md").read_text(), re.M | re.S)
+    [text] = re.findall(r"^```toml\n(.*?)^```", (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE | re.DOTALL)
     (tmp_path / "murk.toml").write_text(text)
     # Who one is, the page's file leaves to another place; without it no command reaches the cluster.
     assert "which needs sasl.username and sasl.password" in str(wrong())

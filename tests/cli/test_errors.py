@@ -23,7 +23,7 @@ from tests.services.services import missing
 SOURCES = sorted(Path(package.__file__).parent.rglob("*.py"))
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 # Code, what has happened and what to do.
-CODES = re.findall(r"^\| `(MURK-[A-Z]+-\d{3})` \| (.*?) \| (.*?) \|$", PAGE, re.M)
+CODES = re.findall(r"^\| `(MURK-[A-Z]+-\d{3})` \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
 AREAS = [area for area, _ in groupby(code.split("-")[1] for code, *_ in CODES)]
 
 
@@ -122,7 +122,7 @@ def test_exit_statuses_are_those_of_the_page(folder):
     process.terminate()
     found[Status.STOPPED] = finish(process)
     assert {status: done.status for status, done in found.items()} == {status: status for status in found}
-    assert [int(one) for one in re.findall(r"^\| (\d+) \|", PAGE, re.M)] == [*Status]
+    assert [int(one) for one in re.findall(r"^\| (\d+) \|", PAGE, re.MULTILINE)] == [*Status]
     # Learners run until they are stopped: that is their end.
     process = start("learn", "--log", LOG, "-v", folder=folder)
     assert "taken over" in process.stderr.readline()
@@ -151,7 +151,7 @@ def test_the_page_s_line_teaches_bash(tmp_path):
     if shutil.which("bash") is None:
         missing("bash is missing")
     [line] = re.findall(
-        r'^    (eval "\$\(_MURK_COMPLETE=bash_source murk\)")$', (ROOT / "docs" / "cli.md").read_text(), re.M
+        r'^    (eval "\$\(_MURK_COMPLETE=bash_source murk\)")$', (ROOT / "docs" / "cli.md").read_text(), re.MULTILINE
     )
     (tmp_path / "murk").write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m murk "$@"\n')
     (tmp_path / "murk").chmod(0o755)

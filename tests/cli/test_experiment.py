@@ -13,9 +13,12 @@ from murk.cli import cli
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
 from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence
+from murk.monitoring import Monitor
 from murk.planning.experiments import false_alarms, people_for_effect, plan_experiment
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
+from murk.results.report import report_log
+from murk.stream import open_log
 from murk.task.experiment import assigned_place
 
 TASK = """
@@ -169,7 +172,128 @@ def test_arms_that_contradict_their_shares_come_first():
     assert found.words()[0].startswith("The arms' counts contradict the stated shares")
 
 
+# Odd streams
+
+
+def state(task, arms, y, *, count=None):
+    """Return the experiment after releases of people in these arms, of platform web."""
+    device = device_for(task)
+    engine, known = device.engine(), device.settings.known
+    X = np.ones((len(y), task.coding.size))
+    X[:, 0] = 2.0 * np.asarray(arms) - 1.0
+    X[:, 1:-1] = -1.0
+    assert known.declared(known.numbers(X)).all()
+    engine.add(
+        device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(4), np.arange(len(y))), "default"
+    )
+    return experiment(task, engine.estimate(), Looks("always-valid", 100_000, len(y)))
+
+
+def bought(count, rate, seed=1):
+    return (np.random.default_rng(seed).random(count) < rate).astype(float)
+
+
+def test_an_arm_without_people_is_named():
+    task = Task.parse(TASK.replace("  assigned: {by: device, salt: checkout-7, shares: [0.5, 0.5]}\n", ""))
+    found = state(task, np.zeros(5_000), bought(5_000, 0.2))
+    assert found.words() == ["treatment: nobody is in treatment yet."]
+    assert (found.stop, found.lifts[0].verdict, found.people["treatment"]) == ("", "open", 0)
+    # With stated shares its absence is a mismatch.
+    assert state(Task.parse(TASK), np.zeros(5_000), bought(5_000, 0.2)).stop == "mismatch"
+
+
+def test_an_arm_of_one_person_has_no_interval():
+    task = Task.parse(TASK.replace("  assigned: {by: device, salt: checkout-7, shares: [0.5, 0.5]}\n", ""))
+    found = state(task, np.arange(5_000) == 7, bought(5_000, 0.2))
+    assert found.words() == ["treatment: too few people with a target for an interval."]
+    assert found.stop == ""
+
+
+@pytest.mark.parametrize("kind", ["kind: binary, positive: 'yes', negative: 'no'", "kind: real, low: 0, high: 1"])
+def test_an_arm_without_targets_has_no_lift(kind):
+    old = 'kind: binary, positive: "yes", negative: "no", rate: 0.2, missing_share: 0'
+    assert old in TASK
+    task, arms, y = Task.parse(TASK.replace(old, kind)), np.arange(20_000) % 2, bought(20_000, 0.2)
+    y[arms == 1] = math.nan
+    found = state(task, arms, y)
+    assert found.lifts[0].verdict == found.lifts[0].guardrail == "open"
+    assert found.words()[0] == "treatment: too few people with a target for an interval."
+    assert found.words()[1].startswith("More targets are missing in one of treatment and control")
+
+
+def test_effects_are_of_randomized_arms_only():
+    task = Task.parse(TASK.replace("  assigned: {by: device, salt: checkout-7, shares: [0.5, 0.5]}\n", ""))
+    arms = np.arange(20_000) % 2
+    y = np.where(arms == 1, bought(20_000, 0.4), bought(20_000, 0.2))
+    [words, *_] = state(task, arms, y).words()
+    assert words.startswith("The target is higher in treatment than in control")
+    assert "does not state that arms are assigned at random" in words
+    assert state(Task.parse(TASK), arms, y).words()[0].startswith("treatment raises the target")
+
+
+def test_several_arms_share_the_error():
+    three = TASK.replace("[control, treatment]", "[control, treatment, other]").replace("[0.5, 0.5]", "[0.4, 0.3, 0.3]")
+    task, two = Task.parse(three), Task.parse(TASK)
+    found = murk.run(task, people(task, 6_000, 0.04), seed=5).report["experiment"]
+    assert {each["arm"] for each in found["lifts"]} == {"treatment", "other"}
+    for each in found["lifts"]:
+        # The e-value for both arms is half of one's own, and excludes zero where the interval for every look does.
+        assert each["p_value"] == pytest.approx(min(1.0, 1.0 / each["e_value"]))
+        assert (each["e_value"] >= 20.0) == (each["verdict"] != "open")
+    assert len(two.arms) == 2
+
+
+def test_the_monitor_shows_the_arms(tmp_path):
+    task = Task.parse(
+        TASK.replace("[control, treatment]", "[control, treatment, other]").replace("[0.5, 0.5]", "[0.4, 0.3, 0.3]")
+    )
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    murk.run(task, people(task, 2_000, 0.1), log=url, ledger=tmp_path / "ledger.db", seed=3)
+    with open_log(url) as log:
+        found = report_log(task.with_simulated(True), log, live=True)["experiment"]["lifts"]
+        monitor = Monitor(log, task.with_simulated(True))
+        monitor.poll()
+        shown = monitor.snapshot.figures.contrasts
+        monitor.close()
+    assert [each.name for each in shown] == ["arm: treatment against control", "arm: other against control"]
+    for contrast, lift in zip(shown, found, strict=True):
+        assert contrast.average_effect == pytest.approx(lift["value"])
+        assert contrast.average_effect_interval == pytest.approx(lift["interval"])
+        assert contrast.e_value == pytest.approx(lift["e_value"])
+
+
+def test_segments_share_the_error():
+    task = Task.parse(TASK.replace("  guardrail", "  segments: [platform]\n  guardrail"))
+    rows = people(task, 9_000, 0.0)
+    rng = np.random.default_rng(8)
+    for row in rows:
+        chance = 0.4 if (row["arm"], row["platform"]) == ("treatment", "ios") else 0.2
+        row["bought"] = "yes" if rng.random() < chance else "no"
+    result = murk.run(task, rows, seed=5)
+    web, ios = result.report["experiment"]["segments"]
+    assert (web["segment"], ios["segment"]) == ("platform = web", "platform = ios")
+    assert web["interval"][0] < 0.0 < web["interval"][1]
+    assert 0.0 < ios["interval"][0] < 20.0 < ios["interval"][1]
+    # Of two segments, 97.5% each: 2.24 standard errors, of two arms of some 2,250 people.
+    lift = result.report["experiment"]["lifts"][0]
+    assert (ios["interval"][1] - ios["interval"][0]) / (lift["interval"][1] - lift["interval"][0]) == pytest.approx(
+        math.sqrt(2.0) * 2.24 / 1.96, rel=0.1
+    )
+    assert "Lifts by segment" in str(result)
+    with pytest.raises(UserError, match="'arm' is not a known feature beside the arm"):
+        Task.parse(TASK.replace("  guardrail", "  segments: [arm]\n  guardrail"))
+
+
 # Plans
+
+
+def test_plans_respect_the_smallest_arm():
+    task = Task.parse(TASK.replace("[0.5, 0.5]", "[0.98, 0.02]"))
+    few, many = plan_experiment(task, [4_000, 400_000])
+    assert (few.planned, few.watched) == (math.inf, math.inf)
+    assert 0.0 < many.planned < many.watched < math.inf
+    # An arm has an interval from 100 people on.
+    assert people_for_effect(task, 90.0) >= 100 / 0.02
 
 
 def test_plans_agree_with_runs():

@@ -123,13 +123,13 @@ def test_a_fit_goes_on_where_it_stopped_and_refuses_another_model_of_its_name(lo
 )
 def test_what_a_log_cannot_serve_is_refused_with_what_it_can(log: Path, text: str, words: str) -> None:
     refused(fit(log, text), words)
-    assert query(log / "third-child.db", "SELECT 1 FROM sqlite_master WHERE name = 'model_states'") == []
+    assert query(log / "third-child.db", "SELECT 1 FROM model_states") == []
 
 
 def test_releases_of_a_model_of_the_task_are_refused(folder: Path) -> None:
     world(folder, 50, HEAD + "protocol: scores\n")
     assert run(folder, "--log", LOG).status == 0
-    refused(fit(folder, SUBSET), "the task's own model, which `murk learn` fits")
+    refused(fit(folder, SUBSET), "serve only the task's own model: leave out everything but the name")
     refused(fit(folder, SUBSET, log="sqlite:///none.db"), "there is no log at none.db")
 
 

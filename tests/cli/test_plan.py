@@ -115,25 +115,6 @@ def test_mistakes_are_said_in_a_line(planned):
         assert "\n" not in found
 
 
-def test_settings_stand_in_for_a_task_file(planned, tmp_path):
-    own = ("--settings", "features=2, target=real, mu=2, protocol=examples", "--people", 20_000)
-    found = CliRunner().invoke(cli, ["plan", *map(str, own), "--protocol", "moments", "--effect", "x1=0.2", "--json"])
-    shown = json.loads(found.stdout)
-    assert shown["units"] == {"x1": "x1: one unit more", "x2": "x2: one unit more"}
-    assert shown["assumed"] == {
-        "effect": None,
-        "effects": {"x1": 0.2},
-        "rate": 0.5,
-        "rate_source": "assumed",
-        "missing_targets": 0.0,
-    }
-    assert {one["protocol"] for one in shown["forecasts"]} == {"examples", "moments"}
-    assert all(one["forecast"]["learned"] for one in shown["forecasts"] if one["budget"] == 2.0)
-    assert "give one of them" in planned("--settings", "features=2")
-    nothing = CliRunner().invoke(cli, ["plan"])
-    assert "give a task file, or --settings" in str(nothing.exception)
-
-
 RARE = TASK.replace("kind: real, low: 0, high: 52", "kind: binary, positive: 'yes', rate: 0.06")
 
 
@@ -151,9 +132,13 @@ def test_a_plan_says_which_rate_it_assumes_and_what_another_would_do(planned, tm
     assert "were 5% of the targets positive, with 100,000 people" in told
 
 
-def test_rows_say_how_many_people_whatever_the_features():
-    own = ("--settings", "features=8, target=real, mu=4, protocol=examples", "--people", 1_000_000)
-    found = CliRunner().invoke(cli, ["plan", *map(str, own), "--protocol", "examples"]).stdout
+def test_rows_say_how_many_people_whatever_the_features(planned, tmp_path):
+    features = ", ".join(f"{{name: x{index}, low: -1, high: 1}}" for index in range(8))
+    target = "target: {name: y, kind: real, low: -1, high: 1}"
+    guarantee = "privacy: {guarantee: {gdp: {mu: 4.0}}}"
+    text = f"name: wide\nfeatures: [{features}]\n{target}\nprotocol: examples\n{guarantee}\n"
+    (tmp_path / "task.yaml").write_text(text)
+    found = planned("--people", 1_000_000, "--protocol", "examples")
     assert found.count("1,000,000 at mu = 4") == 2
     assert max(map(len, found.splitlines())) <= 110
     assert " of 8 coefficients; --json has all" in " ".join(found.split())

@@ -61,7 +61,7 @@ def test_nothing_on_it_says_whose_it_is(path: Path) -> None:
     for options in ([], ["--details"], ["--json"], ["--withdraw", "--yes"], ["--json"]):
         said = ledger(path, "--person", NAME, *options)
         assert NAME not in said
-        assert NAME.split()[0] not in said
+        assert NAME.split(maxsplit=1)[0] not in said
 
 
 def test_a_name_may_be_asked_for(path: Path) -> None:

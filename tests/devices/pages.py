@@ -72,7 +72,11 @@ class Gateway(ThreadingHTTPServer):
         problem = person_device_for(task)
         magnitudes = {level: each.magnitude for level, each in problem.mechanisms.items()}
         self.rules = WireRules(
-            task.hash, simulated=False, lengths=problem.lengths, magnitudes=magnitudes, kind=problem.kind
+            task.hash,
+            simulated=False,
+            lengths=getattr(problem, "lengths", (problem.dimension,)),
+            magnitudes=magnitudes,
+            kind=problem.kind,
         )
 
     @property

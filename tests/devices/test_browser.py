@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import select
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from selenium.common.exceptions import WebDriverException
@@ -17,6 +19,7 @@ from selenium.webdriver.common.keys import Keys
 
 from murk.gateway.app import Settings
 from murk.gateway.oblivious import ObliviousKeys
+from murk.task import Task
 from tests.devices import web
 from tests.devices.pages import ABOUT, FORM, served, with_privacy
 from tests.gateway.devices import announced, serving, stored, task
@@ -142,7 +145,7 @@ def test_the_card_states_the_whole_account(chromium, gateway):
 @pytest.mark.parametrize("page", ["docs/guides/web.md", "devices/web/README.md"])
 def test_the_example_of_a_document_works(chromium, gateway, page):
     text = (web.FOLDER.parents[1] / page).read_text()
-    (example,) = re.findall(r"^```html\n(.*?)^```", text, re.M | re.S)
+    (example,) = re.findall(r"^```html\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     example = example.replace("https://murk.example.org", gateway.url).replace("…64 hex digits…", gateway.task.hash)
     gateway.page = FORM.replace("{hash}", gateway.task.hash).replace("{example}", example)
     chromium.get(f"{gateway.url}/")
@@ -220,6 +223,86 @@ def test_what_a_task_says_about_itself_is_only_text(chromium, gateway):
     driver = opened(chromium, gateway)
     assert run(driver, HOSTILE) == 0
     assert "javascript:alert(1)" in card_text(driver)
+
+
+EXPERIMENT = Task.parse(f"""
+name: third-child
+features:
+  - {{name: arm, label: Version of this page, categories: [control, treatment], known: true}}
+  - {{name: platform, label: Kind of device, categories: [web, ios, other], known: true}}
+target: {{name: bought, label: Whether you bought something, kind: binary, positive: "yes", negative: "no"}}
+experiment: {{arm: arm, control: control, assigned: {{by: device, salt: checkout-7, shares: [0.5, 0.5]}}}}
+privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
+about: {json.dumps(ABOUT)}
+""")
+
+
+def test_the_card_says_what_is_sent_as_it_is(chromium):
+    with served(task=EXPERIMENT) as gateway:
+        driver = opened(chromium, gateway)
+        text = card_text(driver)
+        assert "Asked about you: Whether you bought something." in text
+        assert "Sent as they are, without noise: Version of this page, Kind of device." in text
+        assert "Drawn at random by this device: Version of this page." in text
+        assert "from any other that is the same in what is sent as it is, in at most 69.2% of cases" in text
+        assert "one message of these values and random-looking numbers" in text
+        arm = run(driver, "return await window.device.arm()")
+        run(
+            driver,
+            """
+            const card = document.querySelector("murk-consent");
+            card.record = () => ({ platform: "ios", bought: "yes" });
+            card.shadowRoot.querySelector("#share").click();
+        """,
+        )
+        services.eventually(lambda: "answer was sent" in card_text(driver))
+        (message,) = gateway.received
+        place = ["control", "treatment"].index(arm)
+        assert json.loads(message)["payload"][0] == 4 * place + 1
+        known = json.loads(run(driver, RECEIPT))["sent_as_they_are"]
+        assert known == ["Version of this page", "Kind of device"]
+        # Another visit has the same arm, by a number that was not sent.
+        assert run(opened(driver, gateway), "return await window.device.arm()") == arm
+
+
+WATCHED = """
+<murk-consent>Why?</murk-consent><script type="module">
+import { defineCard } from "./card.js";
+defineCard();
+const card = document.querySelector("murk-consent");
+const look = () => {
+  window.asked ||= Boolean(card.shadowRoot?.querySelector("#share"));
+  window.said = card.shadowRoot?.querySelector("[role=alert]")?.textContent ?? "";
+  requestAnimationFrame(look);
+};
+look();
+card.options = { gateway: location.origin, task: "third-child", hash: HASH };
+</script>"""
+
+
+@pytest.mark.parametrize("why", ["mixed", "unknown kind", "other hash"])
+def test_nobody_is_asked_what_the_device_refuses(chromium, gateway, why):
+    content = json.loads(gateway.task.document())
+    if why == "mixed":
+        content["features"][1]["known"] = True
+    elif why == "unknown kind":
+        content["features"].append({"name": "words", "kind": "text"})
+    document = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    own = {key: value for key, value in content.items() if key != "log"}
+    digest = hashlib.sha256(json.dumps(own, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    pinned = "0" * 64 if why == "other hash" else digest
+    gateway.task = SimpleNamespace(document=lambda: document)
+    gateway.page = FORM.replace("{hash}", pinned).replace("{example}", WATCHED)
+    chromium.get(f"{gateway.url}/")
+    said = services.eventually(lambda: chromium.execute_script("return window.said"))
+    assert said.startswith("The service does not ask what this page says")
+    # The question is shown from the task alone only where its kinds can be answered, and goes with the refusal.
+    if why != "other hash":
+        assert chromium.execute_script("return window.asked") is False
+    assert not chromium.execute_script(
+        "return Boolean(document.querySelector('murk-consent').shadowRoot.querySelector('#share'))"
+    )
+    assert gateway.received == []
 
 
 def test_an_error_of_the_page_is_on_the_console_and_not_the_storages(chromium, gateway):

@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import json
+import math
 import signal
 
 import numpy as np
@@ -11,6 +12,7 @@ from selenium.common.exceptions import WebDriverException
 
 from deploy.broker.ports import number, reserve
 from murk import Task
+from murk.demo import experiment
 from murk.demo.web import TASK, TRUTH, coded_truth, crowd
 from murk.errors import UserError
 from murk.inference.units import POINTS, units
@@ -78,8 +80,8 @@ def profiles(chromium, tmp_path):
                 driver.quit()
 
 
-def begun(folder, port=0):
-    process = start("demo", "--web", "--json", "--port", port, folder=folder)
+def begun(folder, port=0, kind="--web"):
+    process = start("demo", kind, "--json", "--port", port, folder=folder)
     line = process.stdout.readline()
     assert line, process.communicate()
     return process, json.loads(line)
@@ -145,6 +147,34 @@ def test_profiles_and_a_service_that_is_killed(profiles, tmp_path, port):
         process.kill()
 
 
+def test_an_experiment_that_a_visitor_stops(chromium, tmp_path):
+    process, where = begun(tmp_path, kind="--experiment")
+    try:
+        visitor = Visitor(chromium, where["url"])
+        arm = visitor.sees(lambda: visitor.script("return document.querySelector('#buy').dataset.arm"))
+        assert "Sent as they are, without noise: Colour of the button." in visitor.card
+        visitor.answer(bought="yes")
+        visitor.sees(lambda: "answer was sent" in visitor.card and not visitor.may_share())
+        visitor.sees(lambda: "valid: from" in visitor.page)
+        assert "naive: from" in visitor.page
+        assert "The truth is" not in visitor.page
+        visitor.script("document.querySelector('#stop').click()")
+        visitor.sees(lambda: "You stopped at" in visitor.page)
+        for button, truth in ("green", "0.0"), ("blue", "+4.0"):
+            assert f"{button} against grey: naive says" in visitor.page
+            assert f"The truth is {truth} points." in visitor.page
+        visitor.open(where["url"])
+        assert visitor.sees(lambda: visitor.script("return document.querySelector('#buy').dataset.arm")) == arm
+        assert [each["message"] for each in chromium.get_log("browser")] == []
+        process.send_signal(signal.SIGINT)
+        assert finish(process).status == 0
+        messages = [json.loads(each) for each in stored(f"sqlite:///{tmp_path}/murk-demo/experiment.db")]
+        assert all(0 <= each["payload"][0] < 4 for each in messages)
+        assert len(messages) > 1
+    finally:
+        process.kill()
+
+
 def test_two_at_once_and_one_in_the_way(tmp_path):
     process, where = begun(tmp_path)
     try:
@@ -163,9 +193,18 @@ def test_two_at_once_and_one_in_the_way(tmp_path):
         assert finish(process).status == 0
 
 
-@pytest.mark.parametrize("option", [("--seed", 1), ("--log", "sqlite:///a.db"), ("--no-page",), ("--no-picture",)])
-def test_options_that_do_not_go_with_it(tmp_path, option):
-    refused(murk("demo", "--web", *option, folder=tmp_path), "cannot be combined with --web")
+@pytest.mark.parametrize(
+    ("kind", "option"),
+    [
+        ("--web", ("--seed", 1)),
+        ("--web", ("--log", "sqlite:///a.db")),
+        ("--web", ("--no-picture",)),
+        ("--experiment", ("--no-picture",)),
+        ("--experiment", ("--web",)),
+    ],
+)
+def test_options_that_do_not_go_with_it(tmp_path, kind, option):
+    refused(murk("demo", kind, *option, folder=tmp_path), f"cannot be combined with {kind}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -174,7 +213,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
 
     found = importlib.util.find_spec
     monkeypatch.setattr(web_demo, "find_spec", lambda name: None if name == "httptools" else found(name))
-    with pytest.raises(UserError, match=r'needs httptools: pip install "murk\[gateway\]"'):
+    with pytest.raises(UserError, match=r'needs httptools: pip install .*\[gateway\]"'):
         web_demo.serve(tmp_path, 0, as_json=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -195,6 +234,21 @@ def test_the_crowd_has_the_stated_truth():
     assert TRUTH["intercept"] - 3 * TRUTH["sleep"] + TRUTH["coffee"] / 2 > 0.0
     assert TRUTH["intercept"] + 3 * TRUTH["sleep"] - TRUTH["coffee"] / 2 < 1.0
     assert {4.0, 10.0} <= {each["sleep"] for each in records}
+
+
+def test_the_buttons_have_the_stated_lifts():
+    """Shares of each arm, within 4.5 standard errors: a false alarm in 2 of 100,000 seeds."""
+    records = experiment.crowd(40_000)
+    share, error = {}, {}
+    for arm in ("grey", "green", "blue"):
+        bought = np.array([each["bought"] == "yes" for each in records if each["button"] == arm])
+        share[arm], error[arm] = 100.0 * bought.mean(), 100.0 * bought.std() / math.sqrt(len(bought))
+        assert abs(len(bought) / len(records) - 1 / 3) < 0.02
+    for arm, lift in experiment.TRUTH.items():
+        spread = 4.5 * math.hypot(error[arm], error["grey"])
+        assert abs(share[arm] - share["grey"] - lift) < spread
+        # The lift of the other button is noticed.
+        assert abs(share[arm] - share["grey"] - (4.0 - lift)) > spread
 
 
 def test_the_truth_in_coded_units():

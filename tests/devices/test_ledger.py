@@ -24,6 +24,15 @@ def test_nothing_is_spent_twice_or_lost_by_kills():
     assert (result["double"], result["lost"]) == (0, 0)
 
 
+def test_each_window_has_one_answer_through_kills():
+    """Devices that hold records are killed, two at a time, while days pass."""
+    result = web.run("kills.mjs", KILLS, "hold", program=web.node_with_sqlite())
+    assert (result["errors"], result["refused"]) == ([], [])
+    assert result["kills"] >= KILLS
+    assert result["acknowledged"] > 0
+    assert (result["double"], result["lost"]) == (0, 0)
+
+
 def test_costs_as_in_the_ledger_of_python():
     """The figure that the scenarios expect."""
     task = Task.parse("""

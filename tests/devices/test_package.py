@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import subprocess
 import tarfile
 
@@ -13,8 +14,8 @@ from murk.demo.web import PAGE
 from tests.devices import web
 from tests.devices.pages import served
 
-# Compressed, with sending, the ledger and all mechanisms.
-LARGEST = {"scores.js": 26_300, "murk.js": 32_600, "card.js": 7_000, "node.js": 1_300, "ohttp.js": 9_000}
+# Compressed, with sending, the ledger, all mechanisms, windows, known columns and experiments.
+LARGEST = {"scores.js": 27_500, "murk.js": 34_100, "card.js": 7_300, "node.js": 1_300, "ohttp.js": 9_000}
 PROGRAM = """
 import { connect, type Device, type Options, type Receipt, Refused } from "murk-device";
 import { connect as scores } from "murk-device/scores";
@@ -28,7 +29,7 @@ export async function follow(device: Device, form: Form, hash: string | undefine
   await device.release(form);
   await device.release<Form>(form, { key: hash });
   const { outcome, reason } = await device.hold<Form>(form);
-  console.log(outcome, reason, (await device.releaseHeld()).length, (await device.status()).next);
+  console.log(await device.arm(), outcome, reason, (await device.releaseHeld()).length, (await device.status()).next);
   await scores({ gateway: "https://gateway.test", task: "t", hash });
   document.createElement("murk-consent").addEventListener("murk-receipt", ({ detail }) => console.log(detail.outcome));
 }
@@ -53,8 +54,10 @@ TSC = web.FOLDER / "node_modules" / ".bin" / "tsc"
 WRONG = (
     'import { connect } from "murk-device"; await connect({ gateway: 1, task: "t" });',
     'import type { Device } from "murk-device"; export const f = (d: Device) => d.release({ a: [1] });',
-    'import type { Device } from "murk-device"; interface A { a: Date[] } '
-    "export const f = (d: Device, a: A) => d.release(a);",
+    (
+        'import type { Device } from "murk-device"; interface A { a: Date[] } '
+        "export const f = (d: Device, a: A) => d.release(a);"
+    ),
 )
 
 
@@ -111,6 +114,31 @@ def test_content_and_size(package):
     assert "MIT License" in (unpacked / "dist" / "ohttp.js.LICENSE").read_text()
 
 
+def test_another_build_gives_the_same_bytes(package, tmp_path):
+    folder = tmp_path / "devices" / "web"
+    folder.mkdir(parents=True)
+    (tmp_path / "LICENSE").write_bytes((web.FOLDER.parents[1] / "LICENSE").read_bytes())
+    for name in ("README.md", "build.mjs", "package.json", "tsconfig.json"):
+        (folder / name).write_bytes((web.FOLDER / name).read_bytes())
+    shutil.copytree(web.FOLDER / "src", folder / "src", copy_function=shutil.copyfile)
+    (folder / "node_modules").symlink_to(web.FOLDER / "node_modules")
+    # The steps of `npm run prepack`, which finds no `tsc` here.
+    for command in ([web.node(), "build.mjs"], [TSC, "-p", "tsconfig.json"], ["npm", "pack", "--ignore-scripts"]):
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (archive,) = package.glob("*.tgz")
+    assert (folder / archive.name).read_bytes() == archive.read_bytes()
+
+
+def test_the_lock_pins_every_package_and_names_no_host():
+    text = (web.FOLDER / "package-lock.json").read_text()
+    assert "://" not in text
+    lock, manifest = json.loads(text), json.loads((web.FOLDER / "package.json").read_text())
+    root, *packages = lock["packages"].values()
+    assert (root["version"], root["devDependencies"]) == (manifest["version"], manifest["devDependencies"])
+    assert packages
+    assert [package for package in packages if not package["integrity"].startswith("sha512-")] == []
+
+
 def test_the_demonstration_has_this_build():
     for name in ("card.js", "murk.js"):
         same = (PAGE / name).read_bytes() == (web.built() / "dist" / name).read_bytes()
@@ -143,7 +171,7 @@ def test_a_program_type_checks_and_runs(package):
 
 def test_the_examples_of_documents_run_in_node(package):
     examples = [
-        re.findall(r"^```js\n(.*?)^```", (web.FOLDER.parents[1] / page).read_text(), re.M | re.S)[0]
+        re.findall(r"^```js\n(.*?)^```", (web.FOLDER.parents[1] / page).read_text(), re.MULTILINE | re.DOTALL)[0]
         for page in ("docs/guides/web.md", "devices/web/README.md")
     ]
     with served() as gateway:

@@ -8,7 +8,7 @@ import pytest
 from tests.devices import web
 from tools.vectors import vectors
 
-NUMBERS = {"scores": 800, "gradients": 400, "examples": 200, "moments": 200, "univariate": 40}
+NUMBERS = {"scores": 800, "gradients": 400, "examples": 200, "moments": 200, "univariate": 200}
 
 
 @cache

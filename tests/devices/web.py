@@ -29,8 +29,9 @@ def node():
 
 
 def _installed(folder, *packages):
-    """Install packages, or those of a `package.json`, if they are not there yet."""
-    command = ["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--prefix", str(folder), *packages]
+    """Install packages, or those of a `package-lock.json`."""
+    what = ["install", "--no-package-lock", *packages] if packages else ["ci"]
+    command = ["npm", *what, "--no-audit", "--no-fund", "--prefix", str(folder)]
     said = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if said.returncode:
         missing(f"npm could not install {' '.join(packages) or 'esbuild'}: {said.stderr[-500:]}")

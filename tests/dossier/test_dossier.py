@@ -305,7 +305,7 @@ def test_a_ledger_and_a_dossier_state_the_same_of_the_same_releases(tmp_path: Pa
     with booked(tmp_path / "ledger.db", charges, caps=[], lifetime=lifetime) as ledger:
         for count in range(1, 5):
             assert ask(ledger) == "released"
-            account, claims = ledger.account("ann"), together(mechanism, asked, count)
+            account, claims = ledger.account("ann"), together(mechanism, count)
             assert account.guarantee == account.tasks[0].guarantee == claims[0]
             [line] = read_accounts(ledger.path).spent
             # Of pure releases a ledger states the joint mu, and a dossier that and their epsilon.
@@ -590,6 +590,14 @@ def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:
     assert "encrypted on the person's device, until the window has ended" in held
     assert "Murk stores none" not in held
     assert "Murk stores none" in words(dossier(facts()), "retention")
+
+
+def test_repeated_answers_are_stated() -> None:
+    same = TASKS["moments"].replace("epsilon: 2}}}", "epsilon: 2}}, window: week, repeat: same}")
+    told = dossier(facts(same))
+    assert "each person's last answer, encrypted in the same place" in words(told, "retention")
+    assert "No guarantee covers that" in " ".join(told.to_settle)
+    assert "last answer" not in words(dossier(facts(same.replace("same", "anew"))), "retention")
 
 
 def test_a_log_of_releases_is_not_called_open_to_all(tmp_path: Path) -> None:

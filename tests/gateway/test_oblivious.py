@@ -342,7 +342,7 @@ def test_keys_of_one_identifier_and_no_library(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="same identifier"):
         ObliviousKeys([(1, b"a" * 32), (1, b"b" * 32)])
     monkeypatch.setitem(__import__("sys").modules, "pyhpke", None)
-    with pytest.raises(UserError, match=r'pip install "murk\[ohttp\]"') as error:
+    with pytest.raises(UserError, match=r'pip install .*\[ohttp\]"') as error:
         keys(1)
     assert error.value.code == "MURK-CLI-003"
 

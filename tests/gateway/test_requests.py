@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import secrets
 import shutil
 import socket
@@ -567,9 +568,7 @@ def test_without_its_extra_the_cure_is_named(tmp_path):
             Gateway(log, log.registered_task())
     """
     done = subprocess.run([sys.executable, "-c", code, announced(tmp_path, task())], capture_output=True, text=True)
-    assert (
-        'UserError: a gateway needs uvicorn and httptools: install them with pip install "murk[gateway]"' in done.stderr
-    )
+    assert re.search(r'UserError: a gateway needs uvicorn and httptools: pip install .*\[gateway\]"', done.stderr)
 
 
 def test_there_are_so_many_connections_and_no_more(hasty, monkeypatch):

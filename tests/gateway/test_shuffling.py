@@ -208,6 +208,6 @@ def test_a_task_is_announced_on_a_file_and_served_from_nothing(tmp_path):
     process.wait()
     words = "only a log on Kafka has topics"
     refused(murk("topics", "task.yaml", "--log", url, "--check", folder=tmp_path), words)
-    (tmp_path / "aside.yaml").write_text(SHUFFLED.split("shuffle:")[0] + ASIDE)
+    (tmp_path / "aside.yaml").write_text(SHUFFLED.split("shuffle:", maxsplit=1)[0] + ASIDE)
     refused(murk("topics", "aside.yaml", "--log", f"sqlite:///{tmp_path}/x.db", folder=tmp_path), "`murk produce`")
     assert not (tmp_path / "x.db").exists()

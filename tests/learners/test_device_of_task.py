@@ -54,7 +54,7 @@ def test_a_task_becomes_a_device(text, objective, dimension):
 
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
 def test_pure_and_approximate_budgets_get_the_best_mechanism(guarantee):
-    task = Task.parse(BINARY.split("privacy:")[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
+    task = Task.parse(BINARY.split("privacy:", maxsplit=1)[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
     mechanism = device_for(task).mechanisms["default"]
     assert mechanism.kind == "privunit"
     assert mechanism.cost("epsilon") <= cap_of(PureDP(1.0))
@@ -63,7 +63,7 @@ def test_pure_and_approximate_budgets_get_the_best_mechanism(guarantee):
 
 def test_a_log_of_before_goes_on_with_its_own_mechanisms():
     """Documents that name none are of version 0.3 and before: Gaussian noise, and the l2 ball where all is pure."""
-    text = BINARY.split("privacy:")[0] + (
+    text = BINARY.split("privacy:", maxsplit=1)[0] + (
         "privacy: {guarantee: {approx: {epsilon: 1.0, delta: 1.0e-6}}, levels: {less: {pure: {epsilon: 0.5}}}}\n"
     )
     task = Task.parse(text)

@@ -10,7 +10,7 @@ import pytest
 from murk.errors import MurkError
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.mechanisms import calibrate
-from murk.privacy.noise import OpenDPNoise, Purpose, SimulatedNoise, coins  # noqa: F401
+from murk.privacy.noise import Purpose, SimulatedNoise
 from murk.protocols.gradients import estimate as inference
 from murk.protocols.gradients import kernels as k
 from murk.protocols.gradients.engine import SGDEngine

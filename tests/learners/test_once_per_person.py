@@ -9,7 +9,7 @@ import pytest
 from river import compose
 
 from murk.errors import UserError
-from murk.learners import MeanRegressor, OncePerPerson, ScoreClassifier
+from murk.learners import LDPSGDClassifier, MeanRegressor, OncePerPerson, ScoreClassifier
 from murk.privacy import GaussianDP
 
 
@@ -110,3 +110,30 @@ def test_a_pipeline_passes_on_who_and_when():
 def test_settings_that_make_no_sense_are_refused(settings, message):
     with pytest.raises(UserError, match=message):
         OncePerPerson(mean(), **settings)
+
+
+def test_random_scaling_allows_for_people_who_answer_again():
+    """Its levels are few, and its variance is of a path that does not show what people have in common."""
+    learner = LDPSGDClassifier(guarantee=GaussianDP(2.0), features=["a"], seed=1, intervals="random-scaling")
+    model = OncePerPerson(learner, window="week")
+    for week in range(3):
+        at = datetime.date(2024, 1, 1) + datetime.timedelta(days=7 * week)
+        for person in range(400):
+            model.learn_one({"a": person % 7 / 7}, person % 3 > 0, person=f"p{person}", at=at)
+    narrow, wide = learner.confidence_intervals(), model.confidence_intervals()
+    for name, (low, high) in narrow.items():
+        # v = 4 / mu^2 = 1, and m = 3: (v + m) / v = 4.
+        assert wide[name][1] - wide[name][0] == pytest.approx(2.0 * (high - low))
+        assert sum(wide[name]) == pytest.approx(low + high)
+    assert "2 times as wide, as people have answered up to 3 times" in wide.note
+    assert wide.level == narrow.level == 0.95
+    with pytest.raises(UserError, match=r"at the levels 0\.80, 0\.90 and 0\.95"):
+        model.confidence_intervals(0.99)
+
+
+def test_random_scaling_of_people_who_answer_once_is_as_it_is():
+    learner = LDPSGDClassifier(guarantee=GaussianDP(2.0), features=["a"], seed=1, intervals="random-scaling")
+    model = OncePerPerson(learner)
+    for person in range(1_100):
+        model.learn_one({"a": person % 7 / 7}, person % 3 > 0, person=f"p{person}")
+    assert model.confidence_intervals() == learner.confidence_intervals()

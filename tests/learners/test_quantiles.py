@@ -192,7 +192,7 @@ def test_report(learned):
         assert 0.0 <= low <= -12.0 * math.log(1.0 - q) <= high <= 64.0
         assert low <= each["value"] <= high
         assert each["unit"] == unit
-    assert re.search(r"^ +quantile +std. error +95% interval$", str(result), re.M)
+    assert re.search(r"^ +quantile +std. error +95% interval$", str(result), re.MULTILINE)
     assert re.search("for every distribution.*missing", " ".join(str(result).split()))
     frame = result.to_frame()
     assert frame[frame.scale == "target units"].unit.tolist() == ["median of days", "90% quantile of days"]

@@ -3,13 +3,17 @@
 EQUIVALENT: dict[tuple[str, str], str] = {
     (
         "murk/task/errors.py",
-        "-    close = get_close_matches(word.lower(), lowered, n=1, cutoff=0.5)\n"
-        "+    close = get_close_matches(word.lower(), lowered, n=2, cutoff=0.5)",
+        (
+            "-    close = get_close_matches(word.lower(), lowered, n=1, cutoff=0.5)\n"
+            "+    close = get_close_matches(word.lower(), lowered, n=2, cutoff=0.5)"
+        ),
     ): "the best match comes first, and only that is used",
     (
         "murk/_internal/sqlite.py",
-        "-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in batch]\n"
-        "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in batch]",
+        (
+            "-                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 1 for row in batch]\n"
+            "+                sizes = [len(row[-1]) if isinstance(row[-1], _SIZED) else 2 for row in batch]"
+        ),
     ): "a cell that is neither is refused, however many rows were read",
     (
         "murk/populations/public_sample.py",
@@ -21,8 +25,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how much is read at once",
     (
         "murk/producers/ledger/transaction.py",
-        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
-        "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))",
+        (
+            "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+            "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))"
+        ),
     ): "a name may be repeated as often as one likes",
     (
         "murk/stream/wire/blocks.py",
@@ -38,15 +44,19 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "at zero the search begins at its root",
     (
         "murk/privacy/central/sketch_tight.py",
-        "-    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))\n"
-        "+    share = np.where(low >= 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))",
+        (
+            "-    share = np.where(low > 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))\n"
+            "+    share = np.where(low >= 0, ndtr(-low) - ndtr(-high), ndtr(high) - ndtr(low))"
+        ),
     ): "at zero both are the same",
     (
         "murk/privacy/mechanisms/gaussian.py",
-        "-        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) <= decimal("
-        "Fraction(delta_units, DELTA_UNITS))\n"
-        "+        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) < decimal("
-        "Fraction(delta_units, DELTA_UNITS))",
+        (
+            "-        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) <= decimal("
+            "Fraction(delta_units, DELTA_UNITS))\n"
+            "+        return gdp_delta_bound(mu, Fraction(epsilon_units, UNITS)) < decimal("
+            "Fraction(delta_units, DELTA_UNITS))"
+        ),
     ): "a bound with 60 digits is no round number",
     (
         "murk/privacy/central/kernels.py",
@@ -54,8 +64,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "one fresh word serves as well as another",
     (
         "murk/privacy/noise/sources.py",
-        "-            trials = _trials(min(len(out) - done, block)) if status == WORDS else 0\n"
-        "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0",
+        (
+            "-            trials = _trials(min(len(out) - done, block)) if status == WORDS else 0\n"
+            "+            trials = _trials(min(len(out) + done, block)) if status == WORDS else 0"
+        ),
     ): "how many words are fetched at once",
     ("murk/privacy/rounding.py", "-    if x < 5:\n+    if x <= 5:"): "either way is right there",
     (
@@ -65,18 +77,24 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ("murk/privacy/rounding.py", "-        for _ in range(8):\n+        for _ in range(9):"): "how often it is looked",
     (
         "murk/privacy/rounding.py",
-        "-        if abs(value - before / under) < value * _CLOSE:\n"
-        "+        if abs(value - before / under) <= value * _CLOSE:",
+        (
+            "-        if abs(value - before / under) < value * _CLOSE:\n"
+            "+        if abs(value - before / under) <= value * _CLOSE:"
+        ),
     ): "they are never just as far apart",
     (
         "murk/privacy/central/sketch_tight.py",
-        "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
-        "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13",
+        (
+            "-    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13\n"
+            "+    below, above = int(low / _GRID), int(1.25 * low / _GRID) or 3**13"
+        ),
     ): "whatever brackets the root, the search ends at it",
     (
         "murk/stream/worker/pool.py",
-        "-LOG_INTERVAL = 60.0  # seconds between two log lines about progress\n"
-        "+LOG_INTERVAL = 120.0  # seconds between two log lines about progress",
+        (
+            "-LOG_INTERVAL = 60.0  # seconds between two log lines about progress\n"
+            "+LOG_INTERVAL = 120.0  # seconds between two log lines about progress"
+        ),
     ): "how often something is logged",
     (
         "murk/privacy/central/sketch_tight.py",
@@ -84,18 +102,24 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "where the search for an order begins",
     (
         "murk/producers/organisation.py",
-        "-        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0\n"
-        "+        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 1",
+        (
+            "-        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 0\n"
+            "+        index = index_of(self.organisation, key, self._source) if self._noise.simulated else 1"
+        ),
     ): "secure noise only counts the indices that it is given",
     (
         "murk/producers/ledger/schema.py",
-        '-        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:\n'
-        '+        match int(getattr(error, "sqlite_errorcode", 1)) & 0xFF:',
+        (
+            '-        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:\n'
+            '+        match int(getattr(error, "sqlite_errorcode", 1)) & 0xFF:'
+        ),
     ): "an error without a code is not one of SQLite's, and none arises while a ledger is opened",
     (
         "murk/producers/producer.py",
-        "-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)\n"
-        "+        return below(self._noise.words(indices, 2 if exact else CANDIDATES, purpose), n)",
+        (
+            "-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)\n"
+            "+        return below(self._noise.words(indices, 2 if exact else CANDIDATES, purpose), n)"
+        ),
     ): "of a power of two the first candidate is always taken",
     (
         "murk/producers/ledger/transaction.py",
@@ -119,8 +143,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "of one ledger both are itself",
     (
         "murk/producers/ledger/statements.py",
-        '-        most = _most(Cap(0, "", currency, 0, 0), histories, prices)\n'
-        '+        most = _most(Cap(0, "", currency, 1, 0), histories, prices)',
+        (
+            '-        most = _most(Cap(0, "", currency, 0, 0), histories, prices)\n'
+            '+        most = _most(Cap(0, "", currency, 1, 0), histories, prices)'
+        ),
     ): "how large the cap is has no part in what is spent",
     (
         "murk/populations/file_source.py",
@@ -128,8 +154,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "rows with the smallest keys are the same, however they are cut",
     (
         "murk/populations/file_source.py",
-        "-        self, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()\n"
-        "+        self, start: int = 0, size: int | Callable[[], int] = 4097, *, excluded: Collection[int] = ()",
+        (
+            "-        self, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()\n"
+            "+        self, start: int = 0, size: int | Callable[[], int] = 4097, *, excluded: Collection[int] = ()"
+        ),
     ): "how many records are worked on at once",
     (
         "murk/populations/records/tables.py",
@@ -141,8 +169,10 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how much is read at once",
     (
         "murk/producers/organisation.py",
-        '-            assert count > 0, "a window that is full has ended"\n'
-        '+            assert count >= 0, "a window that is full has ended"',
+        (
+            '-            assert count > 0, "a window that is full has ended"\n'
+            '+            assert count >= 0, "a window that is full has ended"'
+        ),
     ): "a window that goes on has room",
     (
         "murk/populations/people.py",
@@ -174,25 +204,33 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "how many rows are read at once",
     (
         "murk/populations/public_sample.py",
-        "-    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
-        "KELY:\n"
-        "+    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
-        "IKELY:",
+        (
+            "-    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLI"
+            "KELY:\n"
+            "+    if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) <= UNL"
+            "IKELY:"
+        ),
     ): "a logarithm is no round number",
     (
         "murk/populations/public_sample.py",
-        "-    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) < UNLIKELY\n"
-        "+    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) <= UNLIKELY",
+        (
+            "-    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) < UNLIKELY\n"
+            "+    return _log_tail(split, of, _split_share(min(max(low, 1.0), high))) <= UNLIKELY"
+        ),
     ): "a logarithm is no round number",
     (
         "murk/populations/public_sample.py",
-        "-    return min(bounds) < UNLIKELY and _is_subsequence(mine, theirs)\n"
-        "+    return min(bounds) <= UNLIKELY and _is_subsequence(mine, theirs)",
+        (
+            "-    return min(bounds) < UNLIKELY and _is_subsequence(mine, theirs)\n"
+            "+    return min(bounds) <= UNLIKELY and _is_subsequence(mine, theirs)"
+        ),
     ): "a logarithm is no round number",
     (
         "murk/populations/public_sample.py",
-        "-    return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))\n"
-        "+    return bool(len(np.intersect1d(once[0], once[1], assume_unique=False)))",
+        (
+            "-    return bool(len(np.intersect1d(once[0], once[1], assume_unique=True)))\n"
+            "+    return bool(len(np.intersect1d(once[0], once[1], assume_unique=False)))"
+        ),
     ): "there is none twice in either",
     (
         "murk/populations/public_sample.py",
@@ -216,17 +254,23 @@ EQUIVALENT: dict[tuple[str, str], str] = {
     ): "the first word that serves is taken",
     (
         "murk/producers/ledger/transaction.py",
-        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
-        "+            chunk += chunk[-2:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))",
+        (
+            "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+            "+            chunk += chunk[-2:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))"
+        ),
     ): "a name may be repeated as often as one likes",
     (
         "murk/producers/ledger/transaction.py",
-        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
-        "+            chunk += chunk[-1:] * ((1 << (len(chunk) + 1).bit_length()) - len(chunk))",
+        (
+            "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+            "+            chunk += chunk[-1:] * ((1 << (len(chunk) + 1).bit_length()) - len(chunk))"
+        ),
     ): "a name may be repeated as often as one likes",
     (
         "murk/producers/ledger/transaction.py",
-        "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
-        "+            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) + len(chunk))",
+        (
+            "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
+            "+            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) + len(chunk))"
+        ),
     ): "a name may be repeated as often as one likes",
 }

@@ -164,7 +164,9 @@ class _Finder(ast.NodeVisitor):
         """A call for what it does, left out; not one that logs, nor a text."""
         if isinstance(node.value, ast.Constant):
             return
-        logs = isinstance(node.value, ast.Call) and re.match(r"_?(log|logger)\.", ast.unparse(node.value.func), re.I)
+        logs = isinstance(node.value, ast.Call) and re.match(
+            r"_?(log|logger)\.", ast.unparse(node.value.func), re.IGNORECASE
+        )
         if logs:
             return
         if not isinstance(node.value, ast.Yield | ast.YieldFrom):

@@ -15,7 +15,7 @@ NEAR = ("tests/producers", "tests/privacy", "tests/stream")
 """Tests that are asked first."""
 SUITES = ("tests/cli", "tests/learners", *NEAR)
 """Tests whose calls are recorded, the longest first: those of what is changed and of what runs it, without servers."""
-_IMPORT = re.compile(r"^\s*(?:from\s+(murk[\w.]*)\s+import\s+([^\n#]*)|import\s+(murk[\w.]*))", re.M)
+_IMPORT = re.compile(r"^\s*(?:from\s+(murk[\w.]*)\s+import\s+([^\n#]*)|import\s+(murk[\w.]*))", re.MULTILINE)
 
 
 def record(root: Path, out: Path) -> None:

@@ -21,7 +21,6 @@ from murk.privacy import (
     RandomizedResponse,
     TruncatedCDP,
     ZeroConcentratedDP,
-    in_parallel,
 )
 from murk.privacy.conversions import gdp_delta, gdp_epsilon, pure_to_gdp, zcdp_epsilon
 
@@ -240,14 +239,6 @@ def test_a_delta_is_the_least_that_suffices():
     assert with_noise.strongest() in with_noise.guarantees
     assert str(with_noise.strongest().epsilon)[:6] in with_noise.describe()
     assert repr(account(PureDP(1.0))) == "<Accountant of 1 releases>"
-
-
-def test_in_parallel_the_weakest_promise_stands():
-    assert in_parallel([GaussianDP(0.5), GaussianDP(2.0)]) == GaussianDP(2.0)
-    assert in_parallel([ApproxDP(0.5, 1e-5), ApproxDP(2.0, 1e-6)]) == ApproxDP(2.0, 1e-5)
-    for people in ([], [GaussianDP(1.0), PureDP(1.0)]):
-        with pytest.raises(UserError, match="one kind"):
-            in_parallel(people)
 
 
 @given(

@@ -26,7 +26,6 @@ from murk.privacy import (
     ZeroConcentratedDP,
     across_crowds,
     largest_local_epsilon,
-    shuffled_curve,
     shuffled_delta,
     shuffled_epsilon,
     shuffled_guarantee,
@@ -286,13 +285,6 @@ def test_releases_that_depend_on_others_are_not_covered():
     assert exact > 2 * shuffled_delta(local, people, epsilon)
 
 
-def test_a_curve_of_a_crowd_without_use_starts_where_it_says_something():
-    for local in (1.0, 37.0, 40.0):
-        curve = shuffled_curve(local, 10)
-        assert len(curve) == 33
-        assert all(point.delta < 1 for point in curve)
-
-
 def twice_as_many_clones(local, people, epsilon):
     clone = min(2 * shuffling._clone_odds(local)[0], 1 - 1e-9)
     begins = np.arange(people, dtype=float)
@@ -327,10 +319,6 @@ def test_more_people_more_noise_and_more_delta_are_better():
     assert by_local == sorted(by_local)
     by_delta = [shuffled_epsilon(3.0, 10**4, delta) for delta in (0.5, 1e-2, 1e-6, 1e-12, 1e-100, 0.0)]
     assert by_delta == sorted(by_delta)
-    curve = shuffled_curve(3.0, 10**4)
-    assert [point.delta for point in curve] == sorted((point.delta for point in curve), reverse=True)
-    assert len(curve) == 33
-    assert curve[-1].delta <= 1e-12 < curve[-2].delta
 
 
 @settings(max_examples=12)

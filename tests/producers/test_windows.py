@@ -321,6 +321,26 @@ class TestOddInput:
             assert world.producer.release(RECORD, person="007").outcome == "released"
             assert world.producer.release(RECORD, person="7e0").outcome == "refused"
 
+    @pytest.mark.parametrize("person", ["", " ", "\u200b", "a\u202eb"])
+    def test_a_person_without_a_name_releases_nothing(self, person: str, tmp_path: Path) -> None:
+        with World(tmp_path, weekly()) as world:
+            for ask in (world.producer.release, world.producer.hold):
+                with pytest.raises(UserError, match="name"):
+                    ask(Untouchable(), person=person)
+            assert world.ledger.totals().people == 0
+
+    @pytest.mark.parametrize("weeks", [-3, 3])
+    def test_a_clock_ahead_or_behind_is_of_the_window_of_the_log(self, weeks: int, tmp_path: Path) -> None:
+        task, now = weekly(simulated=False), time.time()
+        with World(tmp_path, task) as world:
+            world.log._clock = lambda: now  # type: ignore[attr-defined]
+            wrong = Producer(task, world.log, world.ledger, clock=lambda: now + weeks * 7 * 86_400)
+            assert wrong.release(RECORD, person="ann").outcome == "released"
+            assert world.ledger._file.query("SELECT newest FROM renewals") == [(window_of("week", int(now) // 86_400),)]
+            # Nor does setting it right renew anything.
+            right = Producer(task, world.log, world.ledger, clock=lambda: now)
+            assert right.release(RECORD, person="ann").outcome == "refused"
+
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_a_window_without_people_has_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(file_source.time, "time", lambda: NOW)

@@ -21,7 +21,7 @@ TASK = ANY_PROTOCOL + "protocol: examples\n"
 def neighbour(broker, topic):
     """What the page's code prints of a topic."""
     page = (ROOT / "docs" / "deploy.md").read_text()
-    [code] = re.findall(r"^```python kafka estimates\n(.*?)^```", page, re.M | re.S)
+    [code] = re.findall(r"^```python kafka estimates\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     code = f"SERVERS = {broker.bootstrap!r}\n" + code.replace("murk-third-child-estimates", topic)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

@@ -16,13 +16,13 @@ ROWS = 150
 
 
 def test_the_commands_for_kafka_run(broker, tmp_path):
-    (tmp_path / "weeks.yaml").write_text(re.search(r"^```yaml\n(.*?)^```", README, re.M | re.S)[1])
+    (tmp_path / "weeks.yaml").write_text(re.search(r"^```yaml\n(.*?)^```", README, re.MULTILINE | re.DOTALL)[1])
     with gzip.open(DATA, "rt") as everybody, gzip.open(tmp_path / "mothers-1980.csv.gz", "wt") as some:
         some.writelines(line for _, line in zip(range(ROWS + 1), everybody, strict=False))
     url = f"{broker.url}/r{secrets.token_hex(6)}"
     commands = [
         shlex.split(line.replace("kafka://localhost:9092", url).replace("--port 9464", "--port 0"), comments=True)[1:]
-        for line in re.findall(r"^    (murk .*--log kafka:.*)$", README, re.M)
+        for line in re.findall(r"^    (murk .*--log kafka:.*)$", README, re.MULTILINE)
     ]
     assert [command[0] for command in commands] == ["topics", "learn", "monitor", "produce"]
     running = []

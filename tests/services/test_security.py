@@ -378,8 +378,7 @@ def mistaken(secure_broker, broker, folder):
         return path
 
     def certificate(**other):
-        path = secure_broker.ssl_properties(folder / f"wrong-{next(made)}.properties", "reader", **other)
-        return path
+        return secure_broker.ssl_properties(folder / f"wrong-{next(made)}.properties", "reader", **other)
 
     locked = certificate(key_password=LOCK)
     unlocked = folder / "locked.properties"

@@ -592,7 +592,7 @@ def test_an_intake_that_was_learned_from_is_refused(tmp_path):
     task = make_task()
     with logs(tmp_path, task) as (input_log, log):
         input_log.acquire(0).commit(
-            b'{"schema":2,"kind":"state","task":"","identity":"","partition":0,"offset":0,"last_id":null,'
+            b'{"schema":1,"kind":"state","task":"","identity":"","partition":0,"offset":0,"last_id":null,'
             b'"counters":{},"learner":{}}',
             0,
         )

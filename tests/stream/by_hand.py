@@ -10,7 +10,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "wire.md"
 
 def code() -> dict[str, Any]:
     """What the page's code defines, by name."""
-    [block] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    [block] = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     assert "murk" not in block
     names: dict[str, Any] = {}
     exec(compile(block, str(PAGE), "exec"), names)

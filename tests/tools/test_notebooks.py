@@ -149,7 +149,7 @@ def tables():
     text = (DOCS / "faq.md").read_text()
     return [
         [[cell.strip() for cell in line.strip("|\n").split("|")] for line in block.splitlines()]
-        for block in re.findall(r"(?:^\|.*\n)+", text, re.M)
+        for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     ]
 
 

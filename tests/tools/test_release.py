@@ -1,5 +1,6 @@
 """The workflows pin what they run, name no registry's host, and a release is refused before anything is built."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -23,7 +24,9 @@ def test_actions_are_pinned_by_digest(workflow):
     assert actions
     assert [action for action in actions if not re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", action)] == []
     # The comment says which release the digest is.
-    assert len(re.findall(r"uses: \S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", workflow.read_text(), re.M)) == len(actions)
+    assert len(re.findall(r"uses: \S+@[0-9a-f]{40} # v\d+\.\d+\.\d+$", workflow.read_text(), re.MULTILINE)) == len(
+        actions
+    )
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
@@ -33,10 +36,10 @@ def test_jobs_have_the_least_rights_and_no_secrets(workflow):
     assert "secrets." not in text
 
 
-def refused(folder, version):
-    done = subprocess.run(
-        [folder / "deploy" / "release.sh", version, folder / "dist"], capture_output=True, text=True, check=False
-    )
+def refused(folder, version, repository=""):
+    command = [folder / "deploy" / "release.sh", version, folder / "dist"]
+    environment = {**os.environ, "GITHUB_REPOSITORY": repository}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 1
     assert not list((folder / "dist").iterdir())
     return done.stderr
@@ -59,3 +62,10 @@ def test_versions_and_the_changelog_agree(checkout):
     assert "devices/web/package.json states version" in refused(checkout, "77.0.0")
     (checkout / "devices" / "web" / "package.json").write_text('{\n  "version": "77.0.0",\n}\n')
     assert "CHANGELOG.md has no dated section for 77.0.0" in refused(checkout, "77.0.0")
+
+
+def test_the_npm_package_names_the_repository_that_publishes_it(checkout):
+    (checkout / "murk" / "__init__.py").write_text('__version__ = "77.0.0"\n')
+    (checkout / "devices" / "web" / "package.json").write_text('{\n  "version": "77.0.0",\n}\n')
+    (checkout / "CHANGELOG.md").write_text("## 77.0.0 - 2027-01-01\n")
+    assert 'has no "repository" that names' in refused(checkout, "77.0.0", "somebody/murk")

@@ -13,7 +13,7 @@ from tools.reproductions import PAGES, write_file_results, write_result
 
 GOOD = Experiment(id="009/good", title="Made up", module=made_up.__name__, function="good")
 DEFAULT = Setting()
-BLOCK = re.compile(r"<!-- (\S+) -->\n(.*?)\n<!-- end -->", re.S)
+BLOCK = re.compile(r"<!-- (\S+) -->\n(.*?)\n<!-- end -->", re.DOTALL)
 
 
 def _stored(folder, experiment, outcome, setting=DEFAULT):
@@ -63,7 +63,7 @@ def test_a_layout_turns_rows_into_the_table_of_the_page(tmp_path):
     text = (PAGES / "ldp-sgd.md").read_text()
     expected = next(match[2] for match in BLOCK.finditer(text) if match[1] == name)
     rows = []
-    for line in re.findall(r"^\| (mu .*) \|$", expected, re.M):
+    for line in re.findall(r"^\| (mu .*) \|$", expected, re.MULTILINE):
         budget, *cells = line.split(" | ")
         iterate, average, default = (Measured(*map(float, cell.split(" ± "))) for cell in cells)
         rows += [
@@ -130,7 +130,7 @@ def test_every_figure_has_a_layout_and_a_block_on_a_page():
         assert blocks[name].startswith(f"`python -m reproductions {name}")
         assert f"![{experiment.title}]({name.replace('/', '-')}.png)" in blocks[name]
         # The leading columns of each table are those of its layout.
-        heads = re.findall(r"^(\|.*)\n\|---", blocks[name], re.M)
+        heads = re.findall(r"^(\|.*)\n\|---", blocks[name], re.MULTILINE)
         assert len(heads) == len(LAYOUTS[name].tables)
         for head, table in zip(heads, LAYOUTS[name].tables, strict=True):
             cells = [cell.strip() for cell in head.strip("|").split("|")]

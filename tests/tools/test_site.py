@@ -59,7 +59,7 @@ def test_text_is_shown_as_it_was_written(broken):
 
 
 def test_a_long_name_in_a_table_may_be_broken_after_underscores(broken):
-    cell = re.search(r"<td>(.*?)</td>", broken[1], re.S)[1]
+    cell = re.search(r"<td>(.*?)</td>", broken[1], re.DOTALL)[1]
     assert re.sub(r"<(?!wbr)[^>]*>", "", cell).strip() == "murk_<wbr>a_<wbr>long_<wbr>name_<wbr>total"
 
 

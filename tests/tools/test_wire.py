@@ -56,9 +56,11 @@ OTHERS = {
     )
 }
 # Blocks of the committed page in their order, and the files of schemas that it links to.
-BLOCKS = [json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.M | re.S)]
+BLOCKS = [
+    json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+]
 SHOWN = dict(zip(MESSAGES, BLOCKS, strict=True))
-LINKED = re.findall(r"^Schema: \[\S+\]\((\S+)\)$", PAGE.read_text("utf-8"), re.M)
+LINKED = re.findall(r"^Schema: \[\S+\]\((\S+)\)$", PAGE.read_text("utf-8"), re.MULTILINE)
 SCHEMAS = {
     kind: json.loads((PAGE.parent / path).read_text("utf-8")) for kind, path in zip(MESSAGES, LINKED, strict=True)
 }

@@ -17,8 +17,8 @@ def soften(app: Sphinx, doctree: nodes.document, docname: str) -> None:
                 *parts, last = code.astext().split("_")
                 code.clear()
                 for part in parts:
-                    code += [nodes.Text(f"{part}_"), nodes.raw("", "<wbr>", format="html")]
-                code += nodes.Text(last)
+                    code.extend([nodes.Text(f"{part}_"), nodes.raw("", "<wbr>", format="html")])
+                code.append(nodes.Text(last))
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

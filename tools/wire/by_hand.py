@@ -34,8 +34,8 @@ def coded(features: list[dict[str, Any]], record: dict[str, Any]) -> list[float]
             x.append(2 * (min(max(value, low), high) - low) / (high - low) - 1 if known else 0.0)
             continue
         # Two categories are one feature of -1 and +1; of more, each but the first is one.
-        for category in feature["categories"][1:]:
-            x.append(0.0 if value not in feature["categories"] else 1.0 if value == category else -1.0)
+        categories = feature["categories"]
+        x += [0.0 if value not in categories else 1.0 if value == each else -1.0 for each in categories[1:]]
     return [*x, 1.0]
 
 

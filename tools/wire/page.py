@@ -30,8 +30,10 @@ def page() -> str:
     parts += ["| reason | cause |\n|---|---|", *(f"| `{reason}` | {cause} |" for reason, cause in CAUSES.items())]
     parts += [RULES, BY_HAND, f"```python\n{code()}```", SENDING]
     parts += [
-        f"For the task of the examples, with mu = 1, steps are {mechanism.steps:,} and magnitudes are at most "
-        f"{mechanism.magnitude:,}.\n",
+        (
+            f"For the task of the examples, with mu = 1, steps are {mechanism.steps:,} and magnitudes are at most "
+            f"{mechanism.magnitude:,}.\n"
+        ),
         VERSIONS,
     ]
     return "\n".join(parts)

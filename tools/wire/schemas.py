@@ -113,8 +113,8 @@ def identifier(kind: str, schema: Schema) -> str:
 
     Examples
     --------
-    >>> identifier("state", {"properties": {"schema": {"const": 2}}})
-    'urn:murk:wire:state:2'
+    >>> identifier("state", {"properties": {"schema": {"const": 1}}})
+    'urn:murk:wire:state:1'
     """
     number = schema["properties"].get("schema", {"const": 1})["const"]
     return f"urn:murk:wire:{kind.replace(' ', '-')}:{number}"

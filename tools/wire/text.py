@@ -419,10 +419,9 @@ An idempotent producer's id would link a person's releases. The id in the messag
 VERSIONS: Final = """\
 ## Versions
 
-`schema` is 2 for a state and 1 for everything else. Any change of content or meaning takes a new number, even a new
-key. Readers refuse unknown numbers: a release becomes a dead letter (`schema`), a device releases nothing, a learner
-stops at the state. A state of schema 1 is read with an empty `history`. The task's `schema` is part of its hash, so
-releases of different meanings never mix.
+`schema` is 1 for every kind. Any change of content or meaning takes a new number, even a new key. Readers refuse
+unknown numbers: a release becomes a dead letter (`schema`), a device releases nothing, a learner stops at the state.
+The task's `schema` is part of its hash, so releases of different meanings never mix.
 
 ## Schemas for a registry
 

@@ -10,6 +10,8 @@
  * It shows from the task alone, and loads the device when somebody sees it.
  */
 import type { Device, Options, Receipt, Status } from "./device.js";
+import { isAssigned } from "./experiment.js";
+import { isKnown } from "./known.js";
 import type { Guarantee, Loss } from "./mechanisms.js";
 import { maxAttackAccuracy, percent } from "./promise.js";
 import type { Store } from "./store.js";
@@ -21,17 +23,25 @@ import { Refused } from "./words.js";
 export const ENGLISH = {
   title: "A private answer",
   asked: "Asked about you: {columns}.",
+  asIs: "Sent as they are, without noise: {columns}. Your answers may be linked by them.",
+  assigned: "Drawn at random by this device: {columns}.",
   promise:
     "Before anything leaves this device, it is blurred with noise. From the answer, an attacker with any knowledge and " +
     "computing power tells your record from any other in at most {percent} of cases; guessing gives 50%. ({figures})",
+  promiseKnown:
+    "Before anything else leaves this device, it is blurred with noise. From the answer, an attacker with any knowledge and " +
+    "computing power tells your record from any other that is the same in what is sent as it is, in at most {percent} of " +
+    "cases; guessing gives 50%. ({figures})",
   atCap: "From all answers that your budget allows together, in at most {percent}.",
   once: "You can answer once {each}.",
   renews: "Your budget renews once {each}.",
   atWindow: "From all answers of one such budget together, in at most {percent}.",
   endless: "Answers add up, and no cap holds over all of them.",
   each: { day: "a day", week: "a week", month: "a month", days: "every {days} days" },
-  leaves: "What leaves this device is one message of random-looking numbers, without your name or any identifier of you.",
-  leavesNamed: "What leaves this device is one message of random-looking numbers. Your login goes with it, and shows whose message it is.",
+  leaves: "What leaves this device is one message of {content}, without your name or any identifier of you.",
+  leavesNamed: "What leaves this device is one message of {content}. Your login goes with it, and shows whose message it is.",
+  numbers: "random-looking numbers",
+  numbersKnown: "these values and random-looking numbers",
   remains: "It is not hidden that this device took part, or its network address.",
   final: "What was sent cannot be taken back, or removed from a result that was learned from it.",
   purpose: "Purpose",
@@ -48,6 +58,7 @@ export const ENGLISH = {
   questions: "The questions",
   decline: "No, thanks",
   declined: "Nothing was shared, and nothing is stored.",
+  unshared: "Nothing was shared. This browser keeps a random number, and nothing about you.",
   withdraw: "Withdraw",
   withdrawn: "You have withdrawn. Nothing more leaves this device for this task. {final}",
   sent: "Your blurred answer was sent.",
@@ -78,7 +89,7 @@ export type Texts = typeof ENGLISH;
 const STYLE = `
 :host { color-scheme: light dark; display: block; container-type: inline-size; font: var(--murk-font, 1rem/1.5 system-ui, sans-serif);
   --accent: var(--murk-accent, light-dark(#1f5c3f, #7fd1a6)); }
-section { background: var(--murk-background, light-dark(#fff, #1b1d21)); color: var(--murk-color, light-dark(#1c1e21, #e8eaed));
+section, .alert { background: var(--murk-background, light-dark(#fff, #1b1d21)); color: var(--murk-color, light-dark(#1c1e21, #e8eaed));
   border: 1px solid var(--murk-border, light-dark(#c9ced6, #4a4f57)); border-radius: var(--murk-radius, .75rem); padding: 1.25rem;
   max-width: 36rem; box-sizing: border-box; }
 h2 { font-size: 1.2rem; margin: 0 0 .5rem; } p { margin: .5rem 0; } dt { font-weight: 600; } dd { margin: 0 0 .5rem; }
@@ -91,6 +102,13 @@ button:disabled { opacity: .5; cursor: default; }
 button:focus-visible, summary:focus-visible { outline: .2rem solid var(--murk-focus, light-dark(#1a5fd0, #8ab4f8)); outline-offset: .15rem; }
 @container (max-width: 24rem) { .actions button { width: 100%; } }
 `;
+
+/** Style a card; a content security policy may forbid style elements. */
+function styled(root: ShadowRoot): void {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync(STYLE);
+  root.adoptedStyleSheets = [sheet];
+}
 
 /** Four digits, rounded up. */
 function figure(value: number): string {
@@ -118,13 +136,27 @@ const fill = (text: string, values: Record<string, string>): string =>
 
 /** What the card shows: a task, and the account once the device is there. */
 interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
-  readonly task: Pick<TaskDocument, "name" | "about" | "features" | "target" | "privacy">;
+  readonly task: Pick<TaskDocument, "name" | "about" | "experiment" | "features" | "target" | "privacy">;
   readonly guarantee: Guarantee;
   readonly account?: Status;
 }
 
 /** Raised by the page's own code. */
 class PageError extends Error {}
+
+/** Reasons of failures after which another attempt may succeed. */
+const PASSING = ["storage", "unavailable", "clock", "wiped"];
+
+/** Whether a device would refuse whatever a person answers. */
+const isFinal = (error: unknown): boolean => error instanceof Refused && !PASSING.includes(error.reason);
+
+/** Return whether columns of a task's kinds can be coded at all; the device checks the rest. */
+function isCodable({ features, target }: TaskDocument): boolean {
+  const fits = ({ categories, kind, low, high }: Feature): boolean =>
+    categories ? categories.length > 1 : kind === "date" || (Number(high) > Number(low) && kind === undefined);
+  const known = features.filter(isKnown).length;
+  return features.every(fits) && [0, features.length].includes(known) && ["binary", "classes", "real"].includes(target.kind);
+}
 
 /** The words for a failure; what the page's author has to mend goes to the console, too. */
 function wordsFor(error: unknown, texts: Texts): string {
@@ -134,7 +166,7 @@ function wordsFor(error: unknown, texts: Texts): string {
     ...{ storage: texts.storage, unavailable: texts.unavailable, clock: texts.clock, wiped: texts.wiped, origin: texts.notAllowed },
     ...Object.fromEntries(["wrong-hash", "task", "guarantee", "mechanism", "model"].map((each) => [each, texts.different])),
   };
-  if (!["storage", "unavailable", "clock", "wiped"].includes(reason)) reportError(cause);
+  if (!PASSING.includes(reason)) reportError(cause);
   return words[reason] ?? texts.failed;
 }
 
@@ -155,7 +187,8 @@ function receiptOf(account: Status, level: string, shown: string): string {
   const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, window: renewalOf(task) ?? null, lifetime: privacy.lifetime ?? null, told_apart_at_most: account.attackAccuracy };
   const asked = [...features, target].map((column) => column.label ?? column.name);
   const answers = { days, released, sent, waiting, withdrawn, message };
-  return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, promise, answers, shown }, null, 2);
+  const known = { sent_as_they_are: features.filter(isKnown).map((column) => column.label ?? column.name) };
+  return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, ...known, promise, answers, shown }, null, 2);
 }
 
 /** A column's question as the task words it. */
@@ -227,7 +260,10 @@ export function defineCard(name = "murk-consent"): void {
         const init: RequestInit = { credentials: "omit", referrerPolicy: "no-referrer" };
         const response = await (given ?? fetch)(address, token === undefined ? init : { ...init, headers: { Authorization: `Bearer ${token}` } });
         if (!response.ok) throw new TypeError("no task");
-        this.document = (await response.json()) as TaskDocument;
+        const found = (await response.json()) as TaskDocument;
+        // Nobody is asked what no device can answer: it says why.
+        if (!isCodable(found)) throw new TypeError("no task");
+        this.document = found;
       }
 
       /** Load the device, and connect it. */
@@ -256,15 +292,21 @@ export function defineCard(name = "murk-consent"): void {
         // Another attempt may succeed.
         if (this.chosen) this.connecting = undefined;
         const root = this.shadowRoot ?? this.attachShadow({ mode: "open" });
-        if (root.querySelector("section")) {
+        if (isFinal(error)) this.document = undefined;
+        else if (root.querySelector("section")) {
           this.said = words;
           void this.update();
           return;
         }
-        const alert = Object.assign(document.createElement("p"), { textContent: words });
+        const [card, alert] = [document.createElement("div"), document.createElement("p")];
+        Object.assign(alert, { textContent: words });
         alert.setAttribute("role", "alert");
         alert.part.add("status");
-        root.replaceChildren(alert);
+        card.className = "alert";
+        card.part.add("card");
+        card.append(alert);
+        styled(root);
+        root.replaceChildren(card);
       }
 
       /** Show the account as it is now. */
@@ -299,8 +341,10 @@ export function defineCard(name = "murk-consent"): void {
         try {
           this.said = await work(await this.ready());
         } catch (error) {
+          this.busy = false;
+          this.said = "";
+          if (!this.connected) return this.fail(error);
           this.said = wordsFor(error, this.texts);
-          if (this.chosen && !this.connected) this.connecting = undefined;
         }
         this.busy = false;
         await this.update();
@@ -341,7 +385,8 @@ export function defineCard(name = "murk-consent"): void {
       private still(account: Status | undefined): string {
         const { texts } = this;
         if (!account) return this.declined ? texts.declined : "";
-        if (account.withdrawn) return account.released ? fill(texts.withdrawn, { final: texts.final }) : texts.declined;
+        if (account.withdrawn && !account.released) return account.begun ? texts.unshared : texts.declined;
+        if (account.withdrawn) return fill(texts.withdrawn, { final: texts.final });
         if (account.optOut) return texts.optOut;
         if (account.changed) return texts.changed;
         if (account.silentFor > 0 && account.begun) return fill(texts.silent, { days: days(account.silentFor) });
@@ -374,12 +419,20 @@ export function defineCard(name = "murk-consent"): void {
         };
         const body = element("div");
         // Names in other scripts must not reorder the sentence.
-        const [before = "", after = ""] = texts.asked.split("{columns}");
+        const naming = (text: string, columns: (Feature | Target)[], part: string): HTMLElement => {
+          const named = columns.flatMap((column, at) => [at ? ", " : "", element("bdi", column.label ?? column.name)]);
+          const [before = "", after = ""] = text.split("{columns}");
+          const said = element("p", "", {}, part);
+          said.append(before, ...named, after);
+          return said;
+        };
         const asks = [...task.features, task.target];
-        const columns = asks.flatMap((column, at) => [at ? ", " : "", element("bdi", column.label ?? column.name)]);
-        const asked = element("p", "", {}, "asked");
-        asked.append(before, ...columns, after);
-        let promise = fill(texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
+        const known = task.features.filter(isKnown);
+        const arms = known.filter(({ name }) => isAssigned(task) && name === task.experiment!.arm);
+        const asked = [naming(texts.asked, [...task.features.filter((each) => !isKnown(each)), task.target], "asked")];
+        if (known.length) asked.push(naming(texts.asIs, known, "known"));
+        if (arms.length) asked.push(naming(texts.assigned, arms, "known"));
+        let promise = fill(known.length ? texts.promiseKnown : texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
         const atCap = attackAccuracyAtCap > attackAccuracy ? fill(texts.atCap, { percent: percent(attackAccuracyAtCap) }) : "";
         promise = `${promise} ${this.renewing(task, attackAccuracy, guarantee, atCap) ?? atCap}`.trim();
         const folded = (id: string, summary: string, ...content: Node[]): HTMLElement => {
@@ -399,6 +452,7 @@ export function defineCard(name = "murk-consent"): void {
           described.append(words);
           about.append(element("dt", term), described);
         }
+        const leaves = fill(identified ? texts.leavesNamed : texts.leaves, { content: known.length ? texts.numbersKnown : texts.numbers });
         const spent = (account?.caps ?? []).slice(0, task.privacy.lifetime ? 2 : 1).map((each) => {
           const so = each.spent === null ? texts.unknown : amount({ ...each.cap, units: each.spent, delta: each.spentDelta });
           const words = fill(each.renews ? texts.spentEach : texts.spent, { spent: so, cap: amount(each.cap) });
@@ -407,11 +461,11 @@ export function defineCard(name = "murk-consent"): void {
         body.append(
           element("h2", this.getAttribute("heading") ?? texts.title, { id: "title" }, "heading"),
           element("slot"),
-          asked,
+          ...asked,
           ...(list.childElementCount ? [folded("questions", texts.questions, list)] : []),
           ...(about.childElementCount ? [about] : []),
           element("p", promise, { className: "promise" }, "promise"),
-          element("p", `${identified ? texts.leavesNamed : texts.leaves} ${texts.remains} ${texts.final}`, {}, "leaves"),
+          element("p", `${leaves} ${texts.remains} ${texts.final}`, {}, "leaves"),
           ...spent,
           folded("bytes", texts.bytes, element("pre", account?.message || texts.noBytes)),
         );
@@ -428,10 +482,7 @@ export function defineCard(name = "murk-consent"): void {
             element("button", texts.receipt, { id: "receipt", hidden: true }, "button receipt"),
           );
           section.append(element("div"), status, actions);
-          // A content security policy may forbid style elements.
-          const sheet = new CSSStyleSheet();
-          sheet.replaceSync(STYLE);
-          root.adoptedStyleSheets = [sheet];
+          styled(root);
           root.replaceChildren(section);
         }
         const shown = root.querySelector("section > div")!;

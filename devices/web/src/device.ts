@@ -1,6 +1,7 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
 import type { Record_, Value } from "./coding.js";
-import { type Account, type First, type HeldRow, Ledger, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
+import { type Account, type First, type HeldRow, Ledger, type Next, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
+import { armOf, isAssigned } from "./experiment.js";
 import { maxAttackAccuracy } from "./promise.js";
 import { drawDue, isDrawn, seal, unseal } from "./held.js";
 import { choose, type Prepared, prepare, type Protocols, randomize, randomizeCoded, wordsFor } from "./release.js";
@@ -217,6 +218,27 @@ export class Device extends EventTarget {
   }
 
   /**
+   * The person's arm of the task's experiment, for the page to show: the same at each visit and in each window.
+   *
+   * It follows from a random identifier that is stored from now on and never sent. Who shares nothing, and has no
+   * identifier, sees the control. Raises `Refused`, as where storage is denied.
+   */
+  async arm(): Promise<string> {
+    const { experiment } = this.task;
+    if (!experiment || !isAssigned(this.task)) throw new Refused("task", "devices assign no arms of this task: it has no experiment, or says by: server");
+    const identifier = await this.ledger.assignment(this.prepared, this.origin, !this.optOut && !this.declined);
+    return identifier === undefined ? experiment.control : armOf(this.task, identifier);
+  }
+
+  /** A function that gives a record the arm that this device assigns, whatever the page says; it reads nothing before. */
+  private async assigning(): Promise<(record: object) => Record_> {
+    if (!isAssigned(this.task)) return (record) => record as Record_;
+    const identifier = await this.ledger.assignment(this.prepared, this.origin, true);
+    const given = { [this.task.experiment!.arm]: await armOf(this.task, identifier!) };
+    return (record) => ({ ...record, ...given });
+  }
+
+  /**
    * Release one record, if the person's caps have room, and send it.
    *
    * Whether, when and where something is sent depends on public things and the ledger, never on a value. `key`
@@ -241,7 +263,8 @@ export class Device extends EventTarget {
       if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
       await this.ledger.settle(moment);
       if (this.optOut) return { outcome: "refused", reason: "opt-out" };
-      const make = (): string => randomize(this.prepared, choice, moment.now, record as Record_, words);
+      const assign = await this.assigning();
+      const make = (): string => randomize(this.prepared, choice, moment.now, assign(record), words);
       const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key: key?.normalize() });
       this.changed();
       if (outcome.outcome === "refused") return outcome;
@@ -275,7 +298,7 @@ export class Device extends EventTarget {
     const renewal = renewalOf(this.task);
     if (!renewal) throw new Refused("task", "the budget of this task has no windows: use release");
     if (!this.task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
-    if (this.optOut) await locked(HOLDING, () => this.forget());
+    if (this.optOut) await locked(HOLDING, () => this.ledger.drop(this.prepared, this.origin));
     if (this.optOut || this.declined) return { outcome: "refused", reason: this.optOut ? "opt-out" : "withdrawn" };
     const words = new SecureWords(64);
     try {
@@ -286,11 +309,13 @@ export class Device extends EventTarget {
         if (!plausible(moment.now)) return { outcome: "refused", reason: "clock" };
         await this.ledger.settle(moment);
         const due = drawDue(renewal, windowOf(renewal, moment.now), words);
-        const hold = (sealed?: string) => this.ledger.hold(this.prepared, level, this.origin, moment, due, sealed);
+        const assign = await this.assigning();
+        const hold = (next?: Next) => this.ledger.hold(this.prepared, level, this.origin, moment, due, next);
         let held = await hold();
-        if ("count" in held) {
-          const drawn = isDrawn(held.count, words);
-          held = await hold(drawn ? await seal(this.prepared.coding.code(record as Record_), this.store.key) : "");
+        while ("count" in held && !held.stored) {
+          const { count } = held;
+          const sealed = isDrawn(count, words) ? await seal(this.prepared.coding.code(assign(record)), this.store.key) : undefined;
+          held = await hold({ count, sealed });
         }
         return "reason" in held ? { outcome: "refused", reason: held.reason } : { outcome: "held", reason: "" };
       });
@@ -322,38 +347,38 @@ export class Device extends EventTarget {
   private async answerHeld(): Promise<Receipt[]> {
     const receipts: Receipt[] = [];
     if (this.optOut || this.declined) {
-      await this.forget();
+      await this.ledger.drop(this.prepared, this.origin);
       return receipts;
     }
     // A task that has changed cannot be answered as it was.
-    let left = !(await this.ledger.drop(this.prepared, this.origin, { except: this.task.hash }));
+    await this.ledger.drop(this.prepared, this.origin, { except: this.task.hash });
     const due = async (): Promise<HeldRow[]> => (await this.ledger.held(this.prepared)).filter((each) => each.due <= this.time.moment().now);
-    if (left && (await due()).length) await this.check();
-    for (const held of left && plausible(this.time.moment().now) ? await due() : []) {
+    if ((await due()).length) await this.check();
+    for (const held of plausible(this.time.moment().now) ? await due() : []) {
       const words = wordsFor(this.prepared, held.level);
       try {
         const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
         const coded = await unseal(held.record, this.prepared.coding.size, this.store.key);
         const moment = this.time.moment();
-        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words);
+        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words, held.window);
         const outcome: Outcome = coded
           ? await this.ledger.spend(this.prepared, held.level, this.origin, moment, make, { held })
-          : { outcome: "refused", reason: "lost-key" };
+          : await this.without(held);
         coded?.x.fill(0);
         if (outcome.outcome === "refused" && PASSING.has(outcome.reason)) continue;
-        left = !(await this.ledger.drop(this.prepared, this.origin, { only: held.key }));
+        await this.ledger.drop(this.prepared, this.origin, { only: held.key });
         receipts.push(outcome.outcome === "released" ? { ...outcome, delivery: "queued", reason: "" } : { reason: "", ...outcome });
       } finally {
         words.wipe();
       }
     }
-    if (!left) await this.store.key?.write(null);
     return receipts;
   }
 
-  /** Delete what is held for this task, and the key with the last of it. */
-  private async forget(): Promise<void> {
-    if (await this.ledger.drop(this.prepared, this.origin)) await this.store.key?.write(null);
+  /** What becomes of a held record that cannot be read: another device has released it, or its key is lost. */
+  private async without({ key }: HeldRow): Promise<Outcome> {
+    const held = await this.ledger.held(this.prepared);
+    return held.some((each) => each.key === key) ? { outcome: "refused", reason: "lost-key" } : { outcome: "known" };
   }
 
   /** Wake when the next held record is due. */
@@ -439,7 +464,7 @@ export class Device extends EventTarget {
   async withdraw(): Promise<void> {
     this.declined = true;
     await this.ledger.withdraw(this.prepared, this.origin);
-    await locked(HOLDING, () => this.forget());
+    await locked(HOLDING, () => this.ledger.drop(this.prepared, this.origin));
     this.changed();
   }
 

@@ -18,25 +18,31 @@ export const isDrawn = (count: number, words: Words): boolean => count === 1 || 
 export const drawDue = (window: string, number: number, words: Words): number =>
   beginOf(window, number + 1) + uniform(spreadOf(window), Purpose.SELECTION, words);
 
+/** An encrypted record, and the key that decrypts it. */
+export interface Sealed {
+  readonly record: string;
+  readonly key: string;
+}
+
 /** Encrypt a coded record, whose numbers are wiped; its length says nothing about it. Makes the key if there is none. */
-export async function seal({ x, y }: Pick<Coded, "x" | "y">, place: KeyPlace | undefined): Promise<string> {
+export async function seal({ x, y }: Pick<Coded, "x" | "y">, place: KeyPlace | undefined): Promise<Sealed> {
   if (!place) throw new Refused("storage", "this storage keeps no keys, so that no record can be held in it");
-  let text = await place.read();
-  if (text === null) await place.write((text = base64(crypto.getRandomValues(new Uint8Array(32)))));
+  let key = place.read();
+  if (key === null) place.write((key = base64(crypto.getRandomValues(new Uint8Array(32)))));
   const numbers = Float64Array.of(...x, y);
   x.fill(0);
   const iv = crypto.getRandomValues(new Uint8Array(NONCE));
-  const sealed = await crypto.subtle.encrypt({ name: AES, iv }, await keyOf(text), numbers);
+  const sealed = await crypto.subtle.encrypt({ name: AES, iv }, await keyOf(key), numbers);
   numbers.fill(0);
   const bytes = new Uint8Array(NONCE + sealed.byteLength);
   bytes.set(iv);
   bytes.set(new Uint8Array(sealed), NONCE);
-  return base64(bytes);
+  return { record: base64(bytes), key };
 }
 
 /** Decrypt a coded record; undefined if its key is lost, or it is of another length. */
 export async function unseal(sealed: string, size: number, place: KeyPlace | undefined): Promise<Pick<Coded, "x" | "y"> | undefined> {
-  const text = place && (await place.read());
+  const text = place?.read();
   if (!text) return undefined;
   try {
     const [key, bytes] = [await keyOf(text), bytesOf(sealed)];

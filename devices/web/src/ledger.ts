@@ -5,6 +5,8 @@
  * for a record that is known, and what was spent stays spent.
  */
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
+import type { Sealed } from "./held.js";
+import { isKnown } from "./known.js";
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
@@ -14,6 +16,7 @@ import { Refused } from "./words.js";
 const LEAST_SILENCE = 86_400;
 const PATIENCE = 30_000; // milliseconds for an account to answer
 const AGREE = 3600; // seconds by which clocks may differ when a budget renews
+const DRIFT = 0.01; // seconds by which a clock may fall behind in a second, besides
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
 /** What this device allows, whatever a server asks for. */
@@ -24,6 +27,8 @@ export interface Policy {
   readonly perTask?: Guarantee | undefined;
   /** Kinds of mechanism that may be used; all by default. */
   readonly mechanisms?: readonly string[] | undefined;
+  /** Whether columns that a task calls known may be sent as they are; true by default. */
+  readonly knownColumns?: boolean | undefined;
 }
 
 /**
@@ -58,11 +63,12 @@ interface Renewed {
   released: number;
 }
 
-/** The newest window that has begun, by the best estimate of the time and the device's own clock at that moment. */
+/** The newest window that has begun, and when by the device's own clock. */
 interface Begun {
   window: number;
-  now: number;
   own: number;
+  /** Seconds by which the best estimate of the time may be ahead of that clock. */
+  ahead: number;
   /** The clocks disagreed about its beginning, so that it has no answer. */
   skipped: boolean;
 }
@@ -76,6 +82,12 @@ export interface HeldRow {
   /** From when on it is released, in seconds since 1970. */
   readonly due: number;
   readonly record: string;
+}
+
+/** The next record of a window: its number among them, and the record if it is the one that is held from now on. */
+export interface Next {
+  readonly count: number;
+  readonly sealed: Sealed | undefined;
 }
 
 interface IdentityRow {
@@ -212,16 +224,26 @@ function lacking(
 
 /**
  * The newest window that has begun. A clock that jumps renews nothing: where a window begins sooner by the best estimate
- * of the time than by the device's own clock, it has no answer, and the one after it begins by both.
+ * of the time than by the device's own clock, it has no answer, and the one after it begins by both. What is gained in
+ * many windows counts together, except for a drift.
  */
-function beginning(begun: Begun | undefined, window: number, { now, own }: Moment): Begun {
+function beginning(begun: Begun | undefined, window: number, { now, own, there }: Moment): Begun {
   if (begun && window <= begun.window) return begun;
-  return { window, now: Math.floor(now), own: Math.floor(own), skipped: begun !== undefined && now - begun.now > own - begun.own + AGREE };
+  const ahead = now - own;
+  const limit = begun ? begun.ahead + DRIFT * Math.max(0, own - begun.own) : ahead;
+  const skipped = ahead > limit + AGREE;
+  // Without the gateway's time nothing is known of the difference.
+  const least = begun && there === null ? begun.ahead : Math.min(ahead, limit);
+  return { window, own: Math.floor(own), ahead: Math.floor(skipped ? ahead : least), skipped };
 }
+
+/** 128 random bits. */
+const randomText = (): string => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 const heldKey = (hash: string, window: number): string => `held:${hash}:${window}`;
 const taskKey = (hash: string): string => `task:${hash}`;
 const placeOf = ({ gateway }: Origin, { task }: Prepared): string => `${gateway} ${task.name}`;
+const armKey = (origin: Origin, prepared: Prepared): string => `arm:${placeOf(origin, prepared)}`;
 const usedKey = (origin: Origin, prepared: Prepared): string => `used:${placeOf(origin, prepared)}`;
 
 /** Whether a gateway offers another task than before, which would have a budget of its own. */
@@ -260,8 +282,7 @@ export class Ledger {
       const before = read<IdentityRow>(rows, "identity");
       // Storage that was wiped while this page was open has another ledger now, or none.
       if (before || this.identity) return [this.identity ?? before!, before ? further : {}];
-      const random = crypto.getRandomValues(new Uint8Array(16));
-      const id = Array.from(random, (byte) => byte.toString(16).padStart(2, "0")).join("");
+      const id = randomText();
       const { own, there } = moment;
       const begun = { id, born: Math.floor(own), there: there && Math.floor(there), claimed: false };
       return [begun, { identity: JSON.stringify(begun), ...further }];
@@ -287,6 +308,18 @@ export class Ledger {
     this.identity = await this.store.update(["identity"], (rows): [IdentityRow, Changes] =>
       read<IdentityRow>(rows, "identity")?.id === to.id ? [to, { identity: JSON.stringify(to) }] : [to, {}],
     );
+  }
+
+  /**
+   * The random identifier by which the arm of an experiment is assigned, which is stored if there is none and `create`
+   * says so. It is not the ledger's, which the team's account may know.
+   */
+  assignment(prepared: Prepared, origin: Origin, create: boolean): Promise<string | undefined> {
+    const key = armKey(origin, prepared);
+    return this.store.update([key], (rows): [string | undefined, Changes] => {
+      const id = rows.get(key) ?? (create ? randomText() : undefined);
+      return [id, id === undefined || rows.has(key) ? {} : { [key]: id }];
+    });
   }
 
   /** Seconds until this ledger may spend for a task; 0 if it may now. */
@@ -384,6 +417,7 @@ export class Ledger {
     let row = read<TaskRow>(rows, taskKey(task.hash)) ?? { name: task.name, released: 0, spent: {}, days: [] };
     const { kind } = protocol.mechanism(level, "score");
     if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { row, reason: "mechanism", counts: false };
+    if (this.policy.knownColumns === false && task.features.some(isKnown)) return { row, reason: "known-columns", counts: false };
     const identity = read<IdentityRow>(rows, "identity");
     // Storage that was wiped while this page was open has another ledger now, or none.
     if (!identity || identity.id !== this.identity?.id) return { row, reason: "wiped", counts: false };
@@ -402,8 +436,8 @@ export class Ledger {
   }
 
   /**
-   * Hold a record in this moment's window, or learn with `record` undefined whether one may be held, and as which of
-   * the window's. An empty `record` is counted, and the one that is held stays. `due` counts for the first one.
+   * Hold a record in this moment's window, or learn without one whether it may be held, and as which of the window's.
+   * It is not stored if another one came first, or its key is no longer that of the store. `due` counts for the first.
    */
   hold(
     prepared: Prepared,
@@ -411,20 +445,21 @@ export class Ledger {
     origin: Origin,
     moment: Moment,
     due: number,
-    record?: string,
-  ): Promise<{ readonly count: number } | { readonly reason: string }> {
+    next?: Next,
+  ): Promise<{ readonly count: number; readonly stored: boolean } | { readonly reason: string }> {
     const { hash } = prepared.task;
     const window = windowOf(renewalOf(prepared.task)!, moment.now);
     const [own, used, key] = [taskKey(hash), usedKey(origin, prepared), heldKey(hash, window)];
-    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number } | { reason: string }, Changes] => {
+    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number; stored: boolean } | { reason: string }, Changes] => {
       const { row, reason } = this.decide(rows, prepared, level, origin, moment);
       if (reason !== undefined) return [{ reason }, rows.has(own) ? { [own]: JSON.stringify(row) } : {}];
       const before = read<Omit<HeldRow, "key">>(rows, key);
       const count = (before?.count ?? 0) + 1;
-      if (record === undefined) return [{ count }, {}];
+      const { sealed } = next ?? {};
+      if (next?.count !== count || (sealed && sealed.key !== this.store.key?.read())) return [{ count, stored: false }, {}];
       const place = placeOf(origin, prepared);
-      const held = { window, level, count, due: before?.due ?? due, record: record || before!.record, place };
-      return [{ count }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
+      const held = { window, level, count, due: before?.due ?? due, record: sealed?.record ?? before!.record, place };
+      return [{ count, stored: true }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
     });
   }
 
@@ -436,14 +471,19 @@ export class Ledger {
     });
   }
 
-  /** Delete a held record, or all of a task's name but those of a hash. Tells whether none is left, of any task. */
-  drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<boolean> {
+  /** Delete a held record, or all of a task's name but those of a hash; and the key with the last, of any task. */
+  async drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<void> {
     const place = placeOf(origin, prepared);
-    return this.store.update(["held:"], (rows) => {
+    await this.store.update(["held:"], (rows) => {
       const chosen = (key: string): boolean =>
         only === undefined ? read<{ place: string }>(rows, key)!.place === place && !(except && key.startsWith(`held:${except}:`)) : key === only;
       const gone = [...rows.keys()].filter(chosen);
-      return [gone.length === rows.size, Object.fromEntries(gone.map((key) => [key, null]))] as const;
+      return [undefined, Object.fromEntries(gone.map((key) => [key, null]))] as const;
+    });
+    // Not before the records are gone: after a crash they would have no key.
+    await this.store.update(["held:"], (rows) => {
+      if (!rows.size) this.store.key?.write(null);
+      return [undefined, {}] as const;
     });
   }
 
@@ -465,15 +505,16 @@ export class Ledger {
 
   /**
    * Stop: delete what waits and which records are known, and release nothing to this task again. What was spent stays
-   * spent. Where nothing was released, nothing is written.
+   * spent. Where nothing was released, nothing is written, and an assignment to an arm is deleted.
    */
   withdraw(prepared: Prepared, origin: Origin): Promise<void> {
     const { task } = prepared;
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
     const records = [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:`);
-    return this.store.update([own, used, "out:", "held:", ...records], (rows): [undefined, Changes] => {
-      if (!rows.has(own) && !rows.has(used)) return [undefined, {}];
+    const arm = armKey(origin, prepared);
+    return this.store.update([own, used, arm, "out:", "held:", ...records], (rows): [undefined, Changes] => {
+      if (!rows.has(own) && !rows.has(used)) return [undefined, rows.has(arm) ? { [arm]: null } : {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
       const changes: Changes = { [used]: JSON.stringify(last) };

@@ -28,7 +28,7 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
   } else open = () => file;
   try {
     const store = storeOf(open());
-    return typeof file === "string" && file !== ":memory:" && !file.startsWith("file:") ? { ...store, key: keyFile(`${file}.key`) } : store;
+    return typeof file === "string" && file !== ":memory:" && !file.startsWith("file:") ? { ...store, key: await keyFile(`${file}.key`) } : store;
   } catch (error) {
     throw storageFailed(error);
   }
@@ -45,23 +45,25 @@ async function ownersAlone(file: string): Promise<void> {
 }
 
 /** The key of held records in a file of its own: a copy of the ledger alone says nothing of them. */
-function keyFile(path: string): KeyPlace {
-  const name = "node:fs/promises";
-  const files = import(name) as Promise<{
-    readFile(path: string, encoding: string): Promise<string>;
-    writeFile(path: string, text: string, options: { mode: number; flush: boolean }): Promise<void>;
-    rm(path: string, options: { force: boolean }): Promise<void>;
-  }>;
+async function keyFile(path: string): Promise<KeyPlace> {
+  const name = "node:fs";
+  const { readFileSync, writeFileSync, rmSync } = (await import(name)) as {
+    readFileSync(path: string, encoding: string): string;
+    writeFileSync(path: string, text: string, options: { mode: number; flush: boolean }): void;
+    rmSync(path: string, options: { force: boolean }): void;
+  };
   return {
-    async read() {
-      return (await files).readFile(path, "utf8").catch((error: { code?: string }) => {
-        if (error.code === "ENOENT") return null;
+    read() {
+      try {
+        return readFileSync(path, "utf8");
+      } catch (error) {
+        if ((error as { code?: string }).code === "ENOENT") return null;
         throw storageFailed(error);
-      });
+      }
     },
-    async write(text) {
-      if (text === null) await (await files).rm(path, { force: true });
-      else await (await files).writeFile(path, text, { mode: 0o600, flush: true });
+    write(text) {
+      if (text === null) rmSync(path, { force: true });
+      else writeFileSync(path, text, { mode: 0o600, flush: true });
     },
   };
 }

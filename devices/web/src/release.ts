@@ -60,13 +60,14 @@ export function randomize(prepared: Prepared, choice: Choice, now: number, recor
   return randomizeCoded(prepared, choice, now, () => prepared.coding.code(record), words);
 }
 
-/** Randomize a record that is coded only once the query is drawn. */
+/** Randomize a record of a window, this one by default, that is coded only once the query is drawn. */
 export function randomizeCoded(
   { task, protocol }: Prepared,
   choice: Choice,
   now: number,
   code: () => Pick<Coded, "x" | "y">,
   words: Words,
+  window?: number,
 ): string {
   const { level, partition, model } = choice;
   const query = protocol.drawQuery(model.numbers, words);
@@ -76,7 +77,7 @@ export function randomizeCoded(
   coded.x.fill(0);
   vector.fill(0);
   const id = drawIdentifier(words);
-  return write(task, protocol, { id, level, partition, payload, version: model.version, query, now });
+  return write(task, protocol, { id, level, partition, payload, version: model.version, query, now, window });
 }
 
 /** Secure words, about as many as a release of a level needs. */

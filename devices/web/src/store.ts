@@ -18,10 +18,10 @@ export interface Store {
   readonly key?: KeyPlace;
 }
 
-/** A place for one text: `write(null)` deletes it. */
+/** A place for one text, which answers within a transaction: `write(null)` deletes it. */
 export interface KeyPlace {
-  read(): string | null | Promise<string | null>;
-  write(text: string | null): void | Promise<void>;
+  read(): string | null;
+  write(text: string | null): void;
 }
 
 export function storageFailed(error: unknown): Refused {

@@ -1,5 +1,7 @@
 /** The task: its document, whose hash is taken over the document's own bytes, and the settings that a device reads. */
 import { dayOf, type Value } from "./coding.js";
+import type { Experiment } from "./experiment.js";
+import { cellsOf, isKnown } from "./known.js";
 import { capOf, type Guarantee } from "./mechanisms.js";
 import { isWindow, longestOf, renewalOf } from "./windows.js";
 import { Refused } from "./words.js";
@@ -23,6 +25,8 @@ export interface Feature extends Wording {
   missing_share?: number | null;
   unit?: unknown;
   typical?: unknown;
+  /** Sent as it is, without noise: the receiver has it already. */
+  known?: boolean | null;
 }
 
 export interface Target extends Wording {
@@ -76,6 +80,9 @@ export interface TaskDocument {
   covariates: { size: number; points: string; counts: string } | null;
   log: { partitions: number };
   forget?: number;
+  /** Learners keep sums by window, to which a release belongs by its time. */
+  track?: { window: string } | null;
+  experiment?: Experiment | null;
   max_staleness: { releases: number; share: number };
   [protocol: string]: unknown;
 }
@@ -149,11 +156,12 @@ async function sha256(text: string): Promise<string> {
 
 // A key that this device does not know may change what a release means.
 const KEYS =
-  "about contrasts covariates duplicates expiry features forget granularity intervals learner log max_staleness missing name " +
-  "objective people privacy protocol public schema simulated target";
+  "about contrasts covariates duplicates experiment expiry features forget granularity intervals learner log max_staleness missing name " +
+  "objective people privacy protocol public schema simulated target track";
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
+  experiment: "arm assigned control guardrail",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
@@ -162,6 +170,7 @@ const OF_BLOCK: Record<string, string> = {
   max_staleness: "releases share",
   privacy: "guarantee levels lifetime mechanism per_person window",
   public: "file set_aside",
+  track: "smooth window windows",
 };
 const OF_PROTOCOL: Record<string, string> = {
   scores: "effects exponent interactive link loss models",
@@ -201,7 +210,10 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "max_staleness.share": [0.02, 0.5],
   "public.set_aside": [2, 1e6, 1],
   "scores.exponent": [0, 1],
+  "track.smooth": [0, 52, 1],
+  "track.windows": [2, 400, 1],
 };
+const MOST_CELLS = 1000; // combinations of known columns: more would point at people
 const MOST_LEVELS = 16;
 const MOST_POINTS = 512;
 const RATIO = 1.0199;
@@ -238,9 +250,9 @@ export function levelOf(task: TaskDocument, budget: number): string {
 const LAST_DAY = 3_652_059; // 9999-12-31, of days from 0001-01-01
 const NAME = /^[a-z0-9-]{1,64}$/;
 
-function known(value: object | null | undefined, keys: string): void {
+function allow(value: object | null | undefined, keys: string): void {
   for (const key of Object.keys(value ?? {}))
-    if (!keys.split(" ").includes(key)) refuse(`its key ${key} is not known to this device`);
+    if (!keys.split(" ").includes(key)) refuse(`its key ${key} is unknown to this device`);
 }
 
 function within(value: unknown, low: number, high: number): value is number {
@@ -297,7 +309,7 @@ function isFeature(feature: Feature): boolean {
   let read = (value: unknown): unknown => value;
   if (!isText(name) || (!categories && !isWorded(feature)) || (missing_share != null && !share(missing_share))) return false;
   if (kind === "date") {
-    known(feature, `${OF_FEATURE} as high kind low`);
+    allow(feature, `${OF_FEATURE} as high kind low`);
     const parts = feature.as ?? ["number"];
     if (!(distinct(parts) && parts.length && parts.every((part) => ["number", "weekday", "month"].includes(part)))) return false;
     read = (value) => dayOf(value as Value);
@@ -308,10 +320,11 @@ function isFeature(feature: Feature): boolean {
     if (!(low < high) || (unit != null && !["day", "week", "month", "year"].includes(unit as string))) return false;
   } else {
     if (categories !== undefined) {
-      known(feature, `${OF_FEATURE} categories labels`);
+      allow(feature, `${OF_FEATURE} categories known labels`);
+      if (feature.known != null && !isKnown(feature)) return false;
       return isWorded(feature, categories) && texts(categories) && (missing == null || missing === "indicator" || categories.includes(missing as string));
     }
-    known(feature, `${OF_FEATURE} high low`);
+    allow(feature, `${OF_FEATURE} high low`);
     if (!bounded(feature.low, feature.high) || (unit != null && !within(unit, TINY, Number.MAX_VALUE))) return false;
     [low, high] = [feature.low as number, feature.high as number];
   }
@@ -326,7 +339,7 @@ function areQuantiles(quantiles: number[] | null | undefined): boolean {
 
 function isTarget(target: Target): boolean {
   if (!isText(target.name) || !Object.hasOwn(OF_TARGET, target.kind)) return false;
-  known(target, `${OF_TARGET[target.kind]} missing_share`);
+  allow(target, `${OF_TARGET[target.kind]} missing_share`);
   if (target.missing_share != null && !within(target.missing_share, 0, 1 - 2 ** -53)) return false;
   const { kind, positive, negative, classes, low, high, rate, typical, quantiles } = target;
   if (!isWorded(target, classes ?? [positive, negative].filter(isText))) return false;
@@ -337,6 +350,18 @@ function isTarget(target: Target): boolean {
   if (kind === "real") return bounded(low, high) && isRange(typical, low!, high!) && areQuantiles(quantiles);
   const rates = rate == null || ((rate as unknown[]).length === classes!.length && (rate as unknown[]).every(share));
   return texts(classes) && rates;
+}
+
+function isExperiment(experiment: Experiment, known: Feature[]): boolean {
+  const { arm, control, assigned, guardrail } = experiment;
+  const arms = known.find(({ name }) => name === arm)?.categories;
+  if (!arms?.includes(control)) return false;
+  if (guardrail != null) allow(guardrail, "margin worse");
+  if (assigned == null) return true;
+  allow(assigned, "by salt shares");
+  const { by, salt, shares } = assigned;
+  if (by === "device" ? !isText(salt) : by !== "server" || salt != null) return false;
+  return shares.length === arms.length && shares.every(share) && Math.abs(shares.reduce((a, b) => a + b) - 1) <= 1e-6;
 }
 
 /** Whether a text is the address of a page, so that a link to it runs nothing. */
@@ -352,25 +377,28 @@ function check(task: TaskDocument): void {
   const { features, target, privacy, contrasts, protocol } = task;
   if (!(typeof protocol === "string" && Object.hasOwn(OF_PROTOCOL, protocol)))
     refuse("its protocol is not one that people's devices answer");
-  if (Array.isArray(features) && features.some((feature) => (feature as { known?: unknown } | null)?.known != null))
-    refuse("it sends known columns as they are, without noise, which this device does not do");
-  known(task, `${KEYS} ${protocol}`);
-  for (const [block, keys] of Object.entries({ ...OF_BLOCK, [protocol]: OF_PROTOCOL[protocol]! })) known(task[block] as object, keys);
+  allow(task, `${KEYS} ${protocol}`);
+  for (const [block, keys] of Object.entries({ ...OF_BLOCK, [protocol]: OF_PROTOCOL[protocol]! })) allow(task[block] as object, keys);
   if (!NAME.test(task.name)) refuse("its name is damaged");
   if (!isAbout(task.about ?? {})) refuse("what it says about itself is damaged");
   checkNumbers(task);
   if (!within((features as unknown[] | null)?.length, 0, 10_000)) refuse("it has no list of features");
-  if (!features.length !== (protocol === "univariate") || (!features.length && task.public != null))
+  const known = features.filter(isKnown);
+  if (known.length && known.length < features.length)
+    refuse("it sends some columns as they are and keeps others private, and this device answers tasks of one kind only");
+  if ((known.length === features.length) !== (protocol === "univariate") || (protocol === "univariate" && task.public != null))
     refuse("its features do not fit its protocol");
   if (features.length && target?.quantiles != null) refuse("quantiles are learned without features only");
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
+  if (known.length && !(cellsOf(known) <= MOST_CELLS)) refuse(`what it asks for as it is has more than ${MOST_CELLS} combinations, which point at people`);
   if (!isTarget(target)) refuse("its target is damaged");
+  if (task.experiment != null && !isExperiment(task.experiment, known)) refuse("its experiment is damaged");
   if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");
-  for (const contrast of (contrasts ?? []) as object[]) known(contrast, "against category feature");
+  for (const contrast of (contrasts ?? []) as object[]) allow(contrast, "against category feature");
   if (typeof privacy?.guarantee !== "object" || typeof privacy.levels !== "object") refuse("it has no guarantee");
   const grid = gridOf(privacy.levels);
   if (grid) {
-    known(grid, "from to");
+    allow(grid, "from to");
     capOf(privacy.guarantee);
     const { from, to } = grid;
     if (!(from >= 1e-9 && from < to && to <= 1e3 && to < from * RATIO ** (MOST_POINTS - 2))) refuse("its grid of levels is damaged");
@@ -382,6 +410,8 @@ function check(task: TaskDocument): void {
   if (privacy.window !== undefined && privacy.window !== "none" && !isWindow(privacy.window)) refuse("its window is damaged");
   if (privacy.lifetime != null && !renewalOf(task)) refuse("it caps all windows, and has none");
   if (privacy.lifetime != null) capOf(privacy.lifetime);
+  if (task.track != null && (task.track.window !== renewalOf(task) || known.length || !/^(scores|univariate)$/.test(protocol)))
+    refuse("its track is not of the window in which a person answers");
   if (!(within(task.log.partitions, 1, 4096) && Number.isInteger(task.log.partitions))) refuse("it has no number of partitions");
   if (seconds(task.expiry) < seconds(task.granularity)) refuse("its expiry is below its granularity");
 }

@@ -3,6 +3,8 @@ export * from "./coding.js";
 export * from "./composite.js";
 export * from "./connect.js";
 export * from "./exact.js";
+export * from "./experiment.js";
+export * from "./known.js";
 export * from "./lattice.js";
 export { Ledger } from "./ledger.js";
 export * from "./mechanisms.js";

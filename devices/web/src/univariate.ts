@@ -1,7 +1,8 @@
 /** The target alone, randomized once (`protocol: univariate`): for shares of classes, a mean or quantiles. */
 import { exp, logRatio, ONE, pureFits, root, standardNormal, UNITS } from "./exact.js";
+import { cellOf } from "./known.js";
 import { added, type Vector } from "./lattice.js";
-import { calibrate, type Currency, epsilonUnits, type Guarantee, isPure, type Loss, pureCost } from "./mechanisms.js";
+import { calibrate, type Currency, epsilonUnits, isPure, type Loss, pureCost } from "./mechanisms.js";
 import { levelsOf, type Protocol, type Randomizer, rint, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Purpose, Refused, type Words } from "./words.js";
@@ -18,8 +19,9 @@ const ALWAYS = [
   [5.7, 4, -1], [6.5, 3, -1], [7.5, 2, -1],
 ] as const;
 const MAYBE = [
-  [0, 30, 0], [1, 25, 3], [1.2, 21, 4], [1.3, 15, 3], [1.9, 15, 6], [2.4, 12, 5], [3, 10, 6], [3.6, 9, 6], [3.8, 8, 5],
-  [4.2, 7, 4], [4.6, 6, 4], [5.1, 5, 4], [5.7, 4, 3], [6.5, 3, 2], [7.2, 3, 3], [7.5, 2, 2],
+  [0, 30, 2], [0.3, 30, 4], [0.5, 30, 6], [1.1, 25, 10], [1.2, 20, 10], [1.3, 15, 6], [1.8, 15, 7], [2.5, 14, 7],
+  [2.8, 13, 7], [3, 11, 8], [3.1, 10, 7], [3.4, 9, 6], [3.8, 8, 6], [3.9, 8, 5], [4.2, 7, 5], [4.5, 7, 4], [4.6, 6, 5],
+  [5, 6, 4], [5.1, 5, 5], [5.3, 5, 4], [5.5, 5, 3], [5.7, 4, 4], [6.1, 4, 3], [6.4, 3, 3], [7.1, 3, 2], [7.5, 2, 2],
 ] as const;
 
 /** Outcomes, of which `favoured` have larger odds; `apart` has what only one of two values favours, by either value. */
@@ -32,6 +34,8 @@ interface Layout {
 class Odds {
   readonly threshold: bigint;
   readonly slack: bigint;
+  private known: bigint | null | undefined;
+
   constructor(
     readonly layout: Layout,
     readonly other: bigint,
@@ -45,8 +49,13 @@ class Odds {
     return logRatio(this.threshold * (WORDS + this.slack), BigInt(this.layout.favoured) * this.other * WORDS);
   }
 
-  /** mu^2 in units, rounded up; null where 64 bits do not show it. */
+  /** mu^2 in units, rounded up; null where 64 bits do not show it. It takes milliseconds, and so is computed once. */
   get square(): bigint | null {
+    if (this.known === undefined) this.known = this.squared();
+    return this.known;
+  }
+
+  private squared(): bigint | null {
     const [more, less, bottom] = this.layout.apart(this.threshold, this.other);
     const error = (4n * this.slack * ONE) / WORDS;
     const one = (less * ONE) / bottom - error;
@@ -81,24 +90,28 @@ function calibrated(layout: Layout, cap: Loss): Odds {
   if (cap.currency !== "gdp" && cap.currency !== "rho") return new Odds(layout, other);
   // mu may be below that of the odds.
   const unit = 1n + other / 2n ** 24n;
-  const most = other / unit;
+  const aim = cap.currency === "gdp" ? cap.units : 2n * cap.units;
   const at = (fewer: bigint): Odds => new Odds(layout, other - fewer * unit);
   let low = 0n;
-  let high = most;
+  let high = other / unit;
+  let chosen = at(low);
+  // Secants, within the bounds that are known.
+  let before = { at: low, square: chosen.square };
   let next = 1n;
   while (high - low > 1n) {
     if (next <= low || next >= high) next = (low + high) / 2n;
     const odds = at(next);
-    if (odds.fits(cap)) low = next;
+    if (odds.fits(cap)) [low, chosen] = [next, odds];
     else high = next;
-    // By the slope of mu in the words left, which is nearly straight near the solution.
-    const [first, last] = [at(low).square, at(high).square];
-    const aim = cap.currency === "gdp" ? cap.units : 2n * cap.units;
-    next = first === null || last === null || last <= first || high - low < 4n ? 0n : low + ((aim - first) * (high - low)) / (last - first);
+    const { square } = odds;
+    const last = { at: next, square };
+    const rises = square !== null && before.square !== null && square !== before.square;
+    next = rises ? next + ((aim - square) * (next - before.at)) / (square - before.square!) : 0n;
     if (next === low) next = low + 1n;
     else if (next === high) next = high - 1n;
+    before = last;
   }
-  return at(low);
+  return chosen;
 }
 
 /** Subsets of d of k categories. */
@@ -260,6 +273,20 @@ function atThreshold(answer: Randomizer): Randomizer {
   };
 }
 
+/** The number of a record's cell as it is, beside its randomized target. */
+function beside(target: Randomizer): Randomizer {
+  const joined = (v: Vector, numbers: Vector): Vector => Float64Array.of(v[0]!, ...numbers);
+  return {
+    ...target,
+    dimension: 1 + target.dimension,
+    quantise(v) {
+      const numbers = target.quantise(v.subarray(1));
+      return numbers && joined(v, numbers);
+    },
+    randomize: (v, words) => joined(v, target.randomize(v.subarray(1), words)),
+  };
+}
+
 /** The pure guarantee by which selection has an (epsilon, delta) guarantee. */
 function pureOf(cap: Loss): Loss {
   return cap.currency === "approx" ? { currency: "epsilon", units: cap.units, delta: 0n } : cap;
@@ -267,7 +294,8 @@ function pureOf(cap: Loss): Loss {
 
 export function univariate(task: Task, p: number): Protocol {
   const { target } = task;
-  if (p !== 1) throw new Refused("task", "a univariate task has no features");
+  // All features are known ones.
+  const known = p > 1;
   const missing = target.missing_share !== 0;
   const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
   const quantiles = target.kind === "real" && target.quantiles != null;
@@ -277,13 +305,14 @@ export function univariate(task: Task, p: number): Protocol {
   const prefersGaussian = (cap: Loss): boolean => {
     if (isPure(cap)) return false;
     if (cap.currency === "approx") return cap.units === 0n;
-    if (classes === 2) return true;
+    // Where the likelihood of two points is not used, two classes are as several.
+    if (classes === 2 && !known) return true;
     if (!classes && !quantiles) return cap.units * (cap.currency === "gdp" ? 1n : 2n) < WINDOWS_FROM;
     const subset = bestSubset(k, cap).variance * k;
     return !(subset < 0.99 * (simplex(k, cap).variance * (k - 1) + 1 - 1 / k));
   };
   let family: boolean | undefined;
-  const mechanism = (cap: Loss, _guarantee: Guarantee): Randomizer => {
+  const alone = (cap: Loss): Randomizer => {
     if (family === undefined) {
       // The default level's family, if all levels can have it.
       family = prefersGaussian(cap);
@@ -293,14 +322,14 @@ export function univariate(task: Task, p: number): Protocol {
     if (family) return simplex(k, cap);
     return classes ? subsets(k, bestSubset(k, pureOf(cap))) : windows(missing, pureOf(cap));
   };
-  const mechanisms = levelsOf(task, mechanism);
+  const mechanisms = levelsOf(task, (cap) => (known ? beside(alone(cap)) : alone(cap)));
   return {
     kind: "target",
     ...WITHOUT_MODEL,
-    vector(coded) {
-      const { y } = coded;
-      if (y !== y) return Float64Array.of(missing ? k - 1 : classes ? 0 : 0.5);
-      return Float64Array.of(classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2);
+    vector({ x, y }) {
+      const rest = missing ? k - 1 : classes ? 0 : 0.5;
+      const place = y !== y ? rest : classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2;
+      return known ? Float64Array.of(cellOf(task, x), place) : Float64Array.of(place);
     },
     mechanism: (level) => mechanisms.get(level)!,
     cost: (level, currency) => mechanisms.get(level)!.cost(currency),

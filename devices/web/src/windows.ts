@@ -37,6 +37,9 @@ export function beginOf(window: string, number: number): number {
   return DAY * (number * daysOf(window) - (window === "week" ? MONDAY : 0));
 }
 
+/** The time of a release that belongs to a window: the first second of the window since 1970-01-01. */
+export const timeOf = (window: string, number: number): number => Math.max(beginOf(window, number), 0);
+
 /** Seconds after a window's end over which devices spread their answers: a quarter of a window. */
 export const spreadOf = (window: string): number => (DAY / 4) * daysOf(window);
 

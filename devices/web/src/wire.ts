@@ -2,6 +2,7 @@
 import type { Vector } from "./lattice.js";
 import { hostile, type Protocol, type Query } from "./protocol.js";
 import type { Task } from "./task.js";
+import { timeOf, windowOf } from "./windows.js";
 import { Purpose, uniform, type Words } from "./words.js";
 
 export interface Model {
@@ -62,6 +63,8 @@ export interface Release {
   readonly query: Query | undefined;
   /** Seconds since 1970. */
   readonly now: number;
+  /** The window that is answered, if it is not that of `now`. */
+  readonly window?: number | undefined;
 }
 
 export const truncated = (time: number, granularity: number): number => {
@@ -71,10 +74,12 @@ export const truncated = (time: number, granularity: number): number => {
 
 /** Write a release: the message's bytes as text, all of it ASCII. */
 export function write(task: Task, protocol: Protocol, release: Release): string {
-  const { id, level, partition, payload, version, query, now } = release;
+  const { id, level, partition, payload, version, query, now, window } = release;
+  const { track } = task;
+  const time = track ? timeOf(track.window, window ?? windowOf(track.window, now)) : truncated(now, task.granularitySeconds);
   return (
     `{"schema":1,"kind":"${protocol.kind}","id":"${id}","task":"${task.hash}","level":"${level}","partition":${partition},` +
-    `"payload":[${payload.join(",")}],"time":${truncated(now, task.granularitySeconds)},` +
+    `"payload":[${payload.join(",")}],"time":${time},` +
     `"expires":${truncated(now + task.expirySeconds, task.granularitySeconds)},"simulated":false` +
     (protocol.versioned ? `,"version":${version}` : "") +
     (query === undefined ? "" : `,"query":"${query.split("-")[0]}","item":${Number(query.split("-")[1] ?? 0)}`) +

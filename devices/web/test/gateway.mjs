@@ -18,6 +18,17 @@ export function document(changes = {}) {
   return JSON.stringify(task);
 }
 
+/** A task whose arms devices assign, beside another known column. */
+export function experiment(changes = {}, assigned = { by: "device", salt: "checkout-7", shares: [0.5, 0.5] }) {
+  return document({
+    name: "checkout", protocol: "univariate", scores: undefined,
+    features: [{ categories: ["control", "treatment"], known: true, name: "arm" }, { categories: ["web", "ios", "other"], known: true, name: "platform" }],
+    target: { kind: "binary", missing_share: 0, name: "bought", negative: "no", positive: "yes" },
+    experiment: { arm: "arm", assigned, control: "control", guardrail: null },
+    ...changes,
+  });
+}
+
 export class Gateway {
   accepted = [];
   requests = [];

@@ -6,17 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 import * as murk from "../build/testing.js";
-
-test("midnight in UTC, as an input's valueAsDate is, names its day in every zone", () => {
-  const zone = process.env.TZ;
-  for (const other of ["Europe/Berlin", "America/New_York", "Pacific/Honolulu", "Pacific/Kiritimati"]) {
-    process.env.TZ = other;
-    assert.equal(murk.dayOf(new Date("2024-05-31")), murk.dayOf("2024-05-31"), other);
-  }
-  if (zone === undefined) delete process.env.TZ;
-  else process.env.TZ = zone;
-});
-import { DAY, document, Gateway, record } from "./gateway.mjs";
+import { DAY, document, experiment, Gateway, record } from "./gateway.mjs";
 
 globalThis.IDBKeyRange = IDBKeyRange;
 const NOW = 1_800_000_000;
@@ -657,6 +647,53 @@ for (const [kind, begin] of Object.entries(kinds)) {
       other.device.close();
     });
 
+    test("a gateway that gains a little in each window renews no budget early", async () => {
+      const { gateway, time, device } = await weekly({ window: "day", lifetime: null });
+      const days = 60;
+      let [answers, refused] = [0, 0];
+      // It says that a day is over after 23 hours and 5 minutes.
+      for (let day = 0, short = DAY - 3300; day * short < days * DAY; day++) {
+        time.own = WEDNESDAY + day * short + 60;
+        gateway.now = WEDNESDAY + day * DAY + 60;
+        await device.prepare();
+        const { outcome, reason } = await device.release(record);
+        assert.ok(outcome === "released" || reason === "clock");
+        if (outcome === "released") answers++;
+        else refused++;
+      }
+      // It gains an hour, and a hundredth of the time; each of its days would be an answer.
+      assert.ok(answers <= days + (1 + 0.01 * 24 * days) / 24, `${answers} answers`);
+      assert.ok(answers + refused > days + 2 && answers > days / 2);
+      device.close();
+    });
+
+    test("honest clocks that fall behind, or are set back now and then, skip no window", async () => {
+      // Seconds that the device's clock loses by a day.
+      for (const [words, lost] of [["slow", (day) => 800 * day], ["set back", (day) => 3000 * Math.floor(day / 4)]]) {
+        const { gateway, time, device } = await weekly({ window: "day", lifetime: null });
+        for (let day = 0; day < 40; day++) {
+          time.own = WEDNESDAY + day * DAY + 3600 - lost(day);
+          gateway.now = WEDNESDAY + day * DAY + 3600;
+          await device.prepare();
+          assert.equal((await device.release(record)).outcome, "released", `${words}, day ${day}`);
+        }
+        device.close();
+      }
+    });
+
+    test("a device that is offline now and then keeps what it knows of its clock", async () => {
+      const { gateway, place, time, device } = await weekly({ window: "day", lifetime: null });
+      device.close();
+      // Three hours behind.
+      for (const [day, told] of [[0, true], [1, false], [2, true], [3, true]]) {
+        time.own = WEDNESDAY + day * DAY + 6 * 3600;
+        gateway.now = told ? time.own + 3 * 3600 : null;
+        const visit = await settled(await connect(gateway, place, { clock: () => time.own }));
+        assert.equal((await visit.release(record)).outcome, "released", `day ${day}`);
+        visit.close();
+      }
+    });
+
     test("a wiped ledger keeps silent until no window of it can be answered again", async () => {
       const { device } = await weekly({ window: "90d" }, undefined, { first: "wait" });
       assert.equal((await device.release(record)).reason, "new-ledger");
@@ -815,6 +852,87 @@ for (const [kind, begin] of Object.entries(kinds)) {
       assert.equal(hash.length, 64);
     });
 
+    const visit = { platform: "ios", bought: "yes" };
+    const cell = (bytes) => JSON.parse(bytes).payload[0];
+    const places = { control: 0, treatment: 1 };
+
+    test("a person has one arm, at each visit and in each window, and the release states it", async () => {
+      const privacy = { ...WEEKLY, lifetime: null };
+      for (const way of ["release", "hold"]) {
+        const [gateway, place] = [new Gateway(experiment({ privacy })), begin()];
+        const arms = new Set();
+        for (let week = 0; week < 3; week++) {
+          gateway.now = WEDNESDAY + week * WEEK;
+          const device = await settled(await connect(gateway, place, { clock: () => gateway.now }));
+          // A form's own word about the arm does not count.
+          arms.add(await device.arm());
+          assert.notEqual((await device[way]({ ...visit, arm: week % 2 ? "control" : "treatment" })).outcome, "refused");
+          arms.add(await device.arm());
+          device.close();
+        }
+        assert.equal(arms.size, 1);
+        // Three values of the platform, and a missing one.
+        const [arm] = arms;
+        assert.deepEqual(gateway.accepted.map(cell), gateway.accepted.map(() => 4 * places[arm] + 1));
+        assert.equal(gateway.accepted.length, way === "release" ? 3 : 2);
+        assert.ok(gateway.requests.every(({ init }) => !String(init.body ?? "").includes(arm)));
+      }
+    });
+
+    test("an arm is stored only for those who may take part, and deleted with a refusal", async () => {
+      const [gateway, place] = [new Gateway(experiment()), begin()];
+      const keys = async () => (await rowsOf(place, "")).rows.map(([key]) => key.split(":")[0]);
+      const out = await connect(gateway, place, { optOut: true });
+      assert.equal(await out.arm(), "control");
+      out.close();
+      const device = await connect(gateway, place);
+      assert.deepEqual(await keys(), []);
+      const arm = await device.arm();
+      assert.deepEqual(await keys(), ["arm"]);
+      assert.equal((await device.status()).begun, false);
+      await device.withdraw();
+      assert.deepEqual(await keys(), []);
+      assert.equal(await device.arm(), "control");
+      device.close();
+      // What was released goes on to be of its arm.
+      const other = await connect(gateway, place);
+      await other.arm();
+      assert.equal((await other.release(visit)).outcome, "released");
+      const shown = await other.arm();
+      await other.withdraw();
+      assert.equal(await other.arm(), shown);
+      assert.ok(arm in places);
+      other.close();
+    });
+
+    test("arms have their shares, and experiments are independent", async () => {
+      // Of 400 people each share is within 4.9 standard errors, but once in a million.
+      const [people, shares] = [400, [0.8, 0.2]];
+      const [one, two] = await Promise.all(["one", "two"].map(async (salt) => murk.readTask(experiment({}, { by: "device", salt, shares }))));
+      let [first, both] = [0, 0];
+      for (let person = 0; person < people; person++) {
+        const arms = await Promise.all([one, two].map((task) => murk.armOf(task, `person ${person}`)));
+        first += Number(arms[0] === "treatment");
+        both += Number(arms[0] === "treatment" && arms[1] === "treatment");
+      }
+      const off = (count, share) => Math.abs(count - people * share) / Math.sqrt(people * share * (1 - share));
+      assert.ok(off(first, 0.2) < 4.9 && off(both, 0.04) < 4.9, `${first} ${both}`);
+      // Even shares, or the same arm in both experiments, would be noticed.
+      assert.ok(off(first, 0.5) > 4.9 && off(first, 0.04) > 4.9);
+    });
+
+    test("a server's arms come with the record, and a policy refuses known columns", async () => {
+      const [gateway, place] = [new Gateway(experiment({}, { by: "server", salt: null, shares: [0.5, 0.5] })), begin()];
+      const strict = await connect(gateway, place, { policy: { knownColumns: false } });
+      assert.deepEqual(await strict.release({ ...visit, arm: "treatment" }), { outcome: "refused", reason: "known-columns" });
+      strict.close();
+      const device = await connect(gateway, place);
+      await assert.rejects(device.arm(), { reason: "task" });
+      assert.equal((await device.release({ ...visit, arm: "treatment" })).outcome, "released");
+      assert.deepEqual(gateway.accepted.map(cell), [5]);
+      device.close();
+    });
+
     test("storage that is full releases nothing", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       const store = await place.open();
@@ -965,4 +1083,14 @@ test("a build of scores alone refuses other protocols", async () => {
   const gateway = new Gateway(document({ protocol: "moments", scores: undefined, moments: { release: "observed", design: "bounded" } }));
   const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, store: { update: async (_, change) => change(new Map())[0] } };
   await assert.rejects(murk.connecting({ scores: murk.ALL.scores })(options), { reason: "task" });
+});
+
+test("midnight in UTC, as an input's valueAsDate is, names its day in every zone", () => {
+  const zone = process.env.TZ;
+  for (const other of ["Europe/Berlin", "America/New_York", "Pacific/Honolulu", "Pacific/Kiritimati"]) {
+    process.env.TZ = other;
+    assert.equal(murk.dayOf(new Date("2024-05-31")), murk.dayOf("2024-05-31"), other);
+  }
+  if (zone === undefined) delete process.env.TZ;
+  else process.env.TZ = zone;
 });

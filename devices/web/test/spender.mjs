@@ -1,16 +1,25 @@
-// A device that releases again and again, and says what was acknowledged; it is killed from outside.
+// A device that releases or holds again and again, and says what was acknowledged; it is killed from outside.
 import * as murk from "../build/testing.js";
 
-const [file, gateway, from, count] = process.argv.slice(2);
-const connect = murk.connecting(murk.ALL);
-const store = await murk.sqliteStore(file);
-const device = await connect({ gateway, task: "third-child", store, first: async () => true });
+const [file, gateway, from, count, mode, begin] = process.argv.slice(2);
+const record = { age: 28, same_sex: "yes", third_child: "no" };
+const say = (text) => process.stdout.write(`${text}\n`);
+const field = (receipt, name) => JSON.parse(receipt.bytes)[name];
+// Time goes on from that of the gateway.
+const clock = mode === "hold" ? () => Number(begin) + performance.now() / 1000 : undefined;
+const device = await murk.connecting(murk.ALL)({ gateway, task: "third-child", store: await murk.sqliteStore(file), first: async () => true, clock });
 for (let i = Number(from); i < Number(from) + Number(count); i++) {
-  const receipt = await device.release({ age: 28, same_sex: "yes", third_child: "no" }, { key: `form-${i}` });
-  if (receipt.outcome === "released") process.stdout.write(`released ${/"id":"(\w+)"/.exec(receipt.bytes)[1]}\n`);
-  else process.stdout.write(`${receipt.outcome}\n`);
+  if (mode === "hold") {
+    const { outcome, reason } = await device.hold(record);
+    say(outcome === "held" ? `held ${murk.windowOf("day", clock())}` : `${outcome} ${reason}`);
+  } else {
+    const receipt = await device.release(record, { key: `form-${i}` });
+    say(receipt.outcome === "released" ? `released ${field(receipt, "id")}` : receipt.outcome);
+  }
 }
+for (const receipt of mode === "hold" ? await device.releaseHeld() : [])
+  say(receipt.outcome === "released" ? `released ${field(receipt, "id")}` : `${receipt.outcome} ${receipt.reason}`);
 await device.flush();
 const status = await device.status();
-process.stdout.write(`waiting ${status.waiting}\ndebits ${status.released}\n`);
+say(`waiting ${status.waiting + status.held}\ndebits ${status.released}`);
 device.close();

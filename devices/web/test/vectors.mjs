@@ -48,6 +48,7 @@ async function record(line) {
   const { task, coding, protocol } = prepared;
   counts.records++;
   const raw = Object.fromEntries(Object.entries(line.record).map(([name, each]) => [name, value(each)]));
+  if (line.assigned_by !== null) same("arm", line, await murk.armOf(task, line.assigned_by), line.record[task.experiment.arm]);
   const coded = coding.code(raw);
   same("coded", line, [[...coded.x], Number.isNaN(coded.y) ? null : coded.y, coded.clamped, coded.missing], [line.x, line.y, line.clamped, line.missing]);
   const words = new murk.Philox(BigInt(line.seed), BigInt(line.index));
@@ -90,11 +91,11 @@ async function held(line, prepared, choice, raw) {
   same("drawn", line, murk.isDrawn(line.held.count, words()), line.held.drawn);
   let text = null;
   const place = { read: () => text, write: (key) => (text = key) };
-  const sealed = await murk.seal(prepared.coding.code(raw), place);
-  const coded = await murk.unseal(sealed, prepared.coding.size, place);
+  const { record } = await murk.seal(prepared.coding.code(raw), place);
+  const coded = await murk.unseal(record, prepared.coding.size, place);
   const again = words();
   murk.drawPartition(prepared.task, again);
-  same("held", line, murk.randomizeCoded(prepared, choice, line.now, () => coded, again), line.bytes);
+  same("held", line, murk.randomizeCoded(prepared, choice, line.held.due, () => coded, again, line.held.window), line.held.bytes);
 }
 
 for await (const text of createInterface({ input: process.stdin, crlfDelay: Infinity })) {

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-import sys
-from contextlib import ExitStack
 from importlib.util import find_spec
+from io import BytesIO
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
+from murk._internal.atomic_files import write_whole
+from murk._internal.extras import missing_extra
 from murk._internal.numbers import number
 from murk.cli.commands.run import execute
 from murk.cli.options import as_json, asking, log_url
@@ -21,53 +21,9 @@ from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
 
 if TYPE_CHECKING:
-    from murk.monitoring import Monitor
-    from murk.populations.local_run import LocalRun
+    pass
 
 _ERROR_CODE = "MURK-CLI-002"
-
-_PAGE_SECONDS = 0.5
-
-
-class LivePage(ExitStack):
-    """Serve the live page of a run that calls `watch` between blocks; port 0 lets the system choose."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__()
-        self._port = port
-        self._monitor: Monitor | None = None
-        self._due = 0.0
-        self.url = ""
-
-    def watch(self, run: LocalRun, last: bool) -> None:
-        """Update the page, at most twice a second."""
-        if self._monitor is None:
-            self._monitor = self._serve(run)
-        if last or monotonic() >= self._due:
-            self._monitor.poll()
-            self._due = monotonic() + _PAGE_SECONDS
-
-    def stay(self) -> None:
-        """Keep serving the last state at a terminal, until Ctrl-C."""
-        if self.url and sys.stdin.isatty() and sys.stdout.isatty():
-            click.echo(f"The page stays at {self.url}/ until you press Ctrl-C.")
-            try:
-                while True:
-                    sleep(3600)
-            except KeyboardInterrupt:
-                click.echo()
-
-    def _serve(self, run: LocalRun) -> Monitor:
-        from murk.monitoring import Monitor
-        from murk.monitoring.web.routes import monitor_routes
-        from murk.monitoring.web.server import Server
-
-        monitor = Monitor(run.log, run.task)
-        self.callback(monitor.close)
-        server = self.enter_context(Server(monitor_routes(monitor), port=self._port, options=("--port", "")))
-        self.url = server.url
-        click.echo(f"Live page: {self.url}/", err=True)
-        return monitor
 
 
 @click.command("demo")
@@ -81,12 +37,11 @@ class LivePage(ExitStack):
 )
 @click.option("--seed", type=click.IntRange(0, 2**64 - 1), help="Simulate the noise, which protects nobody.")
 @log_url(help="The log: kafka://HOST:PORT.  [default: a file in DIR]")
-@click.option("--page/--no-page", default=None, help="Serve the live page.  [default: only with --log]")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     metavar="N",
-    help="Port of the page; 0 lets the system choose.  [default: 0, with --web 8480]",
+    help="With --web or --experiment: port of the page; 0 lets the system choose.  [default: 8480]",
 )
 @click.option("--picture/--no-picture", default=True, help="Draw the estimate over the number of releases.")
 @click.option(
@@ -95,15 +50,21 @@ class LivePage(ExitStack):
     help="Instead, ask visitors three harmless questions on a page of this machine, until stopped; a "
     "simulated crowd answers with them.",
 )
+@click.option(
+    "--experiment",
+    is_flag=True,
+    help="Instead, compare three buttons on a page of this machine, until stopped: each browser draws its own, a "
+    "simulated crowd answers, and a naive interval stands beside one that holds at every look.",
+)
 @as_json
 def command(
     out: str,
     seed: int | None,
     log_url: str | None,
-    page: bool | None,
     port: int | None,
     picture: bool,
     web: bool,
+    experiment: bool,
     as_json: bool,
 ) -> None:
     """Learn from 254,654 real people whose records never leave their devices in the clear.
@@ -112,26 +73,35 @@ def command(
     account and a privacy level; only privatized answers leave their (simulated) device.
     """
     from murk.demo import DATA, TASK
-    from murk.demo.path import Path95, draw
     from murk.demo.trusted import trusted_fit
     from murk.populations.people import PopulationConfig
     from murk.producers import Policy
+    from murk.results.plot import curve
+    from murk.results.result import Result
     from murk.task import Task
     from murk.task.coding import is_constant
 
     folder = Path(out)
-    if web:
+    if web or experiment:
         from murk.cli.web_demo import serve
 
-        for name in ("seed", "log_url", "page", "picture"):
+        served = "--experiment" if experiment else "--web"
+        others = ["seed", "log_url", "picture", *(["web"] if experiment else [])]
+        for name in others:
             if click.get_current_context().get_parameter_source(name) is ParameterSource.COMMANDLINE:
-                raise UserError(f"--{name.removesuffix('_url')} cannot be combined with --web: leave one of them out")
+                raise UserError(
+                    f"--{name.removesuffix('_url')} cannot be combined with {served}: leave one of them out"
+                )
         folder.mkdir(parents=True, exist_ok=True)
-        serve(folder, port, as_json)
+        serve(folder, port, as_json, experiment=experiment)
         return
+    if port is not None:
+        raise UserError(
+            "--port is for the page of --web or --experiment: add one, or see a log's live page by `murk monitor`"
+        )
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:
-            raise UserError(f'the demonstration needs {module}: pip install "murk[demo]"', code="MURK-CLI-003")
+            raise missing_extra(f"the demonstration needs {module}", "demo")
     folder.mkdir(parents=True, exist_ok=True)
     task = Task.load(TASK)
     stem = "demo" if seed is None else f"demo-{seed}"
@@ -139,38 +109,30 @@ def command(
         # One ledger per log: people release once to each.
         stem += "-" + re.sub(r"[^A-Za-z0-9]+", "-", log_url.partition("://")[2])
     url = log_url or f"sqlite:///{folder / stem}.db"
-    path = Path95(folder / f"{stem}.path.jsonl")
     if not as_json:
         click.echo(
             "Does having two children of the same sex make a third more likely?\n"
             "254,654 mothers, US census 1980. Each has an account and a privacy level, here drawn at random since the\n"
             "data has none. Nobody's features or outcome become public: devices send only noisy answers."
         )
-    with LivePage(port or 0) as live:
-        show = page if page is not None else log_url is not None
-
-        def watch(run: LocalRun, last: bool) -> None:
-            path(run, last)
-            if show:
-                live.watch(run, last)
-
-        policy = Policy(public_sample=True)
-        # No consent needed: these records are public already.
-        agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
-        crowd = PopulationConfig(DATA, level="lot", seed=seed, policy=policy, agree=agree)
-        report = execute(task, crowd, url, folder / f"{stem}.ledger.db", quiet=as_json, watch=watch)
-        trusted = report["trusted"] = trusted_fit(task, DATA)
-        if picture:
-            coding = task.coding
-            names = [name for name in coding.names if not is_constant(name)]
-            units = dict(zip(coding.names, coding.unit_factors.tolist(), strict=True))
-            labels = dict(zip(coding.names, coding.unit_labels, strict=True))
-            report["picture"] = str(draw(folder / f"{stem}.png", path.points, names, labels, units, trusted))
-        if as_json:
-            print_json(report)
-            return
-        _print(report, folder, stem, url)
-        live.stay()
+    policy = Policy(public_sample=True)
+    # No consent needed: these records are public already.
+    agree = asking(url, str(DATA), simulated=seed is not None, agreed=True)
+    crowd = PopulationConfig(DATA, level="lot", seed=seed, policy=policy, agree=agree)
+    report = execute(task, crowd, url, folder / f"{stem}.ledger.db", quiet=as_json, history=True)
+    history = report.pop("history")
+    trusted = report["trusted"] = trusted_fit(task, DATA)
+    if picture:
+        result, place = Result(report, history), folder / f"{stem}.png"
+        names = [name for name in task.coding.names if not is_constant(name)]
+        buffer = BytesIO()
+        curve(report, history, [result[name] for name in names], trusted).savefig(buffer, format="png", dpi=110)
+        write_whole(place, buffer.getvalue(), own=True)
+        report["picture"] = str(place)
+    if as_json:
+        print_json(report)
+        return
+    _print(report, folder, stem, url)
 
 
 def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
@@ -184,9 +146,9 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
             continue
         raw = report["trusted"][name]
         factor = unit["value"] / report["coefficients"][name]
-        own = number(math.exp(unit["value"])), _range(unit["interval"])
+        odds_ratio = number(math.exp(unit["value"])), _range(unit["interval"])
         trusted = number(math.exp(raw["value"] * factor)), _range([raw["low"] * factor, raw["high"] * factor])
-        rows.append([unit["unit"], *own, *trusted])
+        rows.append([unit["unit"], *odds_ratio, *trusted])
     columns = ["", "learned privately", "95% interval", "trusted server", "95% interval"]
     table("Odds ratio of a third child", columns, rows)
     click.echo("The trusted server's fit was computed from the raw records, for comparison only.")
@@ -227,6 +189,7 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
     click.echo("Next:")
     for line, what in (
         (f"murk ledger {folder / stem}.ledger.db --person 17 --source {DATA}", "one woman's own account"),
+        (f"murk monitor --log {url} --port 8000", "its live page, also while it runs"),
         (f"murk status --log {url}", "what the log holds"),
         ("murk run TASK --source FILE", "your own people and question: docs/task-file.md"),
     ):

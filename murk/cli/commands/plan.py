@@ -17,7 +17,6 @@ from murk._internal.atomic_files import write_whole
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE
 from murk.cli.options import as_json, rate
 from murk.cli.output import check_picture, paragraph, print_json, progress, table
-from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.planning.forecast import Forecast
@@ -32,14 +31,7 @@ _LINE = 110
 
 
 @click.command("plan")
-@click.argument("task_path", metavar="[TASK]", required=False, type=click.Path())
-@click.option(
-    "--settings",
-    metavar="TEXT",
-    help="Settings instead of TASK: number of features (values from -1 to 1), target and budget, as in "
-    "'features=5, target=binary, mu=1'; also target=real or classes, classes=, rho=, epsilon=, delta=, "
-    "public= (rows set aside) and protocol=.",
-)
+@click.argument("task_path", metavar="TASK", type=click.Path())
 @click.option(
     "--people",
     type=int,
@@ -85,8 +77,7 @@ _LINE = 110
 )
 @as_json
 def command(
-    task_path: str | None,
-    settings: str | None,
+    task_path: str,
     people: tuple[int, ...],
     errors: tuple[str, ...],
     effects: tuple[str, ...],
@@ -106,8 +97,9 @@ def command(
     from murk.planning.plan import FACTORS, PEOPLE, plan, size
     from murk.populations.public_sample import public_covariates
     from murk.protocols.population import Effects, effect_of
+    from murk.task import Task
 
-    task = _task(task_path, settings)
+    task = Task.load(task_path)
     if public is not None:
         task = task.with_public(*public_covariates(public, task), file=str(public))
     elif task.public_path is not None:
@@ -126,30 +118,17 @@ def command(
         counts = (max(counts[0] // 4, 1), counts[0], 4 * counts[0])
     named = protocols or None
     with progress(f"{task.name}: plan", size(task, counts, FACTORS, named), quiet=as_json) as tick:
-        found = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
+        planned = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
     if picture is not None:
         from murk.planning.plan import draw
 
-        write_whole(picture, draw(found, picture.suffix[1:].lower()))
+        write_whole(picture, draw(planned, picture.suffix[1:].lower()))
     if as_json:
-        print_json({**found.to_dict(), **({"promises": promises(task)} if task.shuffle is not None else {})})
+        print_json({**planned.to_dict(), **({"promises": promises(task)} if task.shuffle is not None else {})})
         return
-    _show(found, assumed, asked=bool(wanted))
+    _show(planned, assumed, asked=bool(wanted))
     if picture is not None:
         click.echo(f"{picture}")
-
-
-def _task(path: str | None, settings: str | None) -> Task:
-    from murk.planning.settings import EXAMPLE, task_of
-    from murk.task import Task
-
-    if (path is None) == (settings is None):
-        raise UserError(
-            f"give a task file, or --settings {EXAMPLE!r}"
-            if path is None
-            else f"{path} and --settings: give one of them, a task file has its settings"
-        )
-    return Task.load(path) if path is not None else task_of(settings or "")
 
 
 def _describe_windows(task: Task) -> str:
@@ -182,14 +161,14 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         )
     for level, both in promises(found.task).items():
         paragraph(f"Promised for each release at level {level}: two guarantees.")
-        for one in both:
-            paragraph(f"  {one}", hang="  ")
+        for each in both:
+            paragraph(f"  {each}", hang="  ")
     click.echo()
-    own = _own_table(found)
-    table(*own)
+    own_table = _own_table(found)
+    table(*own_table)
     click.echo()
     table(*_comparison(found))
-    for line in _notes(found, len(own[1]) - 1):
+    for line in _notes(found, len(own_table[1]) - 1):
         paragraph(line, hang="  ")
     for (chosen, why), group in itertools.groupby(found.chosen.items(), key=itemgetter(1)):
         counts = " or ".join(f"{people:,}" for people, _ in group)
@@ -249,8 +228,8 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
         of = "coefficients in coded units, with features from -1 to 1"
     else:
         of += ", in percentage points" if points else ", in the target's units"
-    shown = _fitting([["people", *labels], *rows])
-    return f"Half-widths of 95% intervals by {task.protocol}: {of}", shown[0], shown[1:]
+    fitting_rows = _fitting([["people", *labels], *rows])
+    return f"Half-widths of 95% intervals by {task.protocol}: {of}", fitting_rows[0], fitting_rows[1:]
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
@@ -263,8 +242,12 @@ def _fitting(rows: list[list[str]]) -> list[list[str]]:
 
 def _has_effects(found: Plan) -> bool:
     """Return whether the task's own protocol estimates average effects."""
-    own = [one.forecast for one in found.cells if one.protocol == found.task.protocol and one.forecast is not None]
-    return bool(found.units) and (any(one.effects for one in own) or not any(one.learned for one in own))
+    forecasts = [
+        cell.forecast for cell in found.cells if cell.protocol == found.task.protocol and cell.forecast is not None
+    ]
+    return bool(found.units) and (
+        any(each.effects for each in forecasts) or not any(each.learned for each in forecasts)
+    )
 
 
 def _features(found: Plan) -> tuple[list[str], list[str]]:
@@ -284,8 +267,8 @@ def _half_width(forecast: Forecast | None, name: str, *, points: bool) -> str:
     half = forecast.effects.get(name)
     if half is None:
         # In coded units; for classes, the widest of a feature's coefficients.
-        own = (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name)
-        half, points = max(own, default=math.inf), False
+        halves = (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name)
+        half, points = max(halves, default=math.inf), False
     # An interval wider than all probabilities carries no information, even for a rare category.
     widest = math.inf if points and half > POINTS else forecast.spread.get(name, half)
     return _cell(forecast, min(widest, 1e300), half)
@@ -323,7 +306,7 @@ def _notes(found: Plan, shown: int) -> Iterator[str]:
     more = (len(found.units) if _has_effects(found) else len(found.task.coding.names) - 1) - shown
     if more > 0:
         yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
-    if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
+    if any(cell.forecast is not None and not cell.forecast.settled for cell in found.cells):
         yield (
             "~ marks an order of magnitude: half-widths differ by a tenth or more between draws of the noise, and may "
             "not yet shrink with the root of the number of people."

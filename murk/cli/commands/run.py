@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -15,13 +14,10 @@ from murk.cli.options import as_json, asking, level_or_column, population
 from murk.cli.output import progress
 
 if TYPE_CHECKING:
-    from murk.populations.local_run import LocalRun
     from murk.populations.order import Order
     from murk.populations.people import PopulationConfig
     from murk.privacy import Guarantee
     from murk.task import Task
-
-Watch = Callable[["LocalRun", bool], None]
 
 
 @click.command("run")
@@ -68,8 +64,8 @@ def command(
         print_check(task, crowd, as_json)
         return
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    found = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
-    print_result(found, as_json=as_json)
+    report = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
+    print_result(report, as_json=as_json)
 
 
 def execute(
@@ -79,8 +75,8 @@ def execute(
     ledger: str | Path,
     *,
     quiet: bool = False,
-    watch: Watch | None = None,
     rate: float | None = None,
+    history: bool = False,
 ) -> dict[str, Any]:
     """Run to the end, showing progress, and return the report."""
     from murk.cli.report import brief, say_notice
@@ -92,19 +88,15 @@ def execute(
         people = run.population
         say_notice(run.task, people, quiet, rate=rate)
         with progress(task.name, people.size, quiet=quiet) as tick:
-            shown = 0.0
+            shown_at = 0.0
             for step in run.steps():
-                if watch is not None:
-                    watch(run, False)
-                if not quiet and monotonic() - shown > 0.2:
+                if not quiet and monotonic() - shown_at > 0.2:
                     tick(
                         step.rows,
                         brief(run.task, run.estimate(), run.engines, people.repeats())
                         if run.releases
                         else people.words(),
                     )
-                    shown = monotonic()
+                    shown_at = monotonic()
             tick(people.size, brief(run.task, run.estimate(), run.engines, people.repeats()))
-        if watch is not None:
-            watch(run, True)
-        return report_run(run, start)
+        return report_run(run, start, history=history)

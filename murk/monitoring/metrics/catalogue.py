@@ -8,7 +8,7 @@ from typing import Literal
 
 PREFIX = "murk_"
 
-Side = Literal["monitor", "learner", "process", "people", "gateway", "shuffler"]
+Side = Literal["monitor", "learner", "process", "people", "gateway", "shuffler", "archiver"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Metric:
     labels: tuple[str, ...] = ("task",)
     buckets: tuple[float, ...] = ()  # upper bounds of a histogram's buckets, without infinity
     # exporter: ``"monitor"``, ``"learner"``, ``"process"`` for both, ``"people"`` for a population or the gateway of a
-    # file, ``"gateway"`` for the HTTP gateway, or ``"shuffler"``
+    # file, ``"gateway"`` for the HTTP gateway, ``"shuffler"`` or ``"archiver"``
     side: Side = "monitor"
     optional: str = ""  # condition under which the metric is exported
 
@@ -244,5 +244,15 @@ METRICS = (
     Metric("murk_shuffler_duplicates_total", "Duplicates removed before counting.", side="shuffler"),
     Metric("murk_shuffler_refusals_total", "Messages removed before counting, by reason.", _REASON, side="shuffler"),
     Metric("murk_shuffler_log_reachable", "1 while the shuffler can reach both logs, else 0.", side="shuffler"),
+    Metric("murk_archive_lag_releases", "Messages on the log that the archive lacks.", _PARTITION, side="archiver"),
+    Metric("murk_archive_bytes", "Size of the archive's files.", _PARTITION, side="archiver"),
+    Metric(
+        "murk_archive_oldest_seconds",
+        "Age of the oldest message that the archive lacks; 0 if it lacks none.",
+        _PARTITION,
+        side="archiver",
+    ),
+    Metric("murk_archive_retention_seconds", "Retention of the log, after which it deletes messages.", side="archiver"),
+    Metric("murk_archive_log_reachable", "1 while the archiver can read the log, else 0.", side="archiver"),
 )
 """All metrics, in the order in which documents list them."""

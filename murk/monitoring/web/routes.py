@@ -51,7 +51,7 @@ def sections(text: str) -> dict[str, str]:
     >>> sections("# Top\\n## The disk is full\\nFree some.\\n")
     {'top': '', 'the-disk-is-full': 'Free some.'}
     """
-    _, *parts = re.split(r"^#+ (.+)\n", text, flags=re.M)
+    _, *parts = re.split(r"^#+ (.+)\n", text, flags=re.MULTILINE)
     return {
         re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-"): body.strip()
         for heading, body in zip(parts[::2], parts[1::2], strict=True)
@@ -75,7 +75,7 @@ def html(text: str) -> str:
         words = _LINK.sub(link, escape(block, quote=False))
         for pattern, replacement in _INLINE:
             words = pattern.sub(replacement, words)
-        items = re.split(r"^\d+\. ", words, flags=re.M)
+        items = re.split(r"^\d+\. ", words, flags=re.MULTILINE)
         listed = "".join(f"<li>{item.strip()}</li>" for item in items[1:])
         blocks.append(f"<ol>{listed}</ol>" if listed else f"<p>{words}</p>")
     return "\n".join(blocks)
@@ -106,8 +106,8 @@ def health_routes(registry: CollectorRegistry, trouble: Callable[[], str | None]
     """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while something is wrong."""
 
     def healthz(headers: Message) -> Response:
-        found = trouble()
-        return text(200, "ok") if found is None else text(503, found)
+        problem = trouble()
+        return text(200, "ok") if problem is None else text(503, problem)
 
     return {"/metrics": partial(metrics, registry), "/healthz": healthz}
 

@@ -118,13 +118,13 @@ def _has_later_object(content: BinaryIO | gzip.GzipFile) -> bool:
 
 
 def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
-    known = kind_of(head)
-    if known is not None:
+    kind = kind_of(head)
+    if kind is not None:
         remedy = "unpack it, or convert it to CSV"
-        if known == "a Parquet file":
+        if kind == "a Parquet file":
             unpack = "gzipped Parquet files cannot be read. Unpack it, and " if gzipped else ""
             remedy = f"{unpack}give it a name that ends in .parquet"
-        raise UserError(f"{path} is {known}: {remedy}")
+        raise UserError(f"{path} is {kind}: {remedy}")
     if head.startswith(GZIP) and not gzipped:
         raise UserError(f"{path} is not a valid gzip file, or is truncated: fetch or compress it again")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -166,11 +166,10 @@ class CSVTable:
                 next(reader, None)
                 lines.size = 0
                 for count, cells in enumerate(filter(None, reader), 1):
-                    if lines.size > WIDE:
-                        cells = self._keep_wanted(cells)
+                    kept = self._keep_wanted(cells) if lines.size > WIDE else cells
                     lines.size = 0
                     if count > start:
-                        yield cells
+                        yield kept
             except (csv.Error, LongRowError) as error:
                 raise UserError(f"{self.path}, row {count + 1}: {explain_row(error)}") from None
 

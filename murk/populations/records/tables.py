@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.producers.ledger.names import is_unicode
 from murk.task.containers import check_arrow_type, check_zone, python_values
@@ -92,7 +93,7 @@ def arrow(what: str) -> Any:
     try:
         import pyarrow
     except ImportError as error:
-        raise UserError(f'{what}: Parquet and Arrow need pyarrow: pip install "murk[frames]"') from error
+        raise missing_extra(f"{what}: Parquet and Arrow need pyarrow", "frames") from error
     return pyarrow
 
 
@@ -160,9 +161,9 @@ class ParquetTable(TupleTable):
             ) as file:
                 yield file
         except (module.ArrowNotImplementedError, module.ArrowMemoryError) as error:
-            what = "more memory than there is" if isinstance(error, MemoryError) else "features that pyarrow lacks here"
+            need = "more memory than there is" if isinstance(error, MemoryError) else "features that pyarrow lacks here"
             raise UserError(
-                f"{self.path} needs {what}: write it with smaller row groups, another compression or without encryption"
+                f"{self.path} needs {need}: write it with smaller row groups, another compression or without encryption"
             ) from None
         except module.ArrowException:
             # The library's message may quote the file.

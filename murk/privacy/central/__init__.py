@@ -19,22 +19,16 @@ if TYPE_CHECKING:
     from murk.privacy.central.sketch_renyi import Analysis as Analysis
     from murk.privacy.central.sketch_renyi import Method as Method
     from murk.privacy.central.sketch_renyi import Neighbours as Neighbours
-    from murk.privacy.central.sketch_renyi import eigenvalue_epsilon as eigenvalue_epsilon
-    from murk.privacy.central.sketch_renyi import joint_epsilon as joint_epsilon
     from murk.privacy.central.sketch_renyi import joint_settings as joint_settings
     from murk.privacy.central.sketch_renyi import mixing_epsilon as mixing_epsilon
-    from murk.privacy.central.sketch_renyi import modified_epsilon as modified_epsilon
     from murk.privacy.central.sketch_renyi import phi as phi
-    from murk.privacy.central.sketch_renyi import sheffet_threshold as sheffet_threshold
     from murk.privacy.central.sketch_renyi import smallest_threshold as smallest_threshold
-    from murk.privacy.central.sketch_renyi import two_steps as two_steps
 
 _MODULES = {
     ".accumulators": "Gram GramAccumulator Newton NewtonAccumulator Sketch SketchAccumulator",
     ".gaussian_sketch": "GaussMixMechanism LARGEST_WINDOW LEAST_SPREAD",
     ".gram_matrix": "GramMechanism",
     ".newton_step": "NewtonMechanism",
-    ".sketch_renyi": "Analysis Method Neighbours eigenvalue_epsilon joint_epsilon joint_settings "
-    "mixing_epsilon modified_epsilon phi sheffet_threshold smallest_threshold two_steps",
+    ".sketch_renyi": "Analysis Method Neighbours joint_settings mixing_epsilon phi smallest_threshold",
 }
 __all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)

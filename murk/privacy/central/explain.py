@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from murk.privacy.conversions import zcdp_delta
 from murk.privacy.explain import CENTRAL, number
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, TruncatedCDP, ZeroConcentratedDP
+from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
 
 if TYPE_CHECKING:
     from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
@@ -23,7 +23,7 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
 def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
     """Return a description of an organisation's guarantee, and the guarantee for any two records."""
     replaced = strongest_replace_one(mechanism)
-    rows = getattr(mechanism, "rows_per_person", 1)
+    rows = mechanism.rows_per_person
     pair = "records" if rows == 1 else "people's records"
     return f"{against_a_blank_record(mechanism.stated, rows)} For any two {pair}: {replaced.describe()}", replaced
 
@@ -55,7 +55,8 @@ def any_two_records(guarantee: Guarantee) -> Guarantee:
         rho, omega, own = guarantee.rho, guarantee.omega, guarantee.delta
         curve = (ApproxDP(k / 8, min(own + zcdp_delta(rho, k / 8, omega), _ALL)) for k in range(25))
         return min((any_two_records(point) for point in curve), key=lambda point: point.max_attack_accuracy)
-    epsilon, delta = getattr(guarantee, "epsilon"), getattr(guarantee, "delta", 0.0)  # noqa: B009
+    assert isinstance(guarantee, PureDP | ApproxDP)
+    epsilon, delta = guarantee.epsilon, guarantee.delta if isinstance(guarantee, ApproxDP) else 0.0
     return ApproxDP(2.0 * epsilon, min((1.0 + math.exp(min(epsilon, 700.0))) * delta, _ALL))
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Literal
 
 from murk.errors import UserError
-from murk.privacy.guarantees import ApproxDP, TruncatedCDP
+from murk.privacy.guarantees import TruncatedCDP
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, precise, rational, require
 
 _ERROR_CODE = "MURK-PRIVACY-001"
@@ -56,12 +56,24 @@ def noise_on_eigenvalue(g: float, rows: int) -> float:
 
 
 def modified(eta: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
-    """Return the epsilon of ModifiedGaussMix by the paper's theorem 1."""
+    r"""Return the epsilon of ModifiedGaussMix, which releases a noisy smallest eigenvalue and the sketch.
+
+    .. math:: \tilde\epsilon = \frac{\sqrt{2 \log(3.75/\delta)}}{\eta} + \min_{1 < a < g} \varphi(a; k, g)
+        + \frac{\log(3/\delta) + (a-1) \log(1 - 1/a) - \log a}{a - 1}
+
+    A third of delta is for the eigenvalue, a third for the sketch, a third for an overestimated eigenvalue. Replacing a
+    row moves the smallest eigenvalue no further than dropping it, so only phi differs. Reference: theorem 1.
+    """
     return eigenvalue(eta, delta) + sketch(g, rows, delta / 3, neighbours)
 
 
 def eigenvalue(eta: Fraction, delta: Fraction) -> Decimal:
-    """Return the epsilon of the released eigenvalue at a third of delta: the published one if it holds."""
+    """Return the epsilon of the released eigenvalue at a third of delta, with noise eta C^2 and sensitivity C^2.
+
+    The published sqrt(2 log(3.75 / delta)) / eta, proved for epsilon <= 1 and wrong beyond about 8, where the exact
+    Gaussian curve confirms it (lattice and floats included). Else mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta,
+    which always holds: delta(epsilon) <= Phi(mu/2 - epsilon/mu), and Phi(-z) <= exp(-z^2 / 2) / 2.
+    """
     mu = steps(eta) / Decimal(_WIDTH**2 - 9).sqrt() * (1 + MARGIN)
     published = (2 * (Decimal("3.75") / decimal(delta)).ln()).sqrt() / decimal(eta) * (1 + MARGIN)
     if gdp_delta_bound(mu, Fraction(published)) <= decimal(delta / 3):
@@ -75,7 +87,15 @@ def steps(eta: Fraction) -> int:
 
 
 def joint(eta: Fraction, tau: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours: Neighbours) -> Decimal:
-    """Return the epsilon of ModifiedGaussMix as one release; infinite unless P(z > tau) < delta."""
+    r"""Return the epsilon of ModifiedGaussMix as one release; infinite unless P(z > tau) < delta.
+
+    .. math:: \epsilon = \min_{1 < a < g} \frac{a}{2 \eta^2} + \varphi(a; k, g) + \log(1 - 1/a)
+        - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
+
+    Not in the paper: the divergences of eigenvalue and sketch add (Bun and Steinke 2016). The event that the eigenvalue
+    is overestimated depends on z alone and is left out of the first neighbour's distribution. For all other values
+    lemma 1 holds, so the sum bounds the moment of the rest.
+    """
     left = decimal(delta) - tail(decimal(tau))
     if left <= 0:
         return Decimal("Infinity")
@@ -131,7 +151,7 @@ def truncated(
     with omega the best order for 1, 4, ..., 256 sketches together at the given delta. phi(a) / a increases in a, since
     a log(1 - 1/m) - log(1 - a/m) is a (a - 1) times the integral of u / ((1 - u)(1 - a u)) over u up to 1/m. Without an
     eigenvalue m = g + 1, m' = g (see `tight`), and there is no delta. With it, m = m' = g + eta (tau - Z): the event
-    z > Z is left out, whose probability for so many sketches is a tenth of delta (`joint_epsilon`). The last term is
+    z > Z is left out, whose probability for so many sketches is a tenth of delta (`joint`). The last term is
     for replaced rows: what enters has a log(1 + t) - log(1 + a t) = a (a - 1) times the integral of u / ((1 + u)(1 + a
     u)) over u up to t = 1/m', so that its share of rho is largest for a = 1.
 
@@ -231,62 +251,13 @@ def mixing_epsilon(g: float, rows: int, delta: float, neighbours: Neighbours = "
         return float_up(sketch(rational(g), rows, rational(delta), neighbours))
 
 
-def eigenvalue_epsilon(eta: float, delta: float) -> float:
-    """Return the epsilon at delta / 3 of the released eigenvalue, with noise eta C^2 and sensitivity C^2; rounded up.
-
-    The published sqrt(2 log(3.75 / delta)) / eta, proved for epsilon <= 1 and wrong beyond about 8, where the exact
-    Gaussian curve confirms it (lattice and floats included). Else mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta,
-    which always holds: delta(epsilon) <= Phi(mu/2 - epsilon/mu), and Phi(-z) <= exp(-z^2 / 2) / 2.
-
-    >>> round(eigenvalue_epsilon(8.533, 1e-5), 4)
-    0.5938
-    """
-    require("eta", eta, positive=True)
-    require("delta", delta, positive=True, below=1.0)
-    with precise():
-        return float_up(eigenvalue(rational(eta), rational(delta)))
-
-
-def modified_epsilon(eta: float, g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out") -> float:
-    r"""Return the epsilon of ModifiedGaussMix, which releases a noisy smallest eigenvalue and the sketch; rounded up.
-
-    .. math:: \tilde\epsilon = \frac{\sqrt{2 \log(3.75/\delta)}}{\eta} + \min_{1 < a < g} \varphi(a; k, g)
-        + \frac{\log(3/\delta) + (a-1) \log(1 - 1/a) - \log a}{a - 1}
-
-    A third of delta is for the eigenvalue (whose term is `eigenvalue_epsilon`), a third for the sketch, a third for an
-    overestimated eigenvalue. Replacing a row moves the smallest eigenvalue no further than dropping it (both
-    neighbours' lie within C^2 above that of the shared rows), so only phi differs. Reference: theorem 1.
-
-    >>> round(modified_epsilon(8.533, 85.33, 100, 1e-5), 4)
-    1.0
-    """
-    _check(g, rows, delta)
-    require("eta", eta, positive=True)
-    with precise():
-        return float_up(modified(rational(eta), rational(g), rows, rational(delta), neighbours))
-
-
-def sheffet_threshold(epsilon: float, delta: float, rows: int) -> float:
-    r"""Return the threshold of Sheffet's algorithm in units of C^2, for comparison with `smallest_threshold`.
-
-    .. math:: \frac{4}{\epsilon} (\sqrt{2 k \log(8/\delta)} + 2 \log(8/\delta))
-
-    Reference: Sheffet, "Differentially private ordinary least squares", ICML 2017, algorithm 1.
-
-    >>> round(sheffet_threshold(1.0, 1e-5, 100), 1)
-    317.3
-    """
-    size = math.log(8 / delta)
-    return 4 * (math.sqrt(2 * rows * size) + 2 * size) / epsilon
-
-
 @lru_cache(maxsize=1024)
 def smallest_threshold(
     epsilon: float, delta: float, rows: int, method: Method = "linear-mixing", neighbours: Neighbours = "zero-out"
 ) -> float:
     """Return the least g > 5/2 with which a sketch of k rows is (epsilon, delta)-DP (algorithm 2).
 
-    With ``"linear-mixing"`` the eigenvalue is released with eta = g / sqrt(k) (`modified_epsilon`); with ``"mixing"``
+    With ``"linear-mixing"`` the eigenvalue is released with eta = g / sqrt(k) (`modified`); with ``"mixing"``
     it is not (`mixing_epsilon`). Raises `UserError` if no g up to 1e9 is enough.
 
     >>> round(smallest_threshold(1.0, 1e-5, 100), 2), round(smallest_threshold(1.0, 1e-5, 100, "mixing"), 2)
@@ -302,31 +273,6 @@ def smallest_threshold(
         return modified(rational(noise_on_eigenvalue(g, rows)), rational(g), rows, part, neighbours)
 
     return _search(epsilon_of, epsilon, delta, rows)
-
-
-def joint_epsilon(
-    eta: float, tau: float, g: float, rows: int, delta: float, neighbours: Neighbours = "zero-out"
-) -> float:
-    r"""Return the epsilon of ModifiedGaussMix with eigenvalue and sketch analysed as one release; rounded up.
-
-    .. math:: \epsilon = \min_{1 < a < g} \frac{a}{2 \eta^2} + \varphi(a; k, g) + \log(1 - 1/a)
-        - \frac{\log(a (\delta - \delta_\tau))}{a - 1}, \qquad \delta_\tau \ge P(z > \tau)
-
-    Not in the paper: the divergences of eigenvalue and sketch add (Bun and Steinke 2016). The event that the eigenvalue
-    is overestimated depends on z alone and is left out of the first neighbour's distribution. For all other values
-    lemma 1 holds, so the sum bounds the moment of the rest. Raises `UserError` unless P(z > tau) is below delta.
-
-    >>> round(joint_epsilon(6.2, 4.7, 45.0, 100, 1e-5), 3)
-    1.001
-    """
-    _check(g, rows, delta)
-    require("eta", eta, positive=True)
-    require("tau", tau, positive=True)
-    with precise():
-        value = joint(rational(eta), rational(tau), rational(g), rows, rational(delta), neighbours)
-        if not value.is_finite():
-            raise UserError(f"P(z > tau) exceeds delta={delta!r} at tau={tau!r}; increase tau to sqrt(2 log(3/delta))")
-        return float_up(value)
 
 
 @lru_cache(maxsize=1024)
@@ -380,22 +326,6 @@ def _search(epsilon_of: Callable[[float], Decimal], epsilon: float, delta: float
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     return high
-
-
-def two_steps(guarantee: ApproxDP) -> ApproxDP:
-    """Convert any zero-out (epsilon, delta) guarantee to replaced rows: (2 epsilon, (1 + e^epsilon) delta).
-
-    `GaussMixMechanism.replace_one` gives a better bound. Raises `UserError` if the restated delta reaches 1.
-
-    >>> two_steps(ApproxDP(1.0, 1e-5))
-    ApproxDP(epsilon=2.0, delta=3.7182818284590455e-05)
-    """
-    with precise():
-        epsilon, delta = rational(guarantee.epsilon), rational(guarantee.delta)
-        total_delta = (1 + decimal(epsilon).exp() * (1 + MARGIN)) * decimal(delta)
-        if total_delta >= 1:
-            raise UserError(f"{guarantee!r} implies nothing for replaced rows: two steps have a delta of 1 or more")
-        return ApproxDP(float_up(2 * epsilon), float_up(total_delta))
 
 
 def _check(g: float, rows: int, delta: float) -> None:

@@ -233,6 +233,11 @@ class DirectionMechanism(LatticeMechanism):
     spacing: ClassVar[float] = 1.0
 
     @property
+    @abstractmethod
+    def second_moment(self) -> tuple[float, float]:
+        """Mean squares of a decoded release's coordinate across the unit vector and along it."""
+
+    @property
     def norm(self: Mechanism) -> float:
         """Norm B of a decoded release."""
         return self.unit
@@ -468,7 +473,7 @@ def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
 
 def is_directional(mechanism: Any) -> bool:
     """Return whether a payload encodes a direction alone."""
-    return hasattr(of_vectors(mechanism), "second_moment")
+    return isinstance(of_vectors(mechanism), DirectionMechanism)
 
 
 def of_vectors(mechanism: Any) -> Any:

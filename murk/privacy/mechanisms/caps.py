@@ -40,7 +40,7 @@ def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, i
             costs.append((claim.omega, ceil_units(rational(claim.rho)), ceil_units(rational(claim.delta), DELTA_UNITS)))
             continue
         with suppress(UserError):
-            costs.append((math.inf, ceil_units(rational(getattr(claim.to("zcdp"), "rho"))), 0))  # noqa: B009
+            costs.append((math.inf, ceil_units(rational(claim.to("zcdp").rho)), 0))
     omega = omega_of(currency)
     assert omega is not None
     least = min((cost for cost in costs if cost[0] >= omega), default=None)
@@ -103,6 +103,6 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
             cap = TruncatedCDP(rho, omega, own)
             caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
     if not caps:
-        what = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
-        raise UserError(f"{what}: give a larger delta, or fewer releases")
+        problem = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
+        raise UserError(f"{problem}: give a larger delta, or fewer releases")
     return min(caps)[-1]

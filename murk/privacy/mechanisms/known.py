@@ -1,4 +1,4 @@
-"""A randomized target beside a number that is sent as it is: the cell of a record's known columns."""
+"""Randomized private values beside a number that is sent as it is: the cell of a record's known columns."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import PayloadBound
 
 if TYPE_CHECKING:
+    from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism
     from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
     from murk.privacy.mechanisms.simplex import SimplexGaussian
     from murk.privacy.noise import NoiseSource
@@ -24,15 +25,15 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 
 @dataclass(frozen=True)
 class KnownMechanism(Wrapped):
-    """Release the number of a record's cell as it is, and randomize its target.
+    """Release the number of a record's cell as it is, and randomize its target, or products of its private values.
 
-    The guarantee is the target's: it compares two records of one cell, and says nothing about records of different
-    cells, which anybody tells apart. The first integer of a release is the cell, the others are the target's.
+    The guarantee is that of what is private: it compares two records of one cell, and says nothing about records of
+    different cells, which anybody tells apart. The first integer of a release is the cell.
 
     Parameters
     ----------
     noise
-        Mechanism of the target.
+        Mechanism of the target, or of the products of the target and private features.
     cells
         Number of cells.
 
@@ -44,7 +45,7 @@ class KnownMechanism(Wrapped):
     (3, PureDP(epsilon=1.0), True, False)
     """
 
-    noise: SubsetSelection | WindowSelection | SimplexGaussian  # type: ignore[assignment]
+    noise: SubsetSelection | WindowSelection | SimplexGaussian | OuterGaussian | OuterMechanism  # type: ignore[assignment]
     cells: int
 
     @property
@@ -59,26 +60,27 @@ class KnownMechanism(Wrapped):
 
     @property
     def payload_bound(self) -> PayloadBound:
-        """Bound on the norm of an honest target's integers."""
+        """Bound on the norm of an honest release's private integers."""
         return self.noise.payload_bound.shifted(1)
 
     def holds(self, payload: Integers) -> bool:
-        """Return whether every payload (m, d) has a cell of the task and a possible target."""
+        """Return whether every payload (m, d) has a cell of the task and possible private integers."""
         rows = np.asarray(payload)
         is_cell = (rows[:, 0] >= 0) & (rows[:, 0] < self.cells)
-        return bool(is_cell.all()) and self.noise.holds(rows[:, 1:])
+        holds = getattr(self.noise, "holds", self.noise.payload_bound.holds_all)
+        return bool(is_cell.all()) and holds(rows[:, 1:])
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
-        """Randomize the targets of m pairs of a cell and a target's position (m, 2) into payloads (m, d)."""
+        """Randomize m cells, each followed by the private mechanism's input (m, 1 + k), into payloads (m, d)."""
         rows = np.asarray(vectors, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != 2:
-            raise UserError(f"known cells and targets need an array of shape (m, 2), got {rows.shape}")
+        if rows.ndim != 2 or rows.shape[1] < 2:
+            raise UserError(f"known cells and private values need an array of shape (m, 1 + k), got {rows.shape}")
         cells = track(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.cells - 1.0).astype(np.int64))
         return np.column_stack([cells, track(self.noise.randomize(rows[:, 1:], noise, records))])
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
-        """Return unbiased estimates of the target's numbers from payloads (m, d)."""
+        """Return unbiased estimates of the private numbers from payloads (m, d)."""
         return self.noise.decode(np.asarray(payload)[:, 1:])
 
     def to_dict(self) -> dict[str, Any]:

@@ -116,8 +116,7 @@ def largest_size(v: Vector) -> float:
     """Return the largest absolute value, ignoring NaN."""
     largest = 0.0
     for i in range(v.shape[0]):
-        if abs(v[i]) > largest:
-            largest = abs(v[i])
+        largest = max(largest, abs(v[i]))
     return largest
 
 

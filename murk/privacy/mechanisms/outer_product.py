@@ -18,7 +18,7 @@ from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, GaussianMechanism, calibrate, plain_kind
-from murk.privacy.mechanisms.base import Mechanism, RoundedGaussian, Wrapped, check_room, means_of
+from murk.privacy.mechanisms.base import DirectionMechanism, Mechanism, RoundedGaussian, Wrapped, check_room, means_of
 from murk.privacy.noise import NoiseSource
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -212,8 +212,9 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
     the least noise in the worst direction. Raises UserError if it is unknown or cannot provide the guarantee.
     """
     if kind in (None, BEST) and isinstance(guarantee, PureDP | ApproxDP):
-        pure = ("l2-ball", "privunit") if getattr(guarantee, "epsilon", 0.0) > 0.0 else ()
-        kinds = (*pure, "gaussian") if getattr(guarantee, "delta", 0.0) > 0.0 else pure or ("l2-ball",)
+        pure = ("l2-ball", "privunit") if guarantee.epsilon > 0.0 else ()
+        approximate = isinstance(guarantee, ApproxDP) and guarantee.delta > 0.0
+        kinds = (*pure, "gaussian") if approximate else pure or ("l2-ball",)
         able = [outer_mechanism(each, guarantee, features) for each in kinds]
         best = able[0]
         for other in able[1:]:
@@ -227,8 +228,7 @@ def outer_mechanism(kind: str | None, guarantee: Guarantee, features: int) -> Ou
 
 def _second_moment(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float] | None:
     """Return the mean squares of a released direction across the vector and along it; None for additive noise."""
-    moments: tuple[float, float] | None = getattr(mechanism.noise, "second_moment", None)
-    return moments
+    return mechanism.noise.second_moment if isinstance(mechanism.noise, DirectionMechanism) else None
 
 
 def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:

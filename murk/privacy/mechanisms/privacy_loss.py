@@ -57,8 +57,8 @@ class PrivacyLoss:
 
     def __post_init__(self) -> None:
         if self.currency not in get_args(Currency) and omega_of(self.currency) is None:
-            known = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
-            raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
+            currencies = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
+            raise UserError(f"unknown currency {self.currency!r}; use one of {currencies}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:
@@ -144,17 +144,6 @@ def gdp_units(epsilon: Fraction | Decimal) -> int:
     """Return mu^2 of a pure release in integer units, rounded up."""
     with precise():
         return int((pure_mu_bound(epsilon) ** 2 * UNITS).to_integral_value(rounding=ROUND_CEILING))
-
-
-def gdp_figure(claims: Iterable[Guarantee]) -> int | None:
-    """Return the least mu^2 of a mechanism's guarantees in units, rounded up; None if none implies GDP."""
-    figures = []
-    for claim in claims:
-        if isinstance(claim, GaussianDP):
-            figures.append(ceil_units(rational(claim.mu) ** 2))
-        elif isinstance(claim, PureDP) or (isinstance(claim, ApproxDP) and claim.delta == 0):
-            figures.append(gdp_units(rational(claim.epsilon)))
-    return min(figures, default=None)
 
 
 def cap_of(guarantee: Guarantee) -> PrivacyLoss:

@@ -68,7 +68,7 @@ def _class(kind: str) -> Any:
 
 def plain_kind(guarantee: Guarantee) -> str:
     """Return the kind of the papers: l2-ball for pure guarantees, else gaussian."""
-    pure = isinstance(guarantee, PureDP) or getattr(guarantee, "delta", None) == 0
+    pure = isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
     return "l2-ball" if pure else "gaussian"
 
 

@@ -2,12 +2,11 @@
 
 from murk.privacy.noise.distributions import LATTICE_WIDTH
 from murk.privacy.noise.philox import Purpose
-from murk.privacy.noise.sources import NoiseSource, OpenDPNoise, SecureNoise, SimulatedNoise, below, coins, identifiers
+from murk.privacy.noise.sources import NoiseSource, SecureNoise, SimulatedNoise, below, coins, identifiers
 
 __all__ = [
     "LATTICE_WIDTH",
     "NoiseSource",
-    "OpenDPNoise",
     "Purpose",
     "SecureNoise",
     "SimulatedNoise",

@@ -140,7 +140,7 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
 
 
 @wiped
-def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
+def _draw_early(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:  # noqa: ARG001
     trials = len(words) // 2
     values, kept, undecided = _decide(shape, table, words[: 2 * trials : 2], words[1 : 2 * trials : 2])
     before = track(np.cumsum(kept))
@@ -439,57 +439,3 @@ def identifiers(noise: NoiseSource, records: npt.ArrayLike) -> list[str]:
     [32, 32]
     """
     return [f"{high:016x}{low:016x}" for high, low in noise.words(records, 2, Purpose.IDENTIFIER).tolist()]
-
-
-class OpenDPNoise(DrawnNoise):
-    """Noise of the same distributions and width as `SecureNoise`, drawn by OpenDP: independent code, much slower.
-
-    Coins and identifiers come from the operating system. There is no state, so copies do not repeat noise.
-
-    Examples
-    --------
-    >>> OpenDPNoise().gaussian([0, 1], size=3).shape
-    (2, 3)
-    """
-
-    __slots__ = ()
-    simulated = False
-
-    def __init__(self) -> None:
-        _measurements()
-
-    def _draw(self, distribution: NoiseDistribution, records: npt.ArrayLike, size: int) -> Integers:
-        count = len(np.asarray(records))
-        return opendp_draw(distribution.kind, distribution.scale, count * size).reshape(count, size)
-
-    def words(self, records: npt.ArrayLike, size: int, purpose: Purpose) -> Words:
-        """Draw uniform 64-bit words (m, size) of the operating system."""
-        return SecureNoise().words(records, size, purpose)
-
-    def __repr__(self) -> str:
-        return "OpenDPNoise()"
-
-
-def opendp_draw(kind: str, scale: int, count: int) -> Integers:
-    """Draw ``count`` integers of a distribution with OpenDP (its mechanism applied to zeros)."""
-    if count == 0:
-        return np.empty(0, dtype=np.int64)
-    domains, measurements, metrics = _measurements()
-    vectors = domains.vector_domain(domains.atom_domain(T="i64"))
-    if kind == "gaussian":
-        mechanism = measurements.make_gaussian(vectors, metrics.l2_distance(T="f64"), float(scale))
-    else:
-        mechanism = measurements.make_laplace(vectors, metrics.l1_distance(T="i64"), float(scale))
-    return np.array(mechanism([0] * count), dtype=np.int64)
-
-
-def _measurements() -> tuple[Any, Any, Any]:
-    try:
-        from opendp import domains, measurements, metrics
-        from opendp.mod import enable_features
-    except ImportError as missing:
-        raise UserError(
-            'noise by OpenDP needs the package: pip install "murk[opendp]"', code="MURK-CLI-003"
-        ) from missing
-    enable_features("contrib")
-    return domains, measurements, metrics

@@ -26,6 +26,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
+REPEATED = "repeated"  # mechanism of answers that are repeated, at no cost
 LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
 
 
@@ -59,10 +60,15 @@ class Charge:
             )
         return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees, central)
 
+    def repeated(self) -> Charge:
+        """Return the charge of repeating an answer of this level: nothing, in every currency."""
+        free: dict[Currency, PrivacyLoss] = {currency: PrivacyLoss(currency, 0, 0) for currency in CURRENCIES}
+        return Charge(self.level, REPEATED, self.guarantee, free)
+
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
         units = {currency: cost.units for currency, cost in self.costs.items()}
-        claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
+        claims: list[dict[str, Any]] = [each.to_dict() for each in (self.guarantee, *self.guarantees)]
         if self.central is not None:
             claims.append({_SHUFFLED: self.central.to_dict()})
         delta = self.costs["approx"].delta_units if "approx" in self.costs else None
@@ -94,10 +100,17 @@ class Cost:
         """Return the cost of one release in a currency as (units, delta units); None without a valid bound."""
         if currency == "approx":
             return None if self.approx is None or self.delta is None else (self.approx, self.delta)
+        if currency not in CURRENCIES and self.is_free:
+            return 0, 0
         if currency not in CURRENCIES:
             return truncated_cost(self.guarantees, currency)
         units: int | None = getattr(self, currency)
         return None if units is None else (units, 0)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is the price of a repeated answer."""
+        return self.mechanism == REPEATED
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -107,8 +120,8 @@ class Cost:
     @property
     def central(self) -> CentralGuarantee | None:
         """The guarantee of a shuffled release, if the shuffler keeps the order of arrival to itself."""
-        found = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
-        return CentralGuarantee.from_dict(found[0]) if found else None
+        shuffled = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
+        return CentralGuarantee.from_dict(shuffled[0]) if shuffled else None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -156,10 +169,14 @@ class Cap:
 
 @dataclass(frozen=True)
 class BookedTask:
-    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Cost`."""
+    """A task whose costs are recorded: its number in the ledger, and the number of each level's `Cost`.
+
+    ``repeats`` are the numbers of the costs of repeated answers; empty if the task draws each answer anew.
+    """
 
     number: int
     levels: Mapping[str, int]
+    repeats: Mapping[str, int]
 
 
 class Costs(dict[int, Cost]):
@@ -173,18 +190,18 @@ class Costs(dict[int, Cost]):
                 self.setdefault(row[0], Cost(*row))
         return self
 
-    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
-        """Return the price number of each charge by level, adding new prices."""
-        known = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
-        levels = {}
+    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> list[int]:
+        """Return the price number of each charge, adding new prices; call it once in a transaction."""
+        stored = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
+        numbers = []
         for charge in charges:
             row = (task, *charge.row())
-            if row not in known:
+            if row not in stored:
                 # Not remembered beyond this call: the transaction may still be rolled back.
                 added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-                known[row] = int(added.lastrowid or 0)
-            levels[charge.level] = known[row]
-        return levels
+                stored[row] = int(added.lastrowid or 0)
+            numbers.append(stored[row])
+        return numbers
 
 
 def read_prices(file: Database) -> dict[int, Cost]:

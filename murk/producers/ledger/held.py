@@ -30,13 +30,17 @@ _PURPOSE: Final = b"murk held"
 
 @dataclass(frozen=True)
 class Held:
-    """A person's held record of a window: its coded features and target, and the level at which it is released."""
+    """A person's held record of a window: its coded features and target, and the level at which it is released.
+
+    ``count`` is the number of the window's records, of which it was drawn.
+    """
 
     name: str = field(repr=False)
     window: int
     level: str
     x: Floats = field(repr=False)
     y: float = field(repr=False)
+    count: int = 1
 
 
 class HeldRecords:
@@ -79,15 +83,15 @@ class HeldRecords:
         return nonce + (data ^ _pad(self._key, nonce, len(data))).tobytes()
 
 
-def read_held(rows: Iterator[tuple[int, str, bytes, bytes]], key: NameKey) -> Iterator[Held]:
-    """Decrypt held records from the columns ``window``, ``level``, ``name`` and ``record``."""
-    for window, level, name, record in rows:
+def read_held(rows: Iterator[tuple[int, str, int, bytes, bytes]], key: NameKey) -> Iterator[Held]:
+    """Decrypt held records from the columns ``window``, ``level``, ``count``, ``name`` and ``record``."""
+    for window, level, count, name, record in rows:
         numbers = copied(_uncover(record, key).view(np.float64))
         try:
             person = json.loads(_uncover(name, key).tobytes())
         except ValueError as error:
             raise UserError("records are held under another key: put back the ledger's key", code=LOST_KEY) from error
-        yield Held(person, window, level, numbers[:-1], float(numbers[-1]))
+        yield Held(person, window, level, numbers[:-1], float(numbers[-1]), count)
 
 
 def _uncover(covered: bytes, key: NameKey) -> NDArray[np.uint8]:

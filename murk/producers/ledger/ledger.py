@@ -50,7 +50,19 @@ _ERROR_CODE = "MURK-LEDGER-001"
 
 TIDY_SECONDS = 1.0  # longest time that deleted releases stay in the write-ahead log while others are made
 # Tables about people and their files.
-_OF_PEOPLE = "outbox", "held", "debits", "spending", "renewals", "withdrawals", "reported", "reports", "runs", "sources"
+_OF_PEOPLE = (
+    "outbox",
+    "held",
+    "memos",
+    "debits",
+    "spending",
+    "renewals",
+    "withdrawals",
+    "reported",
+    "reports",
+    "runs",
+    "sources",
+)
 # Whether any name or file is stored.
 _NAMED = " UNION ".join(
     [*(f"SELECT 1 FROM {table} WHERE home = 0" for table in ("spending", "withdrawals")), "SELECT 1 FROM sources"]
@@ -263,11 +275,12 @@ class Ledger:
         caps: Sequence[tuple[str, PrivacyLoss]] = (),
         renewing: Sequence[tuple[str, PrivacyLoss]] = (),
         lifetime: PrivacyLoss | None = None,
+        repeats: bool = False,
     ) -> None:
         """Record the costs of a bound task's releases at each level, and the caps promised to everyone.
 
         ``caps`` are (level, amount) pairs, '' for any level; all of them hold. ``renewing`` ones hold in each window of
-        the task. ``lifetime`` is a cap over all tasks.
+        the task. ``lifetime`` is a cap over all tasks. With ``repeats`` unchanged answers are repeated at no cost.
         Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
@@ -276,15 +289,18 @@ class Ledger:
             if row is None:
                 raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
             task = int(row[0])
-            levels = self._prices.numbers(connection, task, charges)
+            repeated = [each.repeated() for each in charges] if repeats else []
+            numbers = self._prices.numbers(connection, task, [*charges, *repeated])
             promised = [(task, level, amount, False) for level, amount in caps]
             promised += [(task, level, amount, True) for level, amount in renewing]
             promised += [(0, "", lifetime, False)] if lifetime is not None else []
             for scope, level, amount, renews in promised:
                 set_cap(connection, check_tighter(self.path, connection, scope, level, amount, renews=renews), _today())
         # Another producer may have booked other levels of a grid.
-        before = self._tasks[task_hash].levels if task_hash in self._tasks else {}
-        self._tasks[task_hash] = BookedTask(task, {**before, **levels})
+        before, names = self._tasks.get(task_hash, BookedTask(task, {}, {})), [each.level for each in charges]
+        levels = {**before.levels, **dict(zip(names, numbers, strict=False))}
+        free = dict(zip(names, numbers[len(names) :], strict=False))
+        self._tasks[task_hash] = BookedTask(task, levels, {**before.repeats, **free})
 
     def loosen(
         self,
@@ -392,7 +408,7 @@ class Ledger:
 
         People's dues are drawn anew for each window, so that their places in it do not link their answers.
         """
-        query = "SELECT window, level, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
+        query = "SELECT window, level, count, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
         rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         from murk.producers.ledger.held import read_held
 
@@ -455,9 +471,9 @@ class Ledger:
     ) -> int:
         """Stop all further releases of a person, delete those in the outbox, and return their number.
 
-        Held records are deleted, too. What was spent stays spent, and the log may have some of the deleted releases. A
-        withdrawal from a task holds for all tasks of its name. ``person`` is a name, or a row of the file with the
-        digest ``source``; ``now`` is recorded to the day.
+        Held records and kept answers are deleted, too. What was spent stays spent, and the log may have some of the
+        deleted releases. A withdrawal from a task holds for all tasks of its name. ``person`` is a name, or a row of
+        the file with the digest ``source``; ``now`` is recorded to the day.
         """
         task = self._optional_number(task_hash)
         person = known_by(person, source)
@@ -465,16 +481,17 @@ class Ledger:
             self._common.forget()
             home = self.names.source_number(connection, source)
             named = [str(person)] if source is None else None
-            known = self.names.called(connection, named).person(person)
+            stored_name = self.names.called(connection, named).person(person)
             connection.execute(
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
+                (home, stored_name, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
             if source is None:
                 where = "person = ? AND (? IS NULL OR task IN (SELECT number FROM tasks WHERE name = (%s)))"
                 of_task = "SELECT name FROM tasks WHERE number = ?"
-                connection.execute(f"DELETE FROM held WHERE {where % of_task}", (known, task, task))
-            key, owner = self.names.writing(connection), Owner(home, known)
+                for table in ("held", "memos"):
+                    connection.execute(f"DELETE FROM {table} WHERE {where % of_task}", (stored_name, task, task))
+            key, owner = self.names.writing(connection), Owner(home, stored_name)
             dropped = drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
             # A number of its own shows whether a copy knows of it.
             ((following,),) = connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'next' RETURNING value")
@@ -512,10 +529,10 @@ class Ledger:
 
     def tasks_named(self, name: str) -> list[str]:
         """Return the hashes of all tasks of a name, or raise a UserError if there are none."""
-        known = self._file.query("SELECT name, hash FROM tasks ORDER BY number")
-        hashes = [task_hash for other, task_hash in known if other == name]
+        tasks = self._file.query("SELECT name, hash FROM tasks ORDER BY number")
+        hashes = [task_hash for other, task_hash in tasks if other == name]
         if not hashes:
-            names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
+            names = ", ".join(dict.fromkeys(other for other, _ in tasks)) or "none"
             raise UserError(f"the ledger {self.path} knows no task of the name {name!r}: it knows {names}")
         return hashes
 

@@ -57,6 +57,12 @@ CREATE TABLE IF NOT EXISTS held (
     count INTEGER NOT NULL, due INTEGER NOT NULL, name BLOB NOT NULL, record BLOB NOT NULL,
     PRIMARY KEY (task, person, window)) WITHOUT ROWID;
 
+-- The last answer of a person to a task that repeats it while their record does not change, encrypted under the ledger's
+-- key (`memos`).
+CREATE TABLE IF NOT EXISTS memos (
+    task INTEGER NOT NULL, person NOT NULL, level TEXT NOT NULL, memo BLOB NOT NULL,
+    PRIMARY KEY (task, person)) WITHOUT ROWID;
+
 -- People who have withdrawn from a task (0: from all), and the day.
 CREATE TABLE IF NOT EXISTS withdrawals (
     home INTEGER NOT NULL, person NOT NULL, task INTEGER NOT NULL, day INTEGER,

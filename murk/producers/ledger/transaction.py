@@ -23,6 +23,7 @@ from murk.producers.ledger.names import Id, Key, NameKey, ReleaseRequests
 
 if TYPE_CHECKING:
     from murk.producers.ledger.held import HeldRecords
+    from murk.producers.ledger.memos import Memo
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
@@ -125,9 +126,9 @@ class Windows:
             return {}
         query = f"""SELECT person, max(next_row) FROM windows
                     WHERE state IN ('released', 'refused', 'left out') AND {self._where} GROUP BY person"""
-        found = dict(self._file.query(query, self._values(None)))
+        ended = dict(self._file.query(query, self._values(None)))
         called = {person: self._names().person(person) for person in people}
-        return {person: found[name] for person, name in called.items() if name in found}
+        return {person: ended[name] for person, name in called.items() if name in ended}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
         """Count the windows of an organisation, or all."""
@@ -344,9 +345,8 @@ class Common:
         if task.number not in self._terms:
             rows = connection.execute(f"SELECT {Cap.columns} FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Cap(*row) for row in rows]
-            applying = {
-                number: [cap for cap in caps if cap.level in ("", level)] for level, number in task.levels.items()
-            }
+            numbers = [*task.levels.items(), *task.repeats.items()]
+            applying = {number: [cap for cap in caps if cap.level in ("", level)] for level, number in numbers}
             self._terms[task.number] = applying, {}
         return self._terms[task.number]
 
@@ -363,7 +363,9 @@ class Spending:
     """Decisions of `Ledger.spending` about one block, and what will be written.
 
     ``granted`` are ascending positions in the block, and ``levels`` their levels. ``known`` maps positions of records
-    released before to their releases' numbers, ``refusals`` positions to reasons.
+    released before to their releases' numbers, ``refusals`` positions to reasons. ``memos`` maps positions to their
+    people's last answers, if the task repeats these; those of ``only_repeats`` may only be repeated, as a cap over all
+    windows is spent.
     """
 
     def __init__(
@@ -403,6 +405,9 @@ class Spending:
         self.known: dict[int, int] = {}
         self.refusals: dict[int, Refusal] = {}
         self._renewed: dict[Id, Renewal] = {}
+        self.memos: dict[int, Memo] = {}
+        self.only_repeats: set[int] = set()
+        self._new_memos: list[tuple[Id, Memo]] = []
 
     @property
     def numbers(self) -> range:
@@ -434,13 +439,30 @@ class Spending:
         """Stored name of the person of the first record."""
         return self._people[0]
 
+    @property
+    def key(self) -> NameKey:
+        """The key of what the ledger keeps of people."""
+        return self._sealing
+
+    def repeat(self, place: int, memo: Memo) -> None:
+        """Let the release at a place of ``granted`` repeat an answer, at no cost."""
+        number, person = self._booked.repeats[memo.level], self._people[self.granted[place]]
+        self._paid[place], self.levels[place] = number, memo.level
+        self._renewed[person].history = {number: 1}
+
+    def keep_answer(self, place: int, memo: Memo) -> None:
+        """Keep the answer of the release at a place of ``granted``, if its person has a name, to be repeated."""
+        if self._requests.people is None:
+            return
+        self._new_memos.append((self._people[self.granted[place]], memo))
+
     def cancel(self) -> None:
         """Write neither debits nor refusals; the caller only asks whether a release would be granted."""
         self.granted, self.levels, self._paid, self.refusals, self._renewed = [], [], [], {}, {}
 
     def decide(self) -> None:
         """Divide the block into granted, known and refused records; each decision counts the grants before it."""
-        known, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
+        known_records, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
         windows, newest = self._requests.windows, self._newest()
         if windows is None and any(cap.renews for each in caps.values() for cap in each):
@@ -448,16 +470,16 @@ class Spending:
         wanted = [self._price_of(level) for level in self._requests.levels]
         for number in set(wanted) - fresh.keys():
             fresh[number] = self._lacking(caps[number], {}, {}, number)
-        keep = self._requests.keep_levels
+        keep, memos = self._requests.keep_levels, self._memos()
         own_keys = self._source == 0
-        for index, (key, person, number) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
+        for index, (key, person, asked) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
             record = (key, person) if own_keys else key
-            if record in known and key is not None:
-                self.known[index] = known[record]
+            if record in known_records and key is not None:
+                self.known[index] = known_records[record]
                 continue
-            past = history.get(person)
+            past, number = history.get(person), asked
             if keep and past:
-                levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
+                levels = {self._prices[each].level for each in past if self._prices[each].task == self._task}
                 if levels and self._prices[number].level not in levels:
                     number = self._price_of(min(levels))
             if person in withdrawn:
@@ -471,9 +493,20 @@ class Spending:
                     continue
                 current = renewal.history
             lacking = fresh[number] if past is None else self._lacking(caps[number], past, current, number)
+            memo = memos.get(person)
+            if lacking is not None and not lacking[3] and memo is not None and memo.level in self._booked.repeats:
+                # Whoever has no budget left repeats their last answer, whatever their record is now: whether they send
+                # must not tell whether it changed.
+                number = self._booked.repeats[memo.level]
+                lacking = self._lacking(caps[number], past or {}, current, number)
+                self.only_repeats.add(index)
             if lacking is not None:
                 self._refuse(index, number, lacking)
                 continue
+            if memo is not None:
+                self.memos[index] = memo
+            if self._booked.repeats and person in self._renewed:
+                raise MurkError("a block of a task that repeats answers holds each person once")
             if past is None:
                 past = history[person] = {}
             past[number] = past.get(number, 0) + 1
@@ -481,7 +514,7 @@ class Spending:
                 count = 1 if renewal is None else renewal.windows + (windows[index] > renewal.newest)
                 history_now = {**current, number: current.get(number, 0) + 1}
                 newest[person] = self._renewed[person] = Renewal(windows[index], count, history_now)
-            known[record] = self._first + len(self.granted)
+            known_records[record] = self._first + len(self.granted)
             self.granted.append(index)
             self._paid.append(number)
         self.levels = [self._prices[number].level for number in self._paid]
@@ -559,6 +592,12 @@ class Spending:
                 [(task, home, who, one.newest, one.windows, history_text(one.history)) for who, one in renewed],
             )
             self._connection.execute("UPDATE meta SET value = ? WHERE key = 'next'", (numbers.stop,))
+        if self._new_memos:
+            from murk.producers.ledger.memos import covered
+
+            memos = [(self._task, who, memo.level, covered(memo, self._sealing)) for who, memo in self._new_memos]
+            run("REPLACE INTO memos VALUES (?, ?, ?, ?)", memos)
+            self.held_before = True
         if self.refusals:
             run(
                 "INSERT INTO spending VALUES (?, ?, ?, 0, 1, 0, NULL, NULL) "
@@ -595,6 +634,16 @@ class Spending:
         query = "SELECT person, newest, windows, history FROM renewals WHERE task = ? AND home = ? AND person IN ({})"
         rows = self._chunks(query, (self._task, self._home), self._people)
         return {person: Renewal(newest, windows, parse_history(text)) for person, newest, windows, text in rows}
+
+    def _memos(self) -> dict[Id, Memo]:
+        if not self._booked.repeats or self._requests.people is None:
+            return {}
+        # Imported here, as most tasks repeat nothing.
+        from murk.producers.ledger.memos import uncovered
+
+        query = "SELECT person, level, memo FROM memos WHERE task = ? AND person IN ({})"
+        rows = self._chunks(query, (self._task,), self._people)
+        return {person: uncovered(level, memo, self._sealing) for person, level, memo in rows}
 
     def _withdrawn_people(self) -> set[Id]:
         if not self._common.withdrawals:

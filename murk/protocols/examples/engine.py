@@ -17,6 +17,7 @@ from murk._internal.locks import locked
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.outer_product import OuterGaussian
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
@@ -79,7 +80,7 @@ class Memory(KernelMemory):
 
 def _bounds_of(mechanism: ExampleMechanism) -> list[int] | None:
     """Return the bound on each coordinate of a payload; None where one bound holds for all."""
-    return mechanism.magnitudes.tolist() if hasattr(mechanism, "magnitudes") else None
+    return mechanism.magnitudes.tolist() if isinstance(mechanism, CompositeMechanism) else None
 
 
 class IWPEngine(NeverPublished, IterateEngine):
@@ -217,13 +218,18 @@ class IWPEngine(NeverPublished, IterateEngine):
                 self.use(mechanisms[0])
             return [self.current], _ALL, _NO_LEVELS
         distinct, levels = levels_of(mechanisms)
-        known = level_rows(self.settings, distinct)
+        tables = level_rows(self.settings, distinct)
         self.current = None
-        return distinct, levels, known
+        return distinct, levels, tables
+
+    def _rows(self, X: Floats) -> Floats:
+        """Return a copy of coded rows, in the stated coordinates if there are any."""
+        coordinates = self.settings.coordinates
+        return copied(X) if coordinates is None else coordinates.rows(X)
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
-        X, y = copied(X), copied(y)
+        X, y = self._rows(X), copied(y)
         if len(X) == 0:
             return
         _, levels, (reals, wholes) = self._levels_for(mechanisms)
@@ -340,12 +346,12 @@ class OuterEngine(IWPEngine):
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
-        rows, targets = copied(X), copied(y)
-        used, levels, known = self._levels_for(mechanisms)
+        rows, targets = self._rows(X), copied(y)
+        used, levels, tables = self._levels_for(mechanisms)
         for start in range(0, len(rows), _OUTER_BLOCK):
             block = slice(start, start + _OUTER_BLOCK)
             numbers = self._randomized(rows[block], targets[block], levels[block], used)
-            self._learn_numbers(self.real, self.whole, numbers, levels[block], *known)
+            self._learn_numbers(self.real, self.whole, numbers, levels[block], *tables)
 
     @wiped
     def _randomized(self, rows: Floats, targets: Floats, levels: Integers, used: Sequence[Any]) -> Floats:
@@ -360,8 +366,10 @@ class OuterEngine(IWPEngine):
             return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
         numbers = np.empty((m, self.dimension))
         for index, mechanism in enumerate(used):
-            own = levels == index
-            numbers[own] = mechanism.decode(mechanism.randomize(track(vectors[own]), self._noise, indices[own]))
+            at_level = levels == index
+            numbers[at_level] = mechanism.decode(
+                mechanism.randomize(track(vectors[at_level]), self._noise, indices[at_level])
+            )
         return numbers
 
     def _vectors(self, rows: Floats, targets: Floats) -> Floats:
@@ -383,8 +391,8 @@ class OuterEngine(IWPEngine):
         self.current = None
         numbers = np.empty((len(block), self.dimension))
         for level in {*block.levels}:
-            own = levels == self._levels[level]
-            numbers[own] = self.mechanisms[level].decode(payloads[own])
+            at_level = levels == self._levels[level]
+            numbers[at_level] = self.mechanisms[level].decode(payloads[at_level])
         self._learn_numbers(self.real, self.whole, numbers, levels, *self._level_table)
 
     @locked

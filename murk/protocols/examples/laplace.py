@@ -122,9 +122,7 @@ def expand(
 
 
 @jit
-def follow_laplace(
-    whole: Array, real: Array, rho: Array, u: Array, f: Array, g: Array, h: Array, rows: Array, weight: float
-) -> None:
+def follow_laplace(real: Array, rho: Array, u: Array, f: Array, g: Array, h: Array, rows: Array, weight: float) -> None:
     """Add a release's gradient and Hessian at the reference point, from :func:`expand`, to the sums."""
     p, length = rho.shape[0], 0.0
     hessian = np.zeros((p, p))
@@ -197,7 +195,7 @@ def learn_laplace(real: Array, whole: Array, numbers: Array, levels: Array, real
             expand(whole, real, reference, u, target, f, g, h, rows)
             add_loss(real, g[0] - 0.5 * real[k.TARGET_VARIANCE], weight)
             if whole[k.POLISH] == 1:
-                follow_laplace(whole, real, reference, u, f, g, h, rows, weight)
+                follow_laplace(real, reference, u, f, g, h, rows, weight)
         else:
             whole[k.REFUSED] += 1
         step_on(whole, real, state)

@@ -100,7 +100,7 @@ def gather(whole: Array, real: Array, theta: Array, gathered: Array, u: Array, w
         total += abs(weight * pulled[j])
     if not total * total < math.inf:
         return False
-    ridge = _ridge(real, u, p)
+    ridge = _ridge(real, u)
     for j in range(p):
         gathered[j] += weight * (pulled[j] + ridge * theta[j])
     real[k.BATCH_WEIGHT] += weight
@@ -108,7 +108,7 @@ def gather(whole: Array, real: Array, theta: Array, gathered: Array, u: Array, w
 
 
 @inlined
-def _ridge(real: Array, u: Array, p: int) -> float:
+def _ridge(real: Array, u: Array) -> float:
     """Return an unbiased estimate of ``lambda / (1 + |x|^2)``, a release's share of the penalty."""
     # The constant's own entry is the third number from the end.
     return float(real[k.DIRECTED_RIDGE] * u[u.shape[0] - 3])
@@ -122,7 +122,7 @@ def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float,
     found = loss_of(rho, pulled)
     if whole[k.POLISH] == 0:
         return found
-    square, ridge = weight * weight, _ridge(real, u, p)
+    square, ridge = weight * weight, _ridge(real, u)
     aimed, bend = k.REAL_HEADER + k.AIMED * p, k.REAL_HEADER + k.ROWS * p
     meat, at, length = bend + p * (p + 1) // 2, 0, 0.0
     for i in range(p):

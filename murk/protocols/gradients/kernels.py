@@ -448,7 +448,7 @@ def record_views(real: Array, whole: Array) -> Arrays:
 
 
 @jit
-def forget(real: Array, whole: Array, x: Array, z: Array, noise: Array, payload: Array) -> None:
+def forget(x: Array, z: Array, noise: Array, payload: Array) -> None:
     """Wipe the record and its noise, which must not get into copies of the learner."""
     x[:-1] = 0.0
     z[:-1] = 0.0
@@ -523,7 +523,7 @@ def learn_records(
         else:
             simulate_other(whole, seed, np.int64(whole[COUNT]), own_noise, own_coins)
         learn_row(whole, real, state, record, noise, i, y[i])
-    forget(real, whole, x, z, own_noise, payload)
+    forget(x, z, own_noise, payload)
     words[:] = 0
 
 
@@ -576,7 +576,7 @@ def learn_record(address: int, y: float, trials: int) -> int:
         if status != draws.DONE:
             return TOO_FEW
     learn_row(whole, real, state, record, _NO_NOISE, 0, y)
-    forget(real, whole, x, z, noise, payload)
+    forget(x, z, noise, payload)
     words[:] = 0
     return LEARNED
 

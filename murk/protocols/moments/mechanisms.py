@@ -14,8 +14,7 @@ from murk._internal.wiping import copied, empty, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
-from murk.privacy.mechanisms.base import Randomizer, RoundedGaussian, check_room, direction_spread
-from murk.privacy.mechanisms.lattice import DIRECTIONS
+from murk.privacy.mechanisms.base import DirectionMechanism, Randomizer, RoundedGaussian, check_room, direction_spread
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
 from murk.protocols.moments import kernels
@@ -128,8 +127,8 @@ def calibrated(
             half = statistics.sensitivity / 2.0
             noise = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
             assert isinstance(noise, GaussianMechanism)
-            own = MomentMechanism(statistics, noise)
-            return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
+            gaussian = MomentMechanism(statistics, noise)
+            return gaussian if kind == "gaussian" or method != "analytic" else _better(gaussian, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
         raise UserError(f'release={release!r} is not one of "observed", "joint", "separate"')
@@ -158,7 +157,7 @@ def _noise(mechanism: Any, statistics: Statistics) -> float:
     """Return a coordinate's variance to compare mechanisms by; directions of joint releases count their mean square."""
     if statistics.observed:
         return float(mechanism.variance)
-    return float(max(getattr(mechanism, "second_moment", (mechanism.variance,))))
+    return float(max(mechanism.second_moment) if isinstance(mechanism, DirectionMechanism) else mechanism.variance)
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ class Level:
     def of(cls, mechanism: Any, statistics: Statistics) -> Level:
         """Return the level of a mechanism from :func:`calibrated`."""
         d, cross = statistics.dimension, statistics.cross
-        ball = getattr(mechanism, "code", None) in DIRECTIONS
+        ball = isinstance(mechanism, DirectionMechanism)
         if isinstance(mechanism, CompositeMechanism):
             units, noise = mechanism.units, mechanism.variances
         else:

@@ -142,14 +142,6 @@ class Statistics:
         text = repr(self) + " observed" * self.observed
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of a release's entries: ``"a*b"``, ``"observed"``, and ``"a*target"``."""
-        pairs = [f"{a}*{b}" for i, a in enumerate(self.names) for b in self.names[i:]]
-        if self.observed:
-            pairs[-1] = "observed"
-        return (*pairs[: self.cross], *(f"{name}*target" for name in self.names))
-
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return moments (m, dimension) of coded records ``X`` (m, p) and ``y`` (m,) in [-1, 1].
 

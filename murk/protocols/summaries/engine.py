@@ -118,6 +118,13 @@ class WindowEngine(NeverPublished, ABC, Generic[S, M, T]):
             raise MurkError(f"a {self.released} holds {np.size(window.integers)} integers, not {self.dimension}")
         self._learn(window, self.mechanisms[level])
 
+    joins = True
+
+    @locked
+    def join(self, later: Self) -> None:
+        """Add the sums of another learner of the same model."""
+        self.sums = self.sums.merged(later.sums)
+
     @abstractmethod
     def _learn(self, window: Any, mechanism: M) -> None:
         """Learn from a window of the right size, released by a mechanism."""

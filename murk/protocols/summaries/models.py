@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from murk.inference.estimate import Estimate
-from murk.protocols.further_models import FurtherModel, all_numbers
+from murk.protocols.further_models import FurtherModel, all_numbers, own_model
 from murk.protocols.summaries.device import GramDevice, SketchDevice
 from murk.protocols.summaries.engine import GramEngine, SketchEngine
 from murk.protocols.summaries.estimate import estimate, estimate_grams, influence_of
@@ -65,6 +65,10 @@ class _PartEngine:
         self._own: Any = device.settings
         self._columns = device.columns
 
+    def adopt(self, whole: Any) -> None:
+        """Continue from the sums of the task's own learner of the same windows."""
+        self.sums = whole.sums
+
     @property
     def coefficients(self) -> int:
         """Number of coefficients."""
@@ -76,9 +80,9 @@ class GramPartEngine(_PartEngine, GramEngine):
 
     def _fit(self, sums: Sequence[GramSums]) -> Estimate:
         weight = self.target_weight if self._columns.own_target else 1.0
-        found = estimate_grams(self._own, weight, [part_of_sums(each, self._columns) for each in sums])
+        estimate = estimate_grams(self._own, weight, [part_of_sums(each, self._columns) for each in sums])
         # No smaller than for the model's columns alone, whose eigenvalues are not below those of all.
-        return replace(found, influence=influence_of(self.settings, self.mechanisms, sums[0].merged(*sums[1:])))
+        return replace(estimate, influence=influence_of(self.settings, self.mechanisms, sums[0].merged(*sums[1:])))
 
 
 class SketchPartEngine(_PartEngine, SketchEngine):
@@ -93,8 +97,10 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     model.refuse_beyond((), task.protocol)
     others = ", ".join(feature.name for feature in task.features)
     if not isinstance(whole, GramDevice | SketchDevice):
-        raise model.refuse(
-            "name",
+        return own_model(
+            model,
+            task,
+            whole,
             f"the log of {task.name!r} releases Newton steps, each made at the task's own model, which serve no other; "
             "summaries: {method: moments} in a task serves any of its columns",
         )
@@ -111,9 +117,10 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     names, kind = tuple(derived.coding.names), columns.target.kind
     # Bounds keep their ratio to the box.
     share = math.sqrt(len(names) / len(whole.settings.names))
-    own: dict[str, Any] = {"names": names, "kind": kind}
-    own["reach"] = whole.settings.reach if columns.own_target else None
-    own["feature_bound"], own["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
-    own["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
+    shared: dict[str, Any] = {"names": names, "kind": kind}
+    shared["reach"] = whole.settings.reach if columns.own_target else None
+    shared["feature_bound"], shared["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
+    shared["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
     note = "" if columns.own_target else f"; of records whose {task.target.name} is known"
-    return FurtherModel(derived, FurtherModelDevice(whole, replace(whole.settings, **own), columns), all_numbers, note)
+    device = FurtherModelDevice(whole, replace(whole.settings, **shared), columns)
+    return FurtherModel(derived, device, all_numbers, note, of_state=True)

@@ -41,6 +41,7 @@ METHOD: Final = "sandwich (HC1)"
 _PRIOR: Final = 25.0  # variance of a contrast's coefficients a priori
 _UNLEARNED: Final = 0.25  # share of the prior variance from which a coefficient is mostly the prior
 _FEWEST, _PER_SKEW = 100, 25.0
+CLEAR: Final = 4.0  # standard errors by which the number of people with a target exceeds zero
 _STEPS, _CLOSE = 60, 1e-9
 _SINGULAR: Final = 1e-9  # share of the largest eigenvalue below which people do not determine a direction
 _EFFECTS: Final = "differences of a linear model of the probability, by least squares"
@@ -56,6 +57,8 @@ class CellMeans:
     errors: Floats  # standard errors (cells, k), infinite where too few people answered
     absent: Floats  # estimated shares of missing targets, (cells,); zeros if every person has one
     absent_errors: Floats  # their standard errors, (cells,)
+    spread: Floats  # standard errors whatever the number of people, (cells, k)
+    fewest: float  # least number of people for an interval
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class KnownEstimate(Estimate):
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """Releases of one level, in the cells that have any, and the unbiased estimates of one release."""
 
     statistics: Cells
@@ -102,7 +105,8 @@ class _Level:
     covariances: Floats  # of one release, (cells, q, q)
 
     @classmethod
-    def of(cls, statistics: Cells, counts: Floats, sums: Floats) -> _Level:
+    def of(cls, statistics: Cells, counts: Floats, sums: Floats) -> Level:
+        """Return the level of releases with these counts (cells,) and sums (cells, size)."""
         size = len(statistics.inner.summary(sums.sum(axis=0), int(counts.sum())).values)
         means, covariances = np.zeros((len(counts), size)), np.zeros((len(counts), size, size))
         for cell in np.flatnonzero(counts):
@@ -140,14 +144,14 @@ class _Level:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """Releases of all levels by cell, with the cells' coded features."""
 
     classes: int  # K, or 0 for a number
     X: Floats  # (cells, p), the constant last
-    levels: Sequence[_Level]
+    levels: Sequence[Level]
 
-    def only(self, chosen: NDArray[np.bool_]) -> _Table:
+    def only(self, chosen: NDArray[np.bool_]) -> Table:
         """Return the table of some cells, without levels that have no release there."""
         levels = [
             replace(
@@ -160,7 +164,7 @@ class _Table:
             for level in self.levels
             if level.counts[chosen].any()
         ]
-        return _Table(self.classes, self.X[chosen], levels)
+        return Table(self.classes, self.X[chosen], levels)
 
     @property
     def counts(self) -> Floats:
@@ -172,13 +176,13 @@ class _Table:
         """Number of classes, or 1 for a number."""
         return self.classes or 1
 
-    def present(self, level: _Level) -> Floats:
+    def present(self, level: Level) -> Floats:
         """Return the estimated share of people with a target in each cell, (cells,)."""
         if self.classes:
             return np.asarray(level.means[:, : self.classes].sum(axis=1))
         return np.asarray(1.0 - level.means[:, 1])
 
-    def residuals(self, level: _Level, fit: Floats) -> tuple[Floats, Floats]:
+    def residuals(self, level: Level, fit: Floats) -> tuple[Floats, Floats]:
         """Return the mean residuals (cells, k), and the derivatives of one residual by the estimates (cells, k, q)."""
         k, q = self.outputs, level.means.shape[1]
         slopes = np.zeros((len(fit), k, q))
@@ -190,7 +194,7 @@ class _Table:
             offset = -fit
         return np.einsum("ckq,cq->ck", slopes, level.means) + offset * (level.counts > 0.0)[:, None], slopes
 
-    def scatter(self, level: _Level, fit: Floats) -> Floats:
+    def scatter(self, level: Level, fit: Floats) -> Floats:
         """Return the sums of squared residuals of each cell, (cells, k, k)."""
         residuals, slopes = self.residuals(level, fit)
         own = np.einsum("ckq,cqr,clr->ckl", slopes, level.covariances, slopes)
@@ -222,7 +226,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         nothing = replace(nothing, line=np.zeros(len(names)), line_covariance=np.diag(none), line_spread=none)
     if not count:
         return nothing
-    every, used = _table(settings, totals, statistics)
+    every, used = table_of(settings, totals, statistics)
     # Coded in the middle, people without a value would have to be there: effects are of those who have one.
     declared = settings.known.declared(used)
     if not declared.any():
@@ -232,7 +236,9 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     # Of two classes only the second has a name, unless both have.
     shown = np.eye(k) if real or len(names) == k * p else np.eye(k)[1:]
     skew = np.max([level.skewness(settings.classes) for level in table.levels], axis=0)
-    short = _short(table, shown @ skew, settings, used[declared])
+    means = _means(settings, every, used, skew)
+    absences = means.absent[declared], means.absent_errors[declared]
+    short = too_few(table, shown @ skew, settings, used[declared], absences)
     values, spread, covariance = _line(table, shown)
     spread = np.where(short, math.inf, spread)
     absent, error = _absent(settings, every)
@@ -248,8 +254,8 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         note=note,
         absent=missing,
         people=people,
-        influence=_influence(table),
-        cells=_means(settings, every, used, skew),
+        influence=influence(table),
+        cells=means,
     )
     if real:
         return replace(found, values=values, spread=spread, covariance=covariance)
@@ -261,7 +267,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     return replace(found, values=values, spread=np.where(short, math.inf, spread), covariance=covariance)
 
 
-def _table(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics]) -> tuple[_Table, Integers]:
+def table_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics]) -> tuple[Table, Integers]:
     """Return the table of cells that have releases, and their numbers."""
     by_level = []
     for level, (count, sums) in totals.items():
@@ -270,24 +276,40 @@ def _table(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
             assert isinstance(known, Cells)
             by_level.append((known, *known.by_cell(np.array(sums, dtype=np.float64))))
     used = np.flatnonzero(sum(counts for _, counts, _ in by_level))
-    levels = [_Level.of(known, counts[used], sums[used]) for known, counts, sums in by_level]
-    return _Table(settings.classes, settings.known.codes(used), levels), used
+    levels = [Level.of(known, counts[used], sums[used]) for known, counts, sums in by_level]
+    return Table(settings.classes, settings.known.codes(used), levels), used
 
 
-def _short(table: _Table, skew: Floats, settings: Settings, used: Integers) -> Floats:
-    """Return of each coefficient whether one of its categories has too few people for an interval, (p k,)."""
+def too_few(table: Table, skew: Floats, settings: Settings, used: Integers, absences: tuple[Floats, Floats]) -> Floats:
+    """Return of each coefficient whether one of its categories has too few people for an interval, (p k,).
+
+    So has a category in which all targets may be missing, by the shares of missing ones in the cells ``used``, and
+    their standard errors.
+    """
     values, smallest = settings.known.values(used), []
     for place, column in enumerate(settings.known.columns):
-        arms = np.bincount(values[:, place], weights=table.counts, minlength=column.values)
+        arms, present, squares = (
+            np.bincount(values[:, place], weights=weights, minlength=column.values)
+            for weights in (
+                table.counts,
+                table.counts * (1.0 - absences[0]),
+                (table.counts * absences[1]) ** 2,
+            )
+        )
+        arms = np.where(present < CLEAR * np.sqrt(squares), 0.0, arms)
         smallest += [min(arms[0], arms[each]) for each in range(1, column.categories)]
         smallest += [arms[-1]] * column.indicated
     # The constant is the fit at the middle of every column.
     smallest.append(min(smallest))
-    needed = np.maximum(_FEWEST, _PER_SKEW * skew**2)
-    return np.asarray((np.array(smallest)[None, :] < needed[:, None]).ravel())
+    return np.asarray((np.array(smallest)[None, :] < fewest(skew)[:, None]).ravel())
 
 
-def _line(table: _Table, shown: Floats) -> tuple[Floats, Floats, Floats]:
+def fewest(skew: Floats) -> Floats:
+    """Return the least number of people for an interval, for the skewness of one release."""
+    return np.maximum(_FEWEST, _PER_SKEW * skew**2)
+
+
+def _line(table: Table, shown: Floats) -> tuple[Floats, Floats, Floats]:
     """Return least squares of each output with standard errors and covariance, (k p,), of outputs with names."""
     weights = [1.0 / level.statistics.variance for level in table.levels]
     X, p, k = table.X, table.X.shape[1], table.outputs
@@ -308,7 +330,7 @@ def _line(table: _Table, shown: Floats) -> tuple[Floats, Floats, Floats]:
     return named @ lines.ravel(), spread, covariance
 
 
-def _log_odds(settings: Settings, table: _Table, shown: Floats) -> tuple[Floats, Floats, Floats] | None:
+def _log_odds(settings: Settings, table: Table, shown: Floats) -> tuple[Floats, Floats, Floats] | None:
     """Return log odds with standard errors and covariance; None if the estimated loss has no minimum."""
     X, p, k = table.X, table.X.shape[1], settings.classes
     basis = contrasts(k) if len(shown) == k else np.array([[0.0], [1.0]])
@@ -355,7 +377,7 @@ def _log_odds(settings: Settings, table: _Table, shown: Floats) -> tuple[Floats,
     return np.asarray(named @ theta), np.asarray(spread), covariance
 
 
-def _kappa(table: _Table, level: _Level) -> float:
+def _kappa(table: Table, level: Level) -> float:
     """Return the variance of residuals without noise over that with noise, at the overall shares."""
     means, covariance = level.pooled
     k = table.classes
@@ -368,7 +390,7 @@ def _kappa(table: _Table, level: _Level) -> float:
     return float(np.trace(slope @ exact @ slope.T) / np.trace(slope @ covariance @ slope.T))
 
 
-def _means(settings: Settings, table: _Table, used: Integers, skew: Floats) -> CellMeans:
+def _means(settings: Settings, table: Table, used: Integers, skew: Floats) -> CellMeans:
     """Return the means of each cell; standard errors are the larger ones of its own and the pooled residuals."""
     weights = np.array([level.counts / level.statistics.variance for level in table.levels])
     weights /= weights.sum(axis=0)
@@ -390,14 +412,14 @@ def _means(settings: Settings, table: _Table, used: Integers, skew: Floats) -> C
             gone = gone + part[:, 0] * level.covariances[:, -1, -1]
             gone_pooled = gone_pooled + part[:, 0] * shared[-1, -1]
     errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / known
-    needed = np.maximum(_FEWEST, _PER_SKEW * skew**2)
-    errors = np.where(table.counts[:, None] < needed, math.inf, errors)
     absent_errors = np.sqrt(np.maximum(np.maximum(gone, gone_pooled), 0.0))
-    counts = table.counts.astype(np.int64)
-    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors)
+    spread = np.where((present < CLEAR * absent_errors)[:, None], math.inf, errors)
+    errors = np.where(table.counts[:, None] < fewest(skew), math.inf, spread)
+    counts, least = table.counts.astype(np.int64), float(fewest(skew).max())
+    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors, spread, least)
 
 
-def _absent(settings: Settings, table: _Table) -> tuple[float, float]:
+def _absent(settings: Settings, table: Table) -> tuple[float, float]:
     """Return the estimated share of missing targets and its standard error."""
     if not settings.missing:
         return 0.0, 0.0
@@ -414,7 +436,7 @@ def _absent(settings: Settings, table: _Table) -> tuple[float, float]:
     return float(shares @ np.array(means)), math.sqrt(max(variance, 0.0))
 
 
-def _influence(table: _Table) -> Influence:
+def influence(table: Table) -> Influence:
     """Return a bound on one forged release's effect, relative to the standard error.
 
     Of a coefficient ``a'sum(r x)`` with ``|a'x|`` at most its maximum over the cells, at the cell where it is largest.

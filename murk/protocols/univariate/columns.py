@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
+from murk._internal.numbers import listed
 from murk._internal.wiping import track
 from murk.task.features import INDICATOR, CategoryFeature
 
 if TYPE_CHECKING:
     from murk.task.task import Task
 
-MISSING = "missing"  # label of a missing or undeclared value
+MISSING: Final = "missing"  # label of a missing or undeclared value
+SMALLEST: Final = 20  # number of people below which a cell points at people
+MOST_SMALL: Final = 0.05  # largest share of people in such cells
+ENOUGH: Final = 1_000  # releases from which on a stream's cells can be judged
+
+
+def identifying_words(counts: Sequence[int], columns: Sequence[str]) -> str:
+    """Return how known columns nearly identify people, with counts of their cells' people; empty if they do not.
+
+    >>> identifying_words([1] * 40 + [200], ["zip"])[:61], identifying_words([1, 200], ["zip"])
+    ('known columns nearly identify people: 40 of 240 people are in', '')
+    """
+    people, small = sum(counts), [count for count in counts if 0 < count < SMALLEST]
+    if sum(small) <= MOST_SMALL * people:
+        return ""
+    return (
+        f"known columns nearly identify people: {sum(small):,} of {people:,} people are in {len(small):,} combinations "
+        f"of {listed(columns)} with fewer than {SMALLEST} each, {small.count(1):,} of them alone; at most "
+        f"{MOST_SMALL:.0%} of them may be"
+    )
 
 
 @dataclass(frozen=True)
@@ -67,30 +87,35 @@ class KnownColumns:
     """
 
     columns: tuple[KnownColumn, ...] = ()
+    starts: tuple[int, ...] = ()  # position of each column's first coded feature; empty: one after the other
 
     @classmethod
     def of(cls, task: Task) -> KnownColumns:
         """Return a task's known columns."""
-        features = [feature for feature in task.features if isinstance(feature, CategoryFeature)]
-        return cls(
-            tuple(
-                KnownColumn(
-                    len(feature.categories),
-                    feature.missing not in (None, INDICATOR),
-                    feature.missing == INDICATOR,
-                )
-                for feature in features
-            )
-        )
+        columns, starts, start = [], [], 0
+        for index, feature in enumerate(task.features):
+            if isinstance(feature, CategoryFeature) and feature.known:
+                missing = feature.missing
+                coded = missing not in (None, INDICATOR)
+                columns.append(KnownColumn(len(feature.categories), coded, missing == INDICATOR))
+                starts.append(start)
+            start += len(task.coding.names_of(index))
+        return cls(tuple(columns), tuple(starts) if len(columns) < len(task.features) else ())
 
     @property
     def cells(self) -> int:
         """Number of cells."""
         return math.prod(column.values for column in self.columns)
 
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Positions of the known coded features among all."""
+        return tuple(index for _, place in self._places() for index in range(place.start, place.stop))
+
     def _places(self) -> Iterator[tuple[KnownColumn, slice]]:
         start = 0
-        for column in self.columns:
+        for index, column in enumerate(self.columns):
+            start = self.starts[index] if self.starts else start
             yield column, slice(start, start + column.width)
             start += column.width
 
@@ -114,7 +139,7 @@ class KnownColumns:
         return np.asarray(np.all(fine, axis=0))
 
     def codes(self, cells: Integers) -> Floats:
-        """Return the coded features of cells, (m, p), the constant last."""
+        """Return the known coded features of cells, (m, p), the constant last."""
         values = self.values(cells)
         parts = [column.codes[values[:, place]] for place, column in enumerate(self.columns)]
         return np.column_stack([*parts, np.ones(len(cells))])

@@ -1,4 +1,4 @@
-"""The target of a task without features, or with known ones, shared by devices and learners.
+"""The target of a task without features, or with known and private ones, shared by devices and learners.
 
 Does not import River.
 """
@@ -71,18 +71,22 @@ class TargetDevice:
 
     def _check_cells(self) -> None:
         known, levels = self.settings.known, len(self.mechanisms)
-        # Counts of a number's outcomes are the most that is kept for a cell.
+        # Counts of a number's outcomes are the most that is kept for a cell without private features.
         kept = max(1 + self.settings.categories, 1 + 2 * LEVELS if not self.settings.classes else 0)
+        if self.settings.private:
+            numbers = self.dimension - 1
+            kept = 1 + numbers + numbers * (numbers + 1) // 2
         state = _STATE_SUM * known.cells * kept * levels + history_bytes(len(self.settings.names)) + 4096
         if state > MAX_STATE:
             raise UserError(
                 f"{known.cells:,} combinations of known columns, missing values included, at {levels} levels make a "
                 f"learner's state of up to {state / 2**20:.1f} MB, and a log accepts {MAX_STATE / 2**20:g} MB: give "
-                "fewer known columns, categories or levels, or code missing values as a category (missing: NAME)"
+                "fewer known columns, private features, categories or levels, or code missing values as a category "
+                "(missing: NAME)"
             )
 
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
-        """Return the mechanism's inputs for coded records, (m, 1) or with known columns (m, 2), for any ``theta``."""
+        """Return the mechanism's inputs for coded records, (m, 1) or with known columns (m, 1 + k), for any `theta`."""
         return self.settings.vectors(X, np.asarray(y, dtype=np.float64))
 
     def engine(self) -> TargetEngine:
@@ -114,7 +118,11 @@ def device_for(task: Task) -> TargetDevice:
     quantiles: tuple[float, ...] = ()
     if isinstance(target, RealTarget) and target.quantiles is not None:
         quantiles, names = target.quantiles, tuple(quantile_name(each, names[0]) for each in target.quantiles)
-    # Zero states that every person has a target.
-    settings = Settings(names, classes, target.missing_share != 0.0, quantiles, KnownColumns.of(task), windows_of(task))
+    # Zero states that every person has a target; rows that a person lacks have none.
+    missing = target.missing_share != 0.0 or task.most_rows > 1
+    known = KnownColumns.of(task)
+    places = set(known.places)
+    private = tuple(each for each in range(task.coding.size - 1) if known.columns and each not in places)
+    settings = Settings(names, classes, missing, quantiles, known, windows_of(task), task.most_rows, private)
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

@@ -17,6 +17,7 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
+from murk.protocols.univariate import mixed
 from murk.protocols.univariate.cells import fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
@@ -77,6 +78,10 @@ class TargetEngine(NeverPublished):
     def estimate(self) -> Estimate:
         """Return the shares, the mean or the quantiles in coded units, with intervals."""
         return merged([self])
+
+    def fit(self, totals: Sums, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
+        """Return the estimate from the sums of all partitions."""
+        return estimated(self.settings, totals, statistics, partitions)
 
     # Records, randomized here
 
@@ -158,6 +163,18 @@ class TargetEngine(NeverPublished):
     def _add(self, payloads: Integers, level: str) -> None:
         self.totals = self._added(self.totals, payloads, level)
 
+    joins = True
+
+    @locked
+    def join(self, later: TargetEngine) -> None:
+        """Add the sums of another learner of the same target."""
+        windows = dict(self.windows)
+        for number, sums in later.windows.items():
+            windows[number] = _together(windows.get(number, {}), sums)
+        kept = self.settings.windows
+        self.totals = _together(self.totals, later.totals)
+        self.windows = windows if kept is None else kept.newest(windows)
+
     def _added(self, totals: Sums, payloads: Integers, level: str) -> Sums:
         for start in range(0, len(payloads), BLOCK):
             part = payloads[start : start + BLOCK]
@@ -204,6 +221,15 @@ class TargetEngine(NeverPublished):
         return totals
 
 
+def _together(first: Sums, second: Sums) -> Sums:
+    """Return the sums of both, by level."""
+    both = dict(first)
+    for level, (count, sums) in second.items():
+        counted, before = both.get(level, (0, [0] * len(sums)))
+        both[level] = counted + count, [old + new for old, new in zip(before, sums, strict=True)]
+    return both
+
+
 def _state_of(totals: Sums) -> dict[str, Any]:
     return {level: {"count": count, "sums": sums} for level, (count, sums) in sorted(totals.items())}
 
@@ -231,14 +257,15 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
     statistics: dict[str, Statistics] = {}
     totals: Sums = {}
     for engine, each in sums:
-        for level, (count, new) in each.items():
-            known, before = totals.get(level, (0, [0] * len(new)))
-            totals[level] = known + count, [old + number for old, number in zip(before, new, strict=True)]
-            statistics[level] = engine.statistics[level]
-    return estimated(sums[0][0].settings, totals, statistics, len({id(engine) for engine, _ in sums}))
+        totals = _together(totals, each)
+        statistics |= {level: engine.statistics[level] for level in each}
+    return sums[0][0].fit(totals, statistics, len({id(engine) for engine, _ in sums}))
 
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
     """Return shares, a mean, quantiles or coefficients from the sums of all partitions."""
-    function = fit_of if settings.known.columns else quantiles_of if settings.quantiles else estimate_of
+    if settings.known.columns:
+        learn = mixed.fit_of if settings.private else fit_of
+        return learn(settings, totals, statistics, partitions)
+    function = quantiles_of if settings.quantiles else estimate_of
     return function(settings, totals, statistics, partitions)

@@ -20,6 +20,7 @@ METHOD: Final = "delta method"
 _KNOWN: Final = 0.25  # largest relative standard error of the share of targets present that leaves intervals bounded
 _LEAST: Final = 1e-6  # least share of targets present to divide by
 _OF_PRESENT: Final = "of people with a target; noise and the sampling of people count"
+_OF_ROWS: Final = "of rows with a target; noise and the sampling of people count"
 _OF_ALL: Final = "noise and the sampling of people count; the task states that every person has a target"
 _FEW: Final = "none: the noise hides how many targets are missing"
 _FEWEST: Final = 30  # releases from which on variances are estimated well enough for an interval
@@ -57,12 +58,13 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
     covariance = slopes @ found.covariance @ slopes.T
     known = error <= _KNOWN * present and count >= _FEWEST
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0)) if known else np.full(len(names), math.inf)
-    note = _OF_PRESENT if settings.missing else _OF_ALL
+    note = _OF_ROWS if settings.rows > 1 else _OF_PRESENT if settings.missing else _OF_ALL
     if not known:
         note = _TOO_FEW if count < _FEWEST else _FEW
     missing = surely_missing(absent, error)
     if missing:
-        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
+        note += f"; {missing_words(missing, settings.rows)}"
+        note += "" if settings.rows > 1 else ", and the estimate is of people who have one"
     influence = _influence(totals, statistics)
     return Estimate(
         names,

@@ -13,10 +13,13 @@ from numpy.random import Generator
 
 from murk._internal.arrays import Floats
 from murk.inference.estimate import Estimate
+from murk.privacy.mechanisms.base import direction_spread
+from murk.privacy.mechanisms.outer_product import outer
 from murk.privacy.mechanisms.selection import LEVELS
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.protocols import population as design
 from murk.protocols.population import Records
+from murk.protocols.univariate.cells import Level, fewest
 from murk.protocols.univariate.device import TargetDevice
 from murk.protocols.univariate.engine import estimated
 from murk.protocols.univariate.quantiles import critical_value
@@ -25,6 +28,7 @@ from murk.protocols.univariate.statistics import (
     Grid,
     Numbers,
     Points,
+    Products,
     Statistics,
     Subsets,
     Thresholds,
@@ -75,6 +79,8 @@ def _sums(statistics: Any, places: Floats, drawn: Floats, rng: Generator) -> Flo
     mechanism = statistics.mechanism
     if isinstance(statistics, Cells):
         return _of_cells(statistics, places, drawn, rng)
+    if isinstance(statistics, Products):
+        return _of_products(statistics, places, drawn, rng)
     places = places.ravel()
     if isinstance(statistics, Thresholds):
         return _answers(statistics, places, drawn, rng)
@@ -112,10 +118,22 @@ def _of_cells(statistics: Cells, places: Floats, drawn: Floats, rng: Generator) 
     for cell in np.unique(places[drawn > 0.0, 0]).astype(np.int64):
         # Many people have the same target.
         inside = places[:, 0] == cell
-        targets, index = np.unique(places[inside, 1], return_inverse=True)
+        targets, index = np.unique(places[inside, 1:], axis=0, return_inverse=True)
         people = np.bincount(index, weights=drawn[inside]).astype(np.float64)
         sums[cell] = [people.sum(), *_sums(statistics.inner, targets, people, rng)]
     return sums.ravel()
+
+
+def _of_products(statistics: Products, vectors: Floats, drawn: Floats, rng: Generator) -> Floats:
+    """Draw the sums of decoded products and of their products, of which ``drawn[i]`` have the vector i."""
+    exact = outer(vectors, vectors.shape[1])
+    numbers = design.released_sum(statistics.mechanism, exact, drawn, rng)
+    across, along = direction_spread(statistics.mechanism)
+    if along is not None:
+        length = np.sqrt(np.square(exact).sum(axis=1))[:, None]
+        exact = math.sqrt(along) * exact / np.where(length > 0.0, length, 1.0)
+    noise = drawn.sum() * across * np.eye(exact.shape[1])
+    return statistics.steps(numbers, (exact * drawn[:, None]).T @ exact + noise)
 
 
 def _answers(statistics: Thresholds, places: Floats, drawn: Floats, rng: Generator) -> Floats:
@@ -156,24 +174,31 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
 _MANY: Final = 10**9  # people of which the variance of one release is hardly random
 
 
-def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float]:
-    """Return the variance of one person's binary or real target around its mean: of the release, and of the value.
+def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float, float]:
+    """Return the variance of one person's binary or real target around its mean, of the release and of the value.
 
-    The real target is in coded units; the mean is of people with a target.
+    The third number is the least number of people of an arm for an interval. The real target is in coded units; the
+    mean is of people with a target.
     """
     statistics = device.engine().statistics[DEFAULT_LEVEL]
     assert isinstance(statistics, Cells)
     inner, rng = statistics.inner, np.random.default_rng(0)
     drawn = np.rint(records.shares * _MANY)
-    sums = _sums(inner, device.settings.positions(records.y)[:, 0], drawn, rng)
-    summary = inner.summary(np.asarray(sums), int(drawn.sum()), pseudo=0.0)
     present = np.isfinite(records.y)
     share = float(records.shares[present].sum())
     mean = float(records.shares[present] @ records.y[present]) / share
     exact = float(records.shares[present] @ (records.y[present] - mean) ** 2) / share**2
+    if isinstance(inner, Products):
+        # Adjustment by private features may reduce people's own part, and adds noise of its own.
+        unit = 0.25 if device.settings.classes else 1.0
+        # The noise on products is so large that releases are hardly skewed.
+        return (unit * inner.factor**2 * inner.noise / share + exact) / share, exact, float(fewest(np.zeros(1))[0])
+    sums = _sums(inner, device.settings.positions(records.y)[:, 0], drawn, rng)
+    summary = inner.summary(np.asarray(sums), int(drawn.sum()), pseudo=0.0)
     slope = np.zeros(len(summary.values))
     slope[:2] = [-mean, 1.0 - mean] if device.settings.classes else [1.0, mean]
-    return float(slope @ summary.covariance @ slope) * drawn.sum() / share**2, exact
+    skew = Level.of(statistics, np.array([drawn.sum()]), np.asarray(sums)[None]).skewness(device.settings.classes)
+    return float(slope @ summary.covariance @ slope) * drawn.sum() / share**2, exact, float(fewest(skew)[-1])
 
 
 def effect_variance(device: TargetDevice, task: Task, people: int) -> float:

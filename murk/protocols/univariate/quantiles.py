@@ -120,13 +120,15 @@ def quantiles_of(
     distribution = np.append(np.clip(_rising(rate, weights), 0.0, 1.0), 1.0)
     tests = [_tests(q, (1.0 - q) * below - q * above, counts, statistics) for q in settings.quantiles]
     missing = surely_missing(absent, error)
-    note = "of people with a target" if settings.missing else "the task states that every person has a target"
+    whose = "rows" if settings.rows > 1 else "people"
+    note = f"of {whose} with a target" if settings.missing else "the task states that every person has a target"
     note += "; for every distribution, to the grid of 1/64 of the range; up to a bound of it where no test rejects"
     from_below, from_above = (np.array([each[side] for each in tests]) for side in range(2))
     if max(from_below.max(), from_above.max()) <= critical_value(_LEVEL):
         note = "none: so far noise hides on which side of a quantile any threshold lies"
     elif missing:
-        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
+        note += f"; {missing_words(missing, settings.rows)}"
+        note += "" if settings.rows > 1 else ", and the estimate is of people who have one"
     return QuantileEstimate(
         names,
         np.array([_quantile(distribution, q) for q in settings.quantiles]),

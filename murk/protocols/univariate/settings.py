@@ -1,8 +1,14 @@
-"""What people release of a target, and the mechanism of least variance for it. A device loads this."""
+r"""What people release of a target, and the mechanism of least variance for it. A device loads this.
+
+Beside known columns a task may have p private coded features u. Then people release the products ``v v'`` of
+:math:`v = (a, u, a y) / c`, with :math:`a^2 = p` and :math:`c^2 = 3 p`, so that v is no longer than 1; without a target
+v is 0. A larger a has less noise on the target alone, and more on its products with features.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -35,7 +41,7 @@ _BETTER: Final = 0.99
 
 @dataclass(frozen=True)
 class Settings:
-    """The public settings of a target alone, or beside known columns."""
+    """The public settings of a target alone, or beside known columns and private features."""
 
     # Of the shares of all classes, of the positive class alone, of the mean or of quantiles; of the coefficients.
     names: tuple[str, ...]
@@ -44,6 +50,18 @@ class Settings:
     quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
     known: KnownColumns = NONE_KNOWN
     windows: Windows | None = None  # windows by which sums are kept, too
+    rows: int = 1  # most rows by which a person counts
+    private: tuple[int, ...] = ()  # positions of the private coded features beside known columns
+
+    @property
+    def weight(self) -> float:
+        """Length a of the constant and of the target beside private features."""
+        return math.sqrt(len(self.private))
+
+    @property
+    def length(self) -> float:
+        """Length c by which v is divided."""
+        return math.sqrt(3.0 * len(self.private))
 
     @property
     def categories(self) -> int:
@@ -60,17 +78,41 @@ class Settings:
             *self.quantiles,
             *self.known.columns,
             *([self.windows] if self.windows else []),
+            *([f"rows={self.rows}"] if self.rows > 1 else []),
+            *([self.private, self.known.starts] if self.private else []),
         )
         return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
 
     def vectors(self, X: Floats, y: Floats) -> Floats:
-        """Return the mechanism's inputs for coded records: `positions`, after the number of the known cell, if any."""
-        positions = self.positions(y)
+        """Return the mechanism's inputs for coded records: after the number of the known cell, if there is one.
+
+        They are `positions`, or the vector v of private features and target.
+        """
+        private = self._private_vectors(X, y) if self.private else self.positions(y)
         if not self.known.columns:
-            return positions
-        out = empty((len(y), 2))
+            return private
+        out = empty((len(y), 1 + private.shape[1]))
         out[:, 0] = track(self.known.numbers(X))
-        out[:, 1:] = positions
+        out[:, 1:] = private
+        return out
+
+    def _private_vectors(self, X: Floats, y: Floats) -> Floats:
+        """Return v of coded records, (m, p + 2); labels are coded to -1 and +1."""
+        out = empty((len(y), len(self.private) + 2))
+        out[:, 0] = self.weight
+        out[:, 1:-1] = track(np.take(X, self.private, axis=1))
+        out[:, -1] = y
+        gone = track(np.isnan(out[:, -1]))
+        if self.classes:
+            out[:, -1] *= 2.0
+            out[:, -1] -= 1.0
+        np.clip(out[:, 1:], -1.0, 1.0, out=out[:, 1:])
+        out[:, -1] *= self.weight
+        # If every person has a target, a missing one is the first class or the middle of the range.
+        out[gone, -1] = -self.weight if self.classes and not self.missing else 0.0
+        if self.missing:
+            out[gone] = 0.0
+        out /= self.length
         return out
 
     def positions(self, y: Floats) -> Floats:
@@ -91,6 +133,8 @@ class Settings:
     def family(self, guarantees: Iterable[Guarantee]) -> str:
         """Return the mechanisms of all levels: those of least variance at the first, if all levels can have them."""
         first, *others = guarantees
+        if self.private:
+            return GAUSSIAN  # which `mechanism` does not read
         family = self._best_family(first)
         if family == GAUSSIAN and not all(_allows_gaussian(each) for each in others):
             return SELECTION
@@ -98,6 +142,11 @@ class Settings:
 
     def mechanism(self, guarantee: Guarantee, family: str | None = None) -> TargetMechanism:
         """Return the mechanism of a family, by default the better one, that has ``guarantee`` with least variance."""
+        if self.private:
+            # Devices of other tasks do not need it.
+            from murk.privacy.mechanisms.outer_product import outer_mechanism
+
+            return KnownMechanism(outer_mechanism(None, guarantee, len(self.private) + 2), self.known.cells)
         family = family or self._best_family(guarantee)
         labelled = bool(self.classes or self.quantiles)
         bare = _mechanism(self.categories, labelled, self.missing, guarantee, family)

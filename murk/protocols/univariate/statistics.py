@@ -7,7 +7,7 @@ the mean of the coded number, 0 for a missing one, and the share of missing ones
 classes sums of the payloads, of a number also sums of their products; of two classes numbers of the releases in each
 cell of a grid, since the likelihood needs fewer people than the mean if one class is rare. *Thresholds*: of each
 threshold the number of releases and the sums of payloads. *Known columns*: of each cell the number of releases and
-their sums.
+their sums. *Products* of private features and the target: sums of the decoded numbers and of their products.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk.privacy.mechanisms.base import WIDTH
+from murk.privacy.mechanisms.base import WIDTH, direction_spread, is_directional
 from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
@@ -68,7 +68,8 @@ def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
     if isinstance(mechanism, ThresholdMechanism):
         return Thresholds(mechanism)
     if isinstance(mechanism, KnownMechanism):
-        return Cells(mechanism, _sums_of(settings, mechanism.noise))
+        inner: Any = mechanism.noise
+        return Cells(mechanism, Products(inner, settings) if settings.private else _sums_of(settings, inner))
     if settings.classes == 2 and isinstance(mechanism, SimplexGaussian):
         return Grid(mechanism)
     return _sums_of(settings, mechanism)
@@ -249,6 +250,73 @@ class Numbers:
 
 
 @dataclass(frozen=True)
+class Products:
+    """Sums of the products ``v v'`` of private features and the target, and of the products of these numbers."""
+
+    mechanism: Any  # of `outer_mechanism`
+    settings: Settings
+
+    @property
+    def numbers(self) -> int:
+        """Number d of entries in the upper triangle of ``v v'``."""
+        return int(self.mechanism.dimension)
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return self.numbers + self.numbers * (self.numbers + 1) // 2
+
+    @property
+    def noise(self) -> float:
+        """Noise variance of a number; of directions, across the input."""
+        return float(direction_spread(self.mechanism)[0])
+
+    @property
+    def factor(self) -> float:
+        """Factor from an off-diagonal number of ``v v'`` to the product of the constant and the target."""
+        return self.settings.length**2 / (math.sqrt(2.0) * self.settings.weight**2)
+
+    @property
+    def longest(self) -> float:
+        """Largest change of a target's mean by one release, times their number."""
+        reach = self.mechanism.unit
+        if not is_directional(self.mechanism):
+            reach *= math.sqrt(self.mechanism.payload_bound.parts[0][2])
+        return float(2.0 * self.factor * reach / self._labels)
+
+    @property
+    def variance(self) -> float:
+        """Variance of a target's mean, or of a share, that is estimated from one release."""
+        return (self.factor**2 * self.noise + 1.0) / self._labels**2
+
+    @property
+    def _labels(self) -> float:
+        return 2.0 if self.settings.classes else 1.0
+
+    @property
+    def _step(self) -> float:
+        """Width of the steps to which decoded numbers are rounded, so that sums are of integers."""
+        return math.sqrt(self.noise) * 2.0**-_COARSE
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the sums of decoded numbers and of their products, in steps."""
+        steps = np.rint(self.mechanism.decode(payloads) / self._step).astype(np.int64)
+        return np.concatenate([steps.sum(axis=0), (steps.T @ steps)[np.triu_indices(self.numbers)]])
+
+    def steps(self, numbers: Floats, products: Floats) -> Floats:
+        """Return sums in steps from those of decoded numbers (d,) and their products (d, d)."""
+        return np.concatenate([numbers / self._step, products[np.triu_indices(self.numbers)] / self._step**2])
+
+    def summary(self, sums: Floats, count: int, pseudo: float = _PSEUDO) -> Summary:
+        """Return the mean numbers, with the spread of the releases."""
+        products = np.zeros((self.numbers, self.numbers))
+        products[np.triu_indices(self.numbers)] = sums[self.numbers :]
+        mean = sums[: self.numbers] / count
+        covariance = (products + np.triu(products, 1).T) / count - np.outer(mean, mean)
+        return Summary(self._step * mean, self._step**2 * covariance / count)
+
+
+@dataclass(frozen=True)
 class Grid:
     """Numbers of the releases of two classes in the cells of a grid, and the likelihood of shares given these."""
 
@@ -376,7 +444,7 @@ class Cells:
     """Number of releases of each cell of known columns, and the sums of their targets."""
 
     mechanism: KnownMechanism
-    inner: Subsets | Points | Windows | Numbers  # sums of a cell's targets
+    inner: Subsets | Points | Windows | Numbers | Products  # sums of a cell's private numbers
 
     @property
     def size(self) -> int:

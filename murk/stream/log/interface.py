@@ -23,6 +23,7 @@ _ERROR_CODE = "MURK-LOG-001"
 
 _PAGE = 4096  # messages read at once by `Log.messages`
 NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
+REMOVED = "MURK-LOG-007"  # code of the error that retention has removed messages
 FIRST_PARTITION = 0  # partition under which models are stored that all partitions share
 
 
@@ -442,7 +443,7 @@ def check_range(log: Log, partition: int, offset: int) -> None:
         raise MurkError(
             f"partition {partition} of {log.url} begins at offset {begin}, and offset {offset} was requested: "
             "retention has removed earlier messages",
-            code="MURK-LOG-007",
+            code=REMOVED,
         )
     if offset > end:
         raise MurkError(

@@ -58,8 +58,8 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
             f"unknown kind of log {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
             code=ADDRESS,
         )
-    own = {} if model is None else {"model": model}
-    return opener(url, create=create, name=name, **own)
+    options = {} if model is None else {"model": model}
+    return opener(url, create=create, name=name, **options)
 
 
 def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:
@@ -115,7 +115,9 @@ def _import_kafka() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
-        raise UserError('a log on Kafka needs its client: pip install "murk[kafka]"', code="MURK-CLI-003") from error
+        from murk._internal.extras import missing_extra
+
+        raise missing_extra("a log on Kafka needs kafka-python and crc32c", "kafka") from error
 
 
 OPENERS: Final[dict[str, Opener]] = {"sqlite": _open_sqlite, "kafka": _open_kafka}  # openers by URL scheme

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ERROR_CODE = "MURK-LOG-001"
 
-VERSION = 3  # version of the file's format
+VERSION = 1  # version of the file's format
 BATCH_BYTES = 64 * 2**10  # largest size of a row with more than one message
 BATCH_MESSAGES = 256  # largest number of messages of a row
 READ_BYTES = 16 * 2**20  # a read stops after this many bytes of messages, so that a hostile log cannot exhaust memory
@@ -129,9 +129,6 @@ class _States:
 
     def checkpoints(self, database: Database, partition: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return a partition's committed checkpoint; [] if there is none, or a given epoch is not the current one."""
-        exists = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-        if self.model is not None and not database.query(exists, (self.table,)):
-            return []
         where, values = self.condition(partition, epoch)
         kinds = ((bytes, type(None)), int)
         rows = database.query(f'SELECT state, "offset" FROM {self.table} WHERE {where}', values, kinds)
@@ -146,21 +143,15 @@ class _States:
         return Checkpoint(None, rows[0][0] if rows else 0)
 
     def condition(self, partition: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
-        own = self.model is None
+        of_task = self.model is None
         where, values = (
-            ("partition = ?", (partition,)) if own else ("partition = ? AND model = ?", (partition, self.model))
+            ("partition = ?", (partition,)) if of_task else ("partition = ? AND model = ?", (partition, self.model))
         )
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
 
     def take(self, connection: sqlite3.Connection, partition: int) -> int | None:
         """Begin the next epoch of a partition and return its number; None if the log has no such partition."""
         if self.model is not None:
-            # Created here, not in `tables.sql`: older logs get the table as well.
-            connection.execute(
-                "CREATE TABLE IF NOT EXISTS model_states (model TEXT NOT NULL, partition INTEGER NOT NULL, epoch "
-                "INTEGER "
-                'NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, partition))'
-            )
             connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, partition))
         where, values = self.condition(partition)
         update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
@@ -213,8 +204,6 @@ class _Epoch(Ownership):
             if model is not None:
                 _put_model(connection, self.partition, model)
             if estimate is not None:
-                # Created here, not in `tables.sql`: older logs get the table as well.
-                connection.execute("CREATE TABLE IF NOT EXISTS estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL)")
                 row = self._states.estimate_key, estimate
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
 
@@ -307,12 +296,12 @@ class SqliteLog(Log):
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         with self._database.write() as connection:
-            found = self.crowd_mark()
-            if base.check_claim(self.url, found, shuffler, replace, any(self.ends())):
+            mark = self.crowd_mark()
+            if base.check_claim(self.url, mark, shuffler, replace, any(self.ends())):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, f"{shuffler}:0"))
-                found = CrowdMark(shuffler, 0)
-        assert found is not None
-        return found
+                mark = CrowdMark(shuffler, 0)
+        assert mark is not None
+        return mark
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         with self._database.write() as connection:
@@ -417,10 +406,10 @@ class SqliteLog(Log):
     def cached_model(self, partition: int) -> tuple[bytes | None, int]:
         """Return a partition's newest model and its end, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()
-        known = self._heard.get(partition)
-        if known is not None and now - known[0] < HEARD:
+        heard = self._heard.get(partition)
+        if heard is not None and now - heard[0] < HEARD:
             self._database.check()
-            return known[1]
+            return heard[1]
         rows = self._database.query(_MODEL_AND_END, (partition,))
         if not rows:
             base.check_partition(self, partition)
@@ -435,11 +424,9 @@ class SqliteLog(Log):
 
     @property
     def takes_estimates(self) -> bool:
-        return True  # their table is created when needed
+        return True
 
     def estimate(self) -> bytes | None:
-        if not self._database.query("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'estimates'"):
-            return None
         key = (self._states.estimate_key,)
         rows = self._database.query("SELECT message FROM estimates WHERE key = ?", key, (bytes,))
         return bytes(rows[0][0]) if rows else None

@@ -9,3 +9,9 @@ CREATE TABLE dead_letters ("partition" INTEGER, "offset" INTEGER, time INTEGER N
 CREATE TABLE models (partition INTEGER PRIMARY KEY, message BLOB NOT NULL, "check" INTEGER NOT NULL);
 
 CREATE TABLE states (partition INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB);
+
+-- Partitions' states of further models
+CREATE TABLE model_states (model TEXT NOT NULL, partition INTEGER NOT NULL, epoch INTEGER NOT NULL, "offset" INTEGER NOT NULL, state BLOB, PRIMARY KEY (model, partition));
+
+-- Published estimates of the task's learner and of further models
+CREATE TABLE estimates (key TEXT PRIMARY KEY, message BLOB NOT NULL);

@@ -37,6 +37,11 @@ class Packed:
         """The number of bytes of each message."""
         return np.diff(self.ends, prepend=0)
 
+    def rows(self, start: int, stop: int) -> Self:
+        """Return the messages from one number to before another."""
+        begin, last = (int(self.ends[at - 1]) if at else 0 for at in (start, stop))
+        return type(self)(self.data[begin:last], self.ends[start:stop] - begin)
+
     def values(self) -> list[bytes]:
         """Return the messages."""
         return [self.data[begin:end] for begin, end in pairwise([0, *self.ends.tolist()])]
@@ -52,3 +57,13 @@ class Fetched:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """Return no messages."""
+        nothing = np.zeros(0, np.int64)
+        return cls(nothing, nothing, Packed(b"", nothing))
+
+    def rows(self, start: int, stop: int) -> Self:
+        """Return the messages from one number to before another."""
+        return type(self)(self.offsets[start:stop], self.times[start:stop], self.messages.rows(start, stop))

@@ -197,8 +197,7 @@ def _damaged(where: str) -> MurkError:
     return MurkError(f"the state of {where} is damaged (invalid: history): restore the log from a copy")
 
 
-SCHEMA = 2
-_WITHOUT_HISTORY = 1  # schema of states without a history, which are still read
+SCHEMA = 1
 _KEYS = 5
 
 
@@ -241,7 +240,7 @@ class StateMessage(BaseModel):
 
     model_config = _STRICT
 
-    schema_: Annotated[Literal[2], Field(alias="schema")] = 2
+    schema_: Annotated[Literal[1], Field(alias="schema")] = 1
     kind: Literal["state"] = "state"
     task: str
     identity: str
@@ -269,12 +268,10 @@ def decode_state(message: bytes, where: str) -> StateMessage:
     except (ValueError, RecursionError) as error:
         raise MurkError(f"the state of {where} is not JSON: restore the log from a copy") from error
     schema = data.get("schema") if isinstance(data, dict) else None
-    if schema == _WITHOUT_HISTORY and "history" not in data:
-        data["schema"] = schema = SCHEMA
     if isinstance(schema, int) and schema != SCHEMA:
         raise MurkError(
             f"the state of {where} was written by another version of Murk (schema {schema}, while this one "
-            f"reads schemas {_WITHOUT_HISTORY} and {SCHEMA}): use the version that wrote it, or start a new log",
+            f"reads schema {SCHEMA}): use the version that wrote it, or start a new log",
             code="MURK-STATE-002",
         )
     try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
     from murk.task.task import Task
 
-_DAY: Final = 86_400
+DAY: Final = 86_400
 
 
 class StreamLearner(Estimating, Protocol):
@@ -69,7 +69,7 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
         lifetime=lifetime,
         is_shuffled=task.shuffle is not None,
         # As much as a device's clock may be ahead.
-        ahead=None if task.track is None else _DAY,
+        ahead=None if task.track is None else DAY,
     )
 
 

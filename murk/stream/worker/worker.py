@@ -61,6 +61,17 @@ class StepCounters:
             self._ages += [0] * (bits + 1 - len(self._ages))
             self._ages[bits] += count
 
+    def add(self, counters: Counters) -> None:
+        """Add the sums of other messages."""
+        self._learned += counters.learned
+        self._duplicates += counters.duplicates
+        self._dead.update(counters.dead)
+        self._levels.update(counters.levels)
+        self._age_sum += counters.staleness_sum
+        self._ages += [0] * (len(counters.staleness) - len(self._ages))
+        for bits, count in enumerate(counters.staleness):
+            self._ages[bits] += count
+
     def duplicate(self) -> None:
         """Count a duplicate."""
         self._duplicates += 1

@@ -45,6 +45,7 @@ class TaskProtocol(ABC):
     learner_keys: ClassVar[tuple[str, ...]] = ()  # keys of the task's `learner` block that it reads
     reads_staleness: ClassVar[bool] = False  # whether `max_staleness` bounds the age of its releases
     why_no_staleness: ClassVar[str] = "of no model"
+    repeats_answers: ClassVar[bool] = False  # whether people answer the same question in every window
     tracks: ClassVar[bool] = False  # whether its learner can estimate each window
     predicts_sets: ClassVar[bool] = False  # whether people can be asked about prediction sets
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"  # empty if its learner can forget old releases
@@ -100,12 +101,12 @@ class TaskProtocol(ABC):
             "protocol",
         )
 
-    def check_features(self, features: Sequence[Any], people: int | None) -> None:
+    def check_features(self, features: Sequence[Any], target: str, people: int | None) -> None:
         """Raise `PydanticCustomError`, with the remedy, if a task with these features cannot use the protocol."""
-        for place, feature in enumerate(features):
+        for index, feature in enumerate(features):
             if getattr(feature, "known", None):
                 words = f"{self.name} randomizes every feature; leave protocol out, or remove it"
-                raise task_error(words, "features", place, "known")
+                raise task_error(words, "features", index, "known")
 
     def why_impractical(self, features: int, public: bool) -> str:
         """Return why a task with this many coded features, without the constant, should not use it, or ""."""
@@ -136,6 +137,10 @@ class TaskProtocol(ABC):
                 "it and begin a new task for each period, or say protocol: scores",
                 "forget",
             )
+
+    def why_not_weighed(self, block: Any) -> str:
+        """Return why people cannot count as their rows, with the remedy; empty if they can."""
+        return ", whose answers assume that people count alike; remove it, or say protocol: moments"
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""

@@ -70,6 +70,7 @@ class MomentsProtocol(TaskProtocol):
     releases = "moment"
     offer = SupportedMechanisms((*KINDS, BEST), ALL_GUARANTEES)
     learner_keys = ("radius",)
+    repeats_answers = True
     classic = ("moment",)
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"calibration": ("analytic", "classic")}
 
@@ -101,6 +102,10 @@ class MomentsProtocol(TaskProtocol):
             raise task_error(words, "moments", "intercept")
         if block.design == "gaussian" and block.radius is not None:
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
+
+    def why_not_weighed(self, block: Any) -> str:
+        """Return why people cannot count as their rows: if nothing tells how many rows an answer is worth."""
+        return "" if block.release == "observed" else f" and release: {block.release}; say release: observed"
 
     def check_without_public(self, block: Any, target: str) -> None:
         """Check that no setting needs public covariates."""

@@ -1,4 +1,4 @@
-"""Releases of a target alone, or beside known columns (`protocol: univariate`)."""
+"""Releases of a target alone, or beside known columns and private features (`protocol: univariate`)."""
 
 import math
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ FEWEST_PEOPLE: Final = 20
 
 
 class UnivariateProtocol(TaskProtocol):
-    """Protocol in which only the target is randomized, by the mechanism of least variance for its kind.
+    """Protocol that randomizes the target by the mechanism of least variance for its kind.
 
-    A task has no features, and so learns shares or a mean, or known columns alone, which are sent as they are.
+    A task has no features, and so learns shares or a mean, or known columns, which are sent as they are. Beside these
+    it may have private features, whose products with each other and the target are randomized together.
     """
 
     name = "univariate"
@@ -27,21 +28,23 @@ class UnivariateProtocol(TaskProtocol):
     targets = ("binary", "classes", "real")
     target_alone = True
     tracks = True
+    repeats_answers = True
     estimates_effects = True
 
-    def check_features(self, features: Sequence[Any], people: int | None) -> None:
-        """Raise PydanticCustomError unless all features are known, and their combinations few."""
+    def check_features(self, features: Sequence[Any], target: str, people: int | None) -> None:
+        """Raise PydanticCustomError unless some features are known, and their combinations few."""
         known = is_known(features)
         if not any(known):
             words = "univariate learns from the target alone: say features: [], or leave protocol out"
             raise task_error(words, "protocol")
-        if not all(known):
+        if target == "classes" and not all(known):
             name = features[known.index(False)].name
             words = (
-                f"{name!r} is private beside known columns, and only the target can be: make all features known: true, "
-                "or none of them"
+                f"{name!r} is private beside known columns, with which several classes are not learned: make it known: "
+                "true, remove it, or make the class of interest a binary target"
             )
             raise task_error(words, "features", known.index(False))
+        features = [feature for feature, is_one in zip(features, known, strict=True) if is_one]
         # A missing or undeclared value is one of its own, unless it counts as one of the categories.
         sizes = [len(feature.categories) + (feature.missing in (None, INDICATOR)) for feature in features]
         cells = math.prod(sizes)
@@ -64,6 +67,10 @@ class UnivariateProtocol(TaskProtocol):
     def check_with_public(self, block: Any, target: str) -> None:
         """Raise PydanticCustomError, as known columns are sent with each release."""
         raise task_error("known columns come with each person's release; remove it", "public")
+
+    def why_not_weighed(self, block: Any) -> str:
+        """Return an empty text: an answer may be that nothing is there."""
+        return ""
 
     def scale(self, block: Any, target: str) -> Scale:
         """Return "slope" for a real target, else "log odds", on which shares of a task without features are not."""

@@ -7,6 +7,7 @@ import pytest
 
 import murk
 from murk import Task
+from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
 from murk.stream import open_log
@@ -22,7 +23,16 @@ log: {partitions: 2}
 duplicates: 100
 privacy: {guarantee: {gdp: {mu: 3.0}}}
 """
-_PROTOCOLS = {"moments": "protocol: moments", "cells": "protocol: examples\nexamples: {release: cells}"}
+_PROTOCOLS = {
+    "moments": "protocol: moments",
+    "cells": "protocol: examples\nexamples: {release: cells}",
+    "windows": "protocol: summaries\nsummaries: {method: moments, window: 50}",
+}
+_OWN = {
+    "scores": "protocol: scores",
+    "scores by partition": "protocol: scores\nscores: {models: per-partition}",
+    "gradients": "protocol: gradients",
+}
 _MODEL = Model.parse("{name: ill-by-smoker, features: [smoker]}")
 
 
@@ -38,7 +48,13 @@ def people(n, seed):
 
 def learned(folder, protocol, count=800):
     url = f"sqlite:///{folder}/log.db"
-    murk.run(Task.parse(_TASK + _PROTOCOLS[protocol]), people(count, 1), seed=1, log=url, ledger=f"{folder}/ledger.db")
+    murk.run(
+        Task.parse(_TASK + (_PROTOCOLS | _OWN)[protocol]),
+        people(count, 1),
+        seed=1,
+        log=url,
+        ledger=f"{folder}/ledger.db",
+    )
     return url
 
 
@@ -63,14 +79,15 @@ def test_states_tell_the_same_bits_as_all_releases(protocol):
 @pytest.mark.parametrize("protocol", _PROTOCOLS)
 def test_states_answer_after_retention_has_removed_releases(protocol):
     url = learned(tempfile.mkdtemp(), protocol)
-    whole = numbers(murk.fit(Model.parse("{name: before, features: [smoker]}"), url))
+    whole = murk.fit(Model.parse("{name: before, features: [smoker]}"), url)
     with open_log(url) as log:
         removed = log.trim(2.0**40)
     late = murk.fit(_MODEL, url)
-    assert (late.report["releases"], late.report["model"]["before"]) == (800, 0)
-    assert numbers(late) == whole
+    releases = whole.report["releases"]
+    assert (late.report["releases"], late.report["model"]["before"]) == (releases, 0)
+    assert numbers(late) == numbers(whole)
     replayed = murk.fit(Model.parse("{name: replayed, features: [smoker]}"), url, replay=True)
-    assert (replayed.report["releases"], replayed.report["model"]["before"]) == (800 - removed, removed)
+    assert (replayed.report["releases"], replayed.report["model"]["before"]) == (releases - removed, removed)
 
 
 def test_releases_after_the_states_are_learned_too():
@@ -83,3 +100,36 @@ def test_releases_after_the_states_are_learned_too():
     late, whole = murk.fit(_MODEL, url), murk.fit(_MODEL.model_copy(update={"name": "whole"}), url, replay=True)
     assert late.report["releases"] == whole.report["releases"] == 850
     assert numbers(late) == numbers(whole)
+
+
+@pytest.mark.parametrize("protocol", _OWN)
+def test_the_tasks_own_model_is_what_its_learner_has_committed(protocol):
+    folder = tempfile.mkdtemp()
+    task, url = Task.parse(_TASK + _OWN[protocol]), f"sqlite:///{folder}/log.db"
+    expected = murk.run(task, people(800, 1), seed=1, log=url, ledger=f"{folder}/ledger.db")
+    with open_log(url) as log:
+        log.trim(2.0**40)
+    result = murk.fit(Model.parse("name: again"), url)
+    assert numbers(result) == numbers(expected)
+    assert (result.report["releases"], result.report["task"], result.report["lag"]) == (800, "again", 0)
+    assert "It is the task's own model" in result.report["model"]["words"]
+
+
+def test_shares_without_features_are_the_tasks_own_model():
+    folder = tempfile.mkdtemp()
+    task = Task.parse(
+        "{name: illness, features: [], target: {name: ill, kind: classes, classes: ['no', 'yes']}, privacy: "
+        "{guarantee: {gdp: {mu: 1.0}}}}"
+    )
+    url = f"sqlite:///{folder}/log.db"
+    records = [{"ill": each["ill"]} for each in people(300, 1)]
+    expected = murk.run(task, records, seed=1, log=url, ledger=f"{folder}/ledger.db")
+    assert numbers(murk.fit(Model.parse("name: again"), url)) == numbers(expected)
+
+
+def test_a_log_of_scores_serves_no_other_model_and_no_replay():
+    url = learned(tempfile.mkdtemp(), "scores", 20)
+    with pytest.raises(UserError, match=r"features|leave out everything but the name"):
+        murk.fit(_MODEL, url)
+    with pytest.raises(UserError, match="--replay serves no task's own model"):
+        murk.fit(Model.parse("name: again"), url, replay=True)

@@ -263,7 +263,7 @@ def test_a_release_too_long_for_the_log_is_refused_with_what_would_do():
 
 @pytest.mark.parametrize("guarantee", ["pure: {epsilon: 1.0}", "approx: {epsilon: 1.0, delta: 1.0e-6}"])
 def test_a_pure_or_approximate_task_gets_the_best_mechanism(guarantee):
-    task = Task.parse(TASK.split("privacy:")[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
+    task = Task.parse(TASK.split("privacy:", maxsplit=1)[0] + f"privacy: {{guarantee: {{{guarantee}}}}}\n")
     assert device_for(task).mechanisms["default"].kind == "privunit"
     document = task.document().replace(b'"mechanism":"best"', b'"mechanism":null')
     before = "l2-ball" if guarantee.startswith("pure") else "gaussian"

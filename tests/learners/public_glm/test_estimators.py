@@ -156,7 +156,7 @@ def test_releases_made_elsewhere():
     source = glm(seed=3)
     source.learn_many(X[:50], LABELS[:50])
     payloads = released(source)
-    wire, rows, table = glm(), glm(inputs="released"), glm(inputs="released")
+    wire = glm()
     for i, payload in enumerate(payloads.tolist()):
         one = MomentRelease(
             id=f"{i:032x}",
@@ -169,11 +169,7 @@ def test_releases_made_elsewhere():
             simulated=True,
         )
         wire.learn_release(one)
-        rows.learn_one(dict(zip(rows.moments, payload, strict=True)))
-    table.learn_many(payloads[:20])
-    table.learn_many(pd.DataFrame(payloads[20:], columns=table.moments))
-    assert source.state_dict() == wire.state_dict() == rows.state_dict() == table.state_dict()
-    assert rows.moments[:4] == ("0*0", "0*1", "0*2", "0*intercept")
+    assert source.state_dict() == wire.state_dict()
 
 
 @pytest.mark.parametrize(
@@ -195,26 +191,6 @@ def test_releases_that_do_not_fit_are_rejected(change, reason):
     with pytest.raises(RejectedError, match=reason):
         model.learn_release(MomentRelease(**{**fields, **change}))
     model.learn_release(MomentRelease(**fields))
-    assert model.n_releases == 1
-
-
-def test_released_inputs_that_do_not_fit_are_rejected():
-    with pytest.raises(UserError, match="features="):
-        glm(inputs="released", features=None)
-    model = glm(inputs="released", levels={"open": GaussianDP(8.0)})
-    good = dict.fromkeys(model.moments, 0)
-    for bad in ({**good, "more": 1}, {"0*0": 1}):
-        with pytest.raises(RejectedError, match="dimension"):
-            model.learn_one(bad)
-    for value in (2**60, 0.5, "1"):
-        with pytest.raises(RejectedError, match="magnitude"):
-            model.learn_one({**good, "0*0": value})
-    with pytest.raises(RejectedError, match="level"):
-        model.learn_one(good, guarantee="gold")
-    with pytest.raises(RejectedError, match="dimension"):
-        model.learn_many(np.zeros((2, 3), dtype=int))
-    assert model.n_releases == 0
-    model.learn_one(good, None, guarantee="open")
     assert model.n_releases == 1
 
 

@@ -162,7 +162,7 @@ def test_html_is_well_formed_and_escapes_names(result):
     assert "&lt;b&gt;rare&lt;/b&gt;" in html
     assert "<script" not in html
     assert "http" not in html
-    opened = re.findall(r"<(\w+)[^>]*?(?<!/)>", re.sub(r"<style>.*?</style>", "", html, flags=re.S))
+    opened = re.findall(r"<(\w+)[^>]*?(?<!/)>", re.sub(r"<style>.*?</style>", "", html, flags=re.DOTALL))
     closed = re.findall(r"</(\w+)>", html)
     assert sorted(opened) == sorted(name for name in closed if name != "style")
 
@@ -216,7 +216,7 @@ def test_without_pandas_a_frame_is_refused_with_the_cure(result, monkeypatch):
 @pytest.mark.parametrize("kind", ["forest", "curve"])
 def test_without_matplotlib_a_picture_is_refused_with_the_cure(result, monkeypatch, kind):
     without(monkeypatch, "matplotlib")
-    with pytest.raises(UserError, match=r'needs matplotlib: pip install "murk\[demo\]"'):
+    with pytest.raises(UserError, match=r'needs matplotlib: pip install .*\[demo\]"'):
         result.plot(kind)
 
 

@@ -107,7 +107,7 @@ def test_two_monitors_need_two_registries():
 def test_without_prometheus_client_the_cure_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     log, task = opened(finished()[0])
-    with log, pytest.raises(UserError, match=r'pip install "murk\[monitor\]"'):
+    with log, pytest.raises(UserError, match=r'pip install .*\[monitor\]"'):
         Monitor(log, task)
 
 

@@ -146,7 +146,7 @@ def test_the_format_of_metrics_is_negotiated(client, accept, kind):
 def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     status, headers, body = client.ask("/api/status")
     assert (status, headers["Content-Type"]) == (200, "application/json")
-    found = json.loads(body, parse_constant=lambda word: pytest.fail(word))
+    found = json.loads(body, parse_constant=pytest.fail)
     assert found.keys() == {
         "version", "now", "started", "healthy", "problem", "task", "releases", "duplicates", "dead_letters", "rate",
         "lag", "staleness", "partitions", "estimate", "reference", "history", "records", "refused_updates",

@@ -19,7 +19,7 @@ from murk.producers.ledger.schema import FORMAT
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 TEMPTATIONS = re.compile(
-    r"\b(delet|remov|recreat|create|discard|start (over|afresh)|new ledger|another file|a copy\b)", re.I
+    r"\b(delet|remov|recreat|create|discard|start (over|afresh)|new ledger|another file|a copy\b)", re.IGNORECASE
 )
 
 

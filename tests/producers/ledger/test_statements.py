@@ -128,8 +128,10 @@ def test_what_is_spent_together_is_said_beside_its_cap() -> None:
         "an amount unknown in its currency of epsilon = 2, delta = 1e-05 at most for a person",
         "epsilon = 1, delta = 1e-06 at most for a person; no cap over all tasks (--lifetime)",
         "mu = 0.25 at most for a person; no cap over all tasks (--lifetime)",
-        "epsilon = 0.7, delta = 1e-06 at most for a person; of the cap, epsilon = 1, delta = 1e-06 of "
-        "epsilon = 2, delta = 1e-05 (the sum of the releases' own, which the cap counts)",
+        (
+            "epsilon = 0.7, delta = 1e-06 at most for a person; of the cap, epsilon = 1, delta = 1e-06 of "
+            "epsilon = 2, delta = 1e-05 (the sum of the releases' own, which the cap counts)"
+        ),
     ]
 
 

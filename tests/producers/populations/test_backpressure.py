@@ -158,7 +158,7 @@ def test_patience_is_for_a_learner_that_reads_nothing(log: Log) -> None:
     times = iter(range(100))
     device: Any = Epochs()
     with pytest.raises(MurkError, match=r"has read .* for 3 s"):
-        wait_for_models(Wrapped(log, checkpoint=slow), device, 3.0, clock=lambda: float(next(times)))  # type: ignore
+        wait_for_models(Wrapped(log, checkpoint=slow), device, 3.0, clock=lambda: float(next(times)))  # type: ignore[assignment, method-assign]
     # Twelve steps on, and then four seconds at one place.
     assert looks == [*range(12), *[12] * 5]
 
@@ -178,8 +178,8 @@ def test_a_log_that_is_away_is_waited_for_too(log: Log) -> None:
         wrapped: Any = Wrapped(log, model=model)  # type: ignore[arg-type]
         if gives_up:
             with pytest.raises(MurkError, match="for 3 s"):
-                wait_for_models(wrapped, device, patience, clock=lambda times=times: float(next(times)))  # type: ignore
+                wait_for_models(wrapped, device, patience, clock=lambda times=times: float(next(times)))  # type: ignore[assignment, method-assign]
             assert len(looks) == 5
         else:
-            wait_for_models(wrapped, device, patience, clock=lambda times=times: float(next(times)))  # type: ignore
+            wait_for_models(wrapped, device, patience, clock=lambda times=times: float(next(times)))  # type: ignore[assignment, method-assign]
             assert len(looks) == 3

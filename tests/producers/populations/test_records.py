@@ -216,9 +216,9 @@ class TestRefusals:
     def test_without_pyarrow(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         path, table = parquet(tmp_path, pa.Table.from_pylist(RECORDS)), pa.Table.from_pylist(RECORDS)
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(UserError, match=r'pip install "murk\[frames\]"'):
+        with pytest.raises(UserError, match=r'pip install .*\[frames\]"'):
             FileSource(path, TASK)
-        with pytest.raises(UserError, match=r'pip install "murk\[frames\]"'):
+        with pytest.raises(UserError, match=r'pip install .*\[frames\]"'):
             open_records(table)
         # Frames need none.
         for frame in (pd.DataFrame(RECORDS), pl.DataFrame(RECORDS)):

@@ -87,10 +87,10 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
     connection.close()
     newer = folder / "newer.db"
     with SqliteLog(newer) as log:
-        log._database._connection.execute("UPDATE meta SET value = 99 WHERE key = 'format'")
+        log._database._connection.execute("UPDATE meta SET value = 2 WHERE key = 'format'")
     older = folder / "older.db"
     with SqliteLog(older) as log:
-        log._database._connection.execute("UPDATE meta SET value = 1 WHERE key = 'format'")
+        log._database._connection.execute("UPDATE meta SET value = 0 WHERE key = 'format'")
     beheaded = folder / "beheaded.db"
     with SqliteLog(beheaded) as log:
         log.register_task(make_task().document())
@@ -100,8 +100,8 @@ def foreign_files(folder: Path) -> dict[str, tuple[Path, str]]:
         "short": (short, "not an SQLite database"),
         "other": (other, r"something else \(application id 77\)"),
         "plain": (plain, r"something else \(application id 0\)"),
-        "newer": (newer, r"another version of Murk \(format 99, while this one reads format 3\)"),
-        "older": (older, r"another version of Murk \(format 1, while this one reads format 3\)"),
+        "newer": (newer, r"another version of Murk \(format 2, while this one reads format 1\)"),
+        "older": (older, r"another version of Murk \(format 0, while this one reads format 1\)"),
         "beheaded": (beheaded, "not an SQLite database"),
     }
 
@@ -229,11 +229,11 @@ def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: Sqli
 
 def test_a_file_that_a_later_version_changes_meanwhile_is_not_said_to_be_damaged(log: SqliteLog) -> None:
     log.append([(0, b"x")])
-    spoil(log, "UPDATE meta SET value = 99 WHERE key = 'format'")
+    spoil(log, "UPDATE meta SET value = 2 WHERE key = 'format'")
     assert read_all(log) == [b"x"]
     spoil(log, "ALTER TABLE batches RENAME TO elsewhere")
     for use in (lambda: read_all(log), lambda: log.append([(0, b"y")])):
-        with pytest.raises(UserError, match=r"another version of Murk \(format 99, .*it was left as it is"):
+        with pytest.raises(UserError, match=r"another version of Murk \(format 2, .*it was left as it is"):
             use()
 
 

@@ -92,7 +92,7 @@ def test_answers_are_those_of_the_batch():
     first.complete(500, -1)
     assert futures[0].get(timeout=0).offset == 500
     for one in others:
-        one.complete_exceptionally(InvalidRecordError(), lambda place: InvalidRecordError(place))
+        one.complete_exceptionally(InvalidRecordError(), InvalidRecordError)
     for future in futures[1:]:
         with pytest.raises(InvalidRecordError):
             future.get(timeout=0)

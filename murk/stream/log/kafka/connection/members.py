@@ -85,8 +85,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
             raise LeaderNotAvailableError("no partition is known yet")
         ordered = sorted(members, key=lambda member: (_since(member.metadata.user_data), member.member_id))
         owned = {
-            one.member_id: [number for entry in one.metadata.owned_partitions or () for number in entry.partitions]
-            for one in ordered
+            each.member_id: [number for entry in each.metadata.owned_partitions or () for number in entry.partitions]
+            for each in ordered
         }
         shares = share(sorted(partitions), owned)
         user_data = b"" if sum(map(len, shares.values())) == len(partitions) else UNFINISHED
@@ -113,9 +113,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
 
     def __init__(self, **settings: Any) -> None:
         patience = settings.pop("patience_ms")  # how long heartbeats go on without a poll
-        assignor = Assignor(
-            lambda: self._subscription.assigned_partitions(), lambda: self._coordinator.request_rejoin()
-        )
+        assignor = Assignor(self._subscription.assigned_partitions, self._coordinator.request_rejoin)
         super().__init__(**settings, max_poll_interval_ms=REBALANCE_MS, partition_assignment_strategy=[assignor])
         coordinator = self._coordinator
         coordinator.heartbeat.config["max_poll_interval_ms"] = patience

@@ -73,12 +73,12 @@ class Settings:
         return settings
 
     def _check(self) -> None:
-        for key, value, known in (
+        for key, value, allowed in (
             ("security.protocol", self.security_protocol, PROTOCOLS),
             ("sasl.mechanism", self.sasl_mechanism, MECHANISMS),
         ):
-            if value not in known:
-                raise UserError(f"{key} is invalid: set it to one of {', '.join(known)}")
+            if value not in allowed:
+                raise UserError(f"{key} is invalid: set it to one of {', '.join(allowed)}")
         if self.is_by_token:
             if not self.sasl_token_command:
                 raise UserError(
@@ -220,8 +220,7 @@ def _properties(path: Path) -> Iterator[tuple[int, str | None, str, str]]:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"{VARIABLE} names {path}, which cannot be read ({reason})", code="MURK-CONF-001") from error
     section = None
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith("#"):
             continue
         if line.startswith("["):

@@ -1,0 +1,175 @@
+"""Fit models to an archive: parts of partitions are learned by any number of processes and joined in order.
+
+A part is one file, or a whole partition where what is learned depends on the order of releases. A part begins with the
+ids of the messages before it, so that a release counts once, whoever learns which part. The parts depend on the archive
+alone, and so do the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from multiprocessing import get_context
+from typing import Any, Final
+
+from murk.errors import UserError
+from murk.protocols.further_models import FurtherModelEngine
+from murk.results.models import ModelDevice, model_device_for, report_model
+from murk.stream.archive.files import Extent, folder_of
+from murk.stream.archive.reader import ArchiveLog
+from murk.stream.log.interface import Checkpoint, truncate_time
+from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, decode_state, first_point
+from murk.stream.worker.interface import wire_rules
+from murk.stream.worker.recovery import rebuild_window
+from murk.stream.worker.worker import StepCounters, Validator
+from murk.task.models import Model
+
+_ERROR_CODE = "MURK-ARCHIVE-001"
+
+_PAGE: Final = 4096  # messages that are read at once
+_LEARN: Final = 256  # messages that are judged and learned at once
+
+Map = Callable[[Callable[["Part"], bytes], Sequence["Part"]], Iterable[bytes]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Work for one call of `learn_part`: messages of a partition, which a model is to learn."""
+
+    archive: str
+    model: Model
+    partition: int
+    extent: Extent
+    is_file: bool  # otherwise it is the whole partition
+
+
+def learn_part(part: Part) -> bytes:
+    """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
+    log, device = _opened(part.archive, part.model)
+    task, learner = log.task, _engine(log, device)
+    if part.is_file:
+        learner.begin_part()
+    where = f"partition {part.partition} of {log.url}"
+    # A joined learner has no history: it does not learn in order.
+    history = HistoryRecorder(History(), learner.coefficients, first_point(learner.kind), where)
+    validator = Validator(part.partition, wire_rules(task, learner), learner)
+    offset, end = part.extent
+    window = rebuild_window(log, task, part.partition, validator.remember, offset)
+    tally = StepCounters(Counters())
+    while offset < end:
+        page = log.read(part.partition, offset, min(_PAGE, end - offset))
+        page = [message for message in page if message.offset < end]
+        begin = 0
+        while begin < len(page):
+            count = learner.n_releases
+            point = None if part.is_file else history.next(count)
+            messages = page[begin : begin + min(_LEARN, _LEARN if point is None else point - count)]
+            begin += len(messages)
+            validated = validator.validate(messages, window, tally)
+            if validated.admitted:
+                learner.learn_releases(validated.admitted)
+                tally.learned(validated.admitted, count)
+                if not part.is_file:
+                    history.add_if_due(learner, truncate_time(validated.appended, task.granularity))
+        offset = page[-1].offset + 1 if page else end
+    return StateMessage(
+        task=task.hash,
+        identity=log.identity,
+        partition=part.partition,
+        offset=end,
+        last_id=window.newest(end),
+        counters=tally.counters(),
+        history=history.history,
+        learner=learner.state_dict(),
+    ).encode()
+
+
+@lru_cache(maxsize=4)
+def _opened(archive: str, model: Model) -> tuple[ArchiveLog, ModelDevice]:
+    """Return an archive and a model's device, kept for the next part."""
+    log = ArchiveLog(folder_of(archive), model.name)
+    return log, model_device_for(model, log.task)
+
+
+def _engine(log: ArchiveLog, device: ModelDevice) -> FurtherModelEngine:
+    """Return a learner of archived releases."""
+    if not device.used.is_own:
+        return device.engine()
+    whole: Any = device.whole.engine()
+    shared = log.shared_models()
+    if hasattr(whole, "of_archive"):
+        if shared is None:
+            raise UserError(
+                f"{log.url} has no models that people answered at: run `murk archive` beside `murk learn`, which makes "
+                "them, from the task's first release on"
+            )
+        whole = whole.of_archive(shared)
+    return FurtherModelEngine(whole, whole, device.used.take, device.model.hash)
+
+
+def fit_archive(
+    models: Sequence[Model],
+    archive: str,
+    *,
+    level: float,
+    map: Map = map,
+    **more: Any,
+) -> Iterator[tuple[ModelDevice, dict[str, Any]]]:
+    """Fit models to an archive with any `map`; yield each model's device and report, see `report_model`."""
+    for model in models:
+        log = ArchiveLog(folder_of(archive), model.name)
+        device = model_device_for(model, log.task)
+        parts = parts_of(log, device, archive)
+        log.model_name = None if device.used.is_own else model.name
+        learned = zip(parts, map(learn_part, parts), strict=True)
+        for partition, group in groupby(learned, key=lambda each: each[0].partition):
+            log.keep(partition, _joined(log, device, group))
+        yield device, report_model(device, log, [each.name for each in models], level=level, **more)
+
+
+def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
+    """Return the parts of an archive that a model learns apart."""
+    by_file = _engine(log, device).joins
+    parts = []
+    for partition in range(log.task.log.partitions):
+        extents: Sequence[Extent] = log.extents(partition)
+        if extents and not by_file:
+            extents = [Extent(extents[0].begin, extents[-1].end)]
+        parts += [Part(archive, device.model, partition, extent, by_file) for extent in extents]
+    return parts
+
+
+def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, bytes]]) -> Checkpoint:
+    """Return the state of a partition from its parts and their states, in order."""
+    learner, counters, message = None, StepCounters(Counters()), None
+    for job, state in learned:
+        message = decode_state(state, f"a part of {log.url}")
+        if (message.partition, message.offset) != (job.partition, job.extent.end):
+            raise UserError("`map` must return its results in the order of the jobs, as the builtin function does")
+        part = _engine(log, device)
+        part.load_state_dict(message.learner)
+        counters.add(message.counters)
+        if learner is None:
+            learner = part
+        else:
+            learner.join(part)
+    assert learner is not None
+    assert message is not None
+    state_dict = learner.own.state_dict() if device.used.is_own else learner.state_dict()
+    whole = message.model_copy(update={"counters": counters.counters(), "learner": state_dict})
+    return Checkpoint(whole.encode(), whole.offset)
+
+
+@contextmanager
+def processes(number: int) -> Iterator[Map]:
+    """Yield a map that uses this many processes."""
+    if number == 1:
+        yield map
+        return
+    # Not by fork: compiled code and open files are not for children.
+    with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
+        yield pool.map

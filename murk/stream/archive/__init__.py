@@ -1,0 +1,1 @@
+"""Archives: the messages of a log as Parquet files, from which models are fitted after the log's retention."""

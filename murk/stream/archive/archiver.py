@@ -1,0 +1,234 @@
+"""Copy a log's messages to an archive, each exactly once, whenever the archiver is stopped and started again."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from murk._internal.arrays import Integers
+from murk.errors import MurkError, UserError
+from murk.stream.archive import files
+from murk.stream.archive.files import Extent, Folder, Manifest
+from murk.stream.log.checks import check_carries
+from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log
+from murk.stream.wire.duplicates import lifetime_of
+from murk.stream.wire.packed import Fetched, Packed
+from murk.stream.wire.state import decode_state
+from murk.stream.worker.interface import DAY
+from murk.stream.worker.recovery import check_shuffled
+from murk.stream.worker.sharing import SharingLearner
+from murk.task.task import Task
+
+_ERROR_CODE = "MURK-ARCHIVE-001"
+
+_BATCH: Final = 16_384  # messages that are read at once
+_TIMES = re.compile(rb'"(time|expires)"\s*:\s*(\d{1,16})[,}]')
+_log = logging.getLogger(__package__)
+
+
+@dataclass
+class _Tail:
+    """A partition's file that has not ended: what was read of it, and what of that is on the archive."""
+
+    begin: int  # of the file
+    end: int  # next offset to read
+    stored: int  # end of the file on the archive
+    parts: list[Fetched] = field(default_factory=list)
+    size: int = 0  # bytes of messages
+
+    @property
+    def extent(self) -> Extent:
+        return Extent(self.begin, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionArchive:
+    """Progress of a partition's archive."""
+
+    lag: int  # messages on the log that the archive lacks
+    size: int  # bytes of its files
+    waiting: float  # seconds since the log appended the oldest message that the archive lacks; 0 if it lacks none
+
+
+class Archiver:
+    """Copies partitions of a log, by default all, to a folder.
+
+    `step` reads a batch of each partition and writes the files that have ended, `flush` the begun ones. An archive is a
+    function of the log: two archivers write the same files, and one that was killed anywhere continues with the files
+    that it finds. A time is truncated to the task's granularity, unless a worker would then judge the message's expiry
+    otherwise. ``learner`` is a new one of the task if its partitions share models, which are archived too.
+
+    Raises UserError if the log carries another task, or the folder has another log's archive; MurkError if retention
+    has removed messages that the archive lacks.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        task: Task,
+        folder: Folder,
+        partitions: Sequence[int] | None = None,
+        *,
+        learner: object = None,
+        rows: int = files.ROWS,
+        size: int = files.BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        check_carries(log, task)
+        check_shuffled(log, task)
+        self._log, self._task, self._folder, self._clock = log, task, folder, clock
+        self._learner = learner if isinstance(learner, SharingLearner) and hasattr(learner, "shared_models") else None
+        self._state: bytes | None = None
+        manifest = Manifest(log.identity, task.hash, task.document().decode(), rows, size)
+        folder.sweep("")
+        stored = Manifest.read(folder)
+        if stored is None:
+            folder.write(files.TASK, manifest.encode())
+        elif (stored.identity, stored.task) != (manifest.identity, manifest.task):
+            raise UserError(
+                f"{folder.url} is the archive of another log or task: give {log.url} an archive of its own",
+                code=files.OTHER,
+            )
+        self._manifest = stored or manifest
+        chosen = range(task.log.partitions) if partitions is None else sorted(set(partitions))
+        self._tails = {partition: self._resume(partition) for partition in chosen}
+        self._sizes = {
+            partition: sum(folder.size(each.name(partition)) for each in files.extents(folder, partition))
+            for partition in chosen
+        }
+        self.archived = 0  # messages read since the start
+
+    def _resume(self, partition: int) -> _Tail:
+        self._folder.sweep(f"partition={partition}")
+        extents = files.extents(self._folder, partition)
+        if not extents:
+            begin = self._log.begin(partition)
+            return _Tail(begin, begin, begin)
+        last = extents[-1]
+        tail = _Tail(last.begin, last.end, last.end)
+        if last.end % self._manifest.rows:
+            messages = files.decode(self._folder, partition, last, self._manifest)
+            tail.parts, tail.size = [messages], len(messages.messages.data)
+        if not last.end % self._manifest.rows or tail.size >= self._manifest.size:
+            tail = _Tail(last.end, last.end, last.end)
+        for name in files.shorter(self._folder, partition, last):
+            self._folder.delete(name)
+        return tail
+
+    def step(self) -> int:
+        """Read a batch of each partition and write the files that have ended; return the number of messages read."""
+        read = sum(self._read(partition, tail) for partition, tail in self._tails.items())
+        self.archived += read
+        return read
+
+    def flush(self) -> None:
+        """Write the files that have begun, so that the archive has all that was read."""
+        self._archive_models()
+        for partition, tail in self._tails.items():
+            if tail.end > tail.stored and tail.parts:
+                self._write(partition, tail)
+
+    def has_archived(self, ends: Sequence[int]) -> bool:
+        """Return whether every partition was read up to its end."""
+        return all(tail.end >= ends[partition] for partition, tail in self._tails.items())
+
+    def measure(self) -> dict[int, PartitionArchive]:
+        """Return the progress of each partition."""
+        now, progress = self._clock(), {}
+        for (partition, tail), end in zip(self._tails.items(), self._log.ends_of(list(self._tails)), strict=True):
+            oldest = self._log.read(partition, tail.stored, 1) if tail.stored < end else []
+            waiting = max(0.0, now - oldest[0].time) if oldest else 0.0
+            progress[partition] = PartitionArchive(max(0, end - tail.stored), self._sizes[partition], waiting)
+        return progress
+
+    def _read(self, partition: int, tail: _Tail) -> int:
+        try:
+            fetched = self._log.fetch(partition, tail.end, _BATCH)
+        except MurkError as error:
+            if error.code != REMOVED:
+                raise
+            raise MurkError(
+                f"the archive {self._folder.url} ends at offset {tail.end} of partition {partition}, and {error}: a "
+                "model would be wrong without these messages. Restore the log from a copy, or begin another archive",
+                code=REMOVED,
+            ) from error
+        if not len(fetched):
+            tail.end = max(tail.end, self._log.skip(partition, tail.end))
+            return 0
+        # After the messages were read, and before they are written: then their models are known.
+        self._archive_models()
+        self._add(partition, tail, self._truncated(fetched))
+        return len(fetched)
+
+    def _add(self, partition: int, tail: _Tail, fetched: Fetched) -> None:
+        start = 0
+        while start < len(fetched):
+            boundary = tail.begin - tail.begin % self._manifest.rows + self._manifest.rows
+            stop = int(np.searchsorted(fetched.offsets, boundary))
+            sizes = np.cumsum(fetched.messages.sizes[start:stop])
+            full = int(np.searchsorted(sizes, self._manifest.size - tail.size)) + 1
+            is_full = full <= stop - start
+            stop = start + full if is_full else stop
+            part = fetched.rows(start, stop)
+            if len(part):
+                tail.parts.append(part)
+                tail.size += len(part.messages.data)
+                tail.end = int(part.offsets[-1]) + 1
+            start = stop
+            beyond = start < len(fetched) and int(fetched.offsets[start]) >= boundary
+            if is_full or beyond or tail.end == boundary:
+                tail.end = tail.end if is_full else boundary
+                self._write(partition, tail)
+                tail.begin, tail.parts, tail.size = tail.end, [], 0
+
+    def _write(self, partition: int, tail: _Tail) -> None:
+        before = Extent(tail.begin, tail.stored)
+        name = tail.extent.name(partition)
+        content = files.encode(partition, tail.parts, self._manifest)
+        self._folder.write(name, content)
+        self._sizes[partition] += len(content)
+        if before.end > before.begin and before != tail.extent:
+            self._sizes[partition] -= self._folder.size(before.name(partition))
+            self._folder.delete(before.name(partition))
+        tail.stored = tail.end
+        _log.debug("%s: wrote %s", self._folder.url, name)
+
+    def _archive_models(self) -> None:
+        if self._learner is None:
+            return
+        state = self._log.checkpoint(FIRST_PARTITION).state
+        if state is not None and state != self._state:
+            message = decode_state(state, f"partition {FIRST_PARTITION} of {self._log.url}")
+            self._learner.load_state_dict(message.learner)
+            files.add_models(self._folder, self._learner.shared_models())
+            self._state = state
+
+    def _truncated(self, fetched: Fetched) -> Fetched:
+        """Return messages with truncated times, where a worker judges them as by the exact ones."""
+        granularity, lifetime = self._task.granularity, lifetime_of(self._task.expiry)
+        exact, truncated = fetched.times, fetched.times - fetched.times % granularity
+        begins, expires = _times(fetched.messages)
+
+        def verdicts(times: Integers) -> Integers:
+            ahead = begins > times + DAY
+            return np.stack([times > expires, expires > times + lifetime, ahead])
+
+        is_same = (verdicts(exact) == verdicts(truncated)).all(axis=0) & (expires >= 0)
+        return Fetched(fetched.offsets, np.where(is_same, truncated, exact), fetched.messages)
+
+
+def _times(packed: Packed) -> tuple[Integers, Integers]:
+    """Return each message's ``time`` and ``expires``; -1 for both of a message that does not have each once."""
+    numbers = np.full((2, len(packed)), -1, np.int64)
+    for index, value in enumerate(packed.values()):
+        matched = {name: int(number) for name, number in _TIMES.findall(value)}
+        # A message with escapes may have other names for them.
+        if len(matched) == 2 and b"\\" not in value:
+            numbers[:, index] = matched[b"time"], matched[b"expires"]
+    return numbers[0], numbers[1]

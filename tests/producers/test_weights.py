@@ -1,0 +1,162 @@
+"""People who count as their rows, up to a public most."""
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import murk
+from murk import Task
+from murk.errors import UserError
+from murk.producers.producer import ReleaseCall, weighed
+from murk.protocols.device import person_device_for
+from tests.producers.world import NOW, TEXT, World, make_task
+
+MEAN = "features: []\ntarget: {name: y, kind: real, low: 0, high: 1}"
+SHARE = 'features: []\ntarget: {name: y, kind: binary, positive: "1"}'
+LINE = "features: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: real, low: 0, high: 1}\nprotocol: moments"
+
+
+def task_of(text: str, *, weight: str = "{rows: 10}", guarantee: str = "{gdp: {mu: 20}}", more: str = "") -> Task:
+    return Task.parse(f"name: visits\n{text}\nweight: {weight}\nprivacy: {{guarantee: {guarantee}{more}}}\n")
+
+
+def records(kind: str) -> tuple[list[dict[str, Any]], float, float]:
+    """Half of 1,000 people have one row, half eleven with larger targets; the means of people and of rows, up to 10."""
+    rng, rows = np.random.default_rng(5), []
+    for person in range(1_000):
+        often = person % 2
+        for _ in range(11 if often else 1):
+            y = 0.7 if often else 0.3
+            value = str(int(rng.random() < y)) if kind == "binary" else y
+            rows.append({"person": f"p{person}", "a": float(rng.uniform(-1, 1)), "y": value})
+    return rows, 0.5, (0.3 + 10 * 0.7) / 11
+
+
+@pytest.mark.parametrize(
+    ("text", "guarantee"),
+    [
+        (MEAN, "{gdp: {mu: 1.6}}"),  # Gaussian noise on means; windows of a drawn row at larger budgets
+        (MEAN, "{pure: {epsilon: 8}}"),
+        (SHARE, "{gdp: {mu: 20}}"),
+        (SHARE, "{pure: {epsilon: 8}}"),
+        (LINE, "{gdp: {mu: 20}}"),
+        (MEAN.replace("high: 1", "high: 1, quantiles: [0.5]"), "{pure: {epsilon: 8}}"),
+    ],
+)
+def test_estimates_are_of_rows(text: str, guarantee: str) -> None:
+    """An estimate is 5 of its standard errors from the truth once in 10^6; people's is as far from that of rows."""
+    rows, of_people, of_rows = records("binary" if "binary" in text else "real")
+    if "quantiles" in text:
+        of_people, of_rows = 0.5, 0.7
+    missed = {}
+    for weight, truth in (("{rows: 10}", of_rows), ("people", of_people)):
+        task = task_of(text, weight=weight, guarantee=guarantee)
+        estimate = murk.run(task, rows, person="person", seed=2).estimate
+        errors = (
+            np.full(1, 0.03) if "quantiles" in text else np.maximum(estimate.standard_errors, 1e-3)
+        )  # quantiles: steps of 1/64 of the range, in coded units
+        missed[weight] = (estimate.values[-1] - (2.0 * truth - 1.0)) / errors[-1]
+        if weight == "people" and "quantiles" not in text:
+            assert abs((estimate.values[-1] - (2.0 * of_rows - 1.0)) / errors[-1]) > 5.0
+    assert abs(missed["{rows: 10}"]) < 5.0
+
+
+def test_rows_beyond_the_most_count_together() -> None:
+    """Of 30 rows none is left out, and they count as 10."""
+    x, y, counts = weighed(np.arange(33.0)[:, None], np.arange(33.0), np.array([1, 30, 2]), 10)
+    assert counts.tolist() == [10, 30, 10]
+    assert [np.isnan(part).sum() for part in np.split(y, [10, 40])] == [9, 0, 8]
+    assert y[10:40].tolist() == list(range(1, 31))
+    assert np.isfinite(x).all()
+
+
+def test_no_two_people_are_further_apart_than_two_rows() -> None:
+    task = task_of(LINE)
+    device: Any = person_device_for(task)
+    rng, layout = np.random.default_rng(4), device.layout
+    means = []
+    for count in (1, 3, 10, 40, 1, 2):
+        x = np.column_stack([rng.choice([-1.0, 1.0], count), np.ones(count)])
+        x, y, _ = weighed(x, rng.choice([-1.0, 1.0], count), np.array([count]), 10)
+        means.append(layout.vectors(x, y).mean(axis=0))
+    means.append(layout.vectors(np.ones((1, 2)), np.ones(1))[0])
+    apart = [float(np.linalg.norm(one - other)) for one in means for other in means]
+    assert max(apart) <= layout.sensitivity * (1 + 1e-9)
+
+
+def test_devices_count_records(tmp_path: Path) -> None:
+    """The number that tells whether there is a target has noise of at most 0.02 here, exceeded at 12 sd."""
+    text = LINE.replace("[{name: a, low: -1, high: 1}]", "[{name: a, low: -1, high: 1}]")
+    task = task_of(text, weight="{rows: 4}", guarantee="{gdp: {mu: 400}}", more=", window: week").with_simulated(True)
+    with World(tmp_path, task) as world:
+        device: Any = person_device_for(task)
+        record, week = {"a": 0.5, "y": 0.9}, 7 * 86_400
+        world.producer.release(record, person="one")
+        for person, count in (("three", 3), ("nine", 9)):
+            for _ in range(count):
+                assert world.producer.hold(record, person=person).outcome == "held"
+        world.now = NOW + 2 * week
+        assert [each.outcome for each in world.producer.release_held()] == ["released", "released"]
+        payloads = [json.loads(message.value)["payload"] for message in world.messages()]
+        means = device.mechanisms["default"].decode(np.array(payloads))
+        shares = sorted(device.layout.share(mean) for mean in means)
+        assert np.abs(np.array(shares) - [1 / 4, 3 / 4, 1.0]).max() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("more", "weight", "why"),
+    [
+        ("protocol: scores", "{rows: 10}", "rows have no effect with protocol: scores"),
+        ("protocol: gradients", "{rows: 10}", "say protocol: moments"),
+        ("protocol: examples", "{rows: 10}", "say protocol: moments"),
+        ("protocol: moments\nmoments: {release: joint}", "{rows: 10}", "say release: observed"),
+        ("protocol: moments", "rows", r"weight: \{rows: 10\}"),
+        ("protocol: moments", "{rows: 1}", "2"),
+        ("protocol: moments", "{rows: 101}", "100"),
+    ],
+)
+def test_weights_that_no_task_has(more: str, weight: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        make_task(more, f"weight: {weight}")
+
+
+def test_known_columns_have_no_weights() -> None:
+    text = 'features: [{name: arm, categories: [a, b], known: true}]\ntarget: {name: y, kind: binary, positive: "1"}'
+    with pytest.raises(UserError, match="remove it, or known"):
+        task_of(text)
+
+
+def test_people_are_the_default() -> None:
+    text = TEXT.partition("  levels:")[0]
+    assert make_task("weight: people", text=text).hash == make_task(text=text).hash
+    assert task_of(MEAN).hash != task_of(MEAN, weight="people").hash != task_of(MEAN, weight="{rows: 11}").hash
+
+
+def test_windows_count_their_rows(tmp_path: Path) -> None:
+    """What a result says of rows names the most that count."""
+    monday = datetime.date(2024, 1, 1)
+    rows = [
+        {"person": f"p{person}", "on": monday + datetime.timedelta(days=7 * week + day), "y": day / 4}
+        for person in range(30)
+        for week in range(2)
+        for day in range(1 + person % 3)
+    ]
+    result = murk.run(task_of(MEAN, more=", window: week"), rows, person="person", time="on", seed=1)
+    assert "and people count as their rows, at most 10" in result.report["counted_rows"]
+    assert "up to 10 rows of a person count, and at least" in str(result)
+
+
+def test_a_group_counts_rows_as_releases_do(tmp_path: Path) -> None:
+    """Each of 40 real people has one row of four: a share of 1/4, 0.05 off once in 10^6 (noise of 400 for 40)."""
+    task = task_of(LINE, weight="{rows: 4}", guarantee="{gdp: {mu: 400}}")
+    with World(tmp_path, task) as world:
+        device: Any = person_device_for(task)
+        calls = [ReleaseCall({"a": 0.5, "y": 0.9}, person=f"p{number}") for number in range(40)]
+        assert {each.outcome for each in world.producer.release_group(calls)} == {"released"}  # type: ignore[union-attr]
+        payloads = np.array([json.loads(message.value)["payload"] for message in world.messages()])
+        share = device.layout.share(device.mechanisms["default"].decode(payloads).mean(axis=0))
+        assert abs(share - 1 / 4) < 0.05

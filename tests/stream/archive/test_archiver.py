@@ -1,0 +1,276 @@
+"""Archives: exactly once whatever kills the archiver, the same bytes for the same log, refusals of damage."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from pyarrow.fs import LocalFileSystem
+
+from murk import Task
+from murk.errors import MurkError, UserError
+from murk.stream.archive import files
+from murk.stream.archive.archiver import Archiver
+from murk.stream.archive.files import Bucket, Extent, LocalFolder, extents, folder_of
+from murk.stream.archive.reader import ArchiveLog
+from murk.stream.log.sqlite import SqliteLog
+
+_TASK = """
+name: visits
+features: [{name: age, low: 0, high: 1}]
+target: {name: ill, kind: binary, positive: "yes", negative: "no"}
+protocol: moments
+log: {partitions: 2}
+privacy: {guarantee: {gdp: {mu: 3.0}}}
+"""
+TASK = Task.parse(_TASK)
+DAY = 86_400
+START = 20_000 * DAY
+
+
+class Clock:
+    def __init__(self):
+        self.now = float(START + 1_234)
+
+    def __call__(self):
+        return self.now
+
+
+def message(number, *, time=START, expires=START + 7 * DAY, padding=0):
+    return json.dumps({"id": f"{number:032x}", "time": time, "expires": expires, "padding": "x" * padding}).encode()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def log(tmp_path, clock):
+    with SqliteLog(tmp_path / "log.db", clock=clock) as made:
+        made.register_task(TASK.document())
+        yield made
+
+
+def fill(log, count, start=0):
+    log.append([(number % 2, message(number)) for number in range(start, start + count)])
+
+
+def finish(archiver, log):
+    while not archiver.has_archived(log.ends()):
+        archiver.step()
+    archiver.flush()
+
+
+def copied(log, place, **more):
+    archiver = Archiver(log, TASK, LocalFolder(str(place)), **{"rows": 10, **more})
+    finish(archiver, log)
+    return archiver
+
+
+def content(place):
+    return {str(path.relative_to(place)): path.read_bytes() for path in Path(place).rglob("*") if path.is_file()}
+
+
+def values(place, partition):
+    with ArchiveLog(LocalFolder(str(place))) as log:
+        return [(each.offset, each.value) for each in log.messages(partition, log.begin(partition), log.end(partition))]
+
+
+def test_an_archive_has_every_message_once_and_in_order(tmp_path, log):
+    fill(log, 57)
+    archiver = copied(log, tmp_path / "archive")
+    assert archiver.archived == 57
+    for partition in (0, 1):
+        expected = [(each.offset, each.value) for each in log.read(partition, 0, 100)]
+        assert values(tmp_path / "archive", partition) == expected
+    found = extents(LocalFolder(str(tmp_path / "archive")), 0)
+    assert found == [Extent(0, 10), Extent(10, 20), Extent(20, 29)]
+    assert {each.lag for each in archiver.measure().values()} == {0}
+    assert (tmp_path / "archive" / files.TASK).stat().st_mode & 0o077 == 0
+
+
+class Killed(Exception):
+    """A kill at one of the archiver's writes."""
+
+
+class Fragile(LocalFolder):
+    """A folder at whose operation number ``at``, before or after it is done, the process is killed."""
+
+    def __init__(self, path, at, after):
+        super().__init__(path)
+        self._count, self._at, self._after = itertools.count(), at, after
+
+    def _maybe(self, function, *arguments):
+        number = next(self._count)
+        if number == self._at and not self._after:
+            raise Killed
+        function(*arguments)
+        if number == self._at:
+            raise Killed
+
+    def write(self, name, data):
+        self._maybe(super().write, name, data)
+
+    def delete(self, name):
+        self._maybe(super().delete, name)
+
+
+def test_a_kill_at_any_write_leaves_identical_files(tmp_path, clock):
+    """Before and after every write and deletion, of an archive from the beginning and of one with begun files."""
+    with SqliteLog(tmp_path / "log.db", clock=clock) as log:
+        log.register_task(TASK.document())
+        fill(log, 60)
+        copied(log, tmp_path / "whole")
+        expected = content(tmp_path / "whole")
+        kills = 0
+        for begun, at, after in itertools.product((False, True), range(12), (False, True)):
+            place = tmp_path / f"{begun}-{at}-{after}"
+            if begun:
+                part = Archiver(log, TASK, LocalFolder(str(place)), rows=10)
+                part._log = _Shorter(log, 25)
+                finish(part, part._log)
+            try:
+                finish(Archiver(log, TASK, Fragile(str(place), at, after), rows=10), log)
+            except Killed:
+                kills += 1
+            finish(Archiver(log, TASK, LocalFolder(str(place)), rows=10), log)
+            assert content(place) == expected, (begun, at, after)
+        # The manifest and three files of each partition; or the last file and the shorter one that it replaces.
+        assert kills == 2 * (7 + 4)
+
+
+class _Shorter:
+    """A log as it was when partitions ended at an offset."""
+
+    def __init__(self, log, end):
+        self._log, self._end = log, end
+
+    def __getattr__(self, name):
+        return getattr(self._log, name)
+
+    def ends(self):
+        return [self._end] * 2
+
+    def fetch(self, partition, offset, limit):
+        return self._log.fetch(partition, offset, min(limit, self._end - offset))
+
+
+def test_drafts_of_a_killed_archiver_are_deleted(tmp_path, log):
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    expected = content(tmp_path / "archive")
+    for folder in ("", "partition=0"):
+        (tmp_path / "archive" / folder / ".murk-0123456789abcdef.new").write_bytes(b"half of a file")
+    copied(log, tmp_path / "archive")
+    assert content(tmp_path / "archive") == expected
+
+
+def test_a_begun_file_is_continued_after_retention_has_removed_its_messages(tmp_path, log, clock):
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    with log._database.write() as connection:
+        connection.execute("DELETE FROM batches")
+        connection.execute('UPDATE streams SET begin = "end"')
+    fill(log, 30, 25)
+    copied(log, tmp_path / "archive")
+    assert [offset for offset, _ in values(tmp_path / "archive", 0)] == [*range(log.end(0))]
+
+
+def test_removed_messages_are_refused(tmp_path, log):
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    fill(log, 25, 25)
+    with log._database.write() as connection:
+        connection.execute("DELETE FROM batches")
+        connection.execute('UPDATE streams SET begin = "end"')
+    with pytest.raises(MurkError, match=r"ends at offset 13 of partition 0, .* retention has removed") as raised:
+        copied(log, tmp_path / "archive")
+    assert raised.value.code == "MURK-LOG-007"
+
+
+def test_another_logs_archive_is_refused(tmp_path, log, clock):
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    with SqliteLog(tmp_path / "other.db", clock=clock) as other:
+        other.register_task(TASK.document())
+        with pytest.raises(UserError, match="archive of another log or task"):
+            copied(other, tmp_path / "archive")
+        fill(other, 25)
+        copied(other, tmp_path / "second")
+    name = Extent(0, 10).name(0)
+    (tmp_path / "archive" / name).write_bytes((tmp_path / "second" / name).read_bytes())
+    with pytest.raises(MurkError, match="is of another log"):
+        values(tmp_path / "archive", 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda path: path.unlink(), "lacks the offsets 10 to 19 of partition 0"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "is damaged"),
+        (lambda path: path.rename(path.with_name(f"{8:019}-{20:019}.parquet")), "has twice the offsets 8 to 9"),
+        (lambda path: path.write_bytes(path.with_name(f"{0:019}-{10:019}.parquet").read_bytes()), "not those of its"),
+    ],
+)
+def test_an_archive_that_is_not_whole_is_refused(tmp_path, log, change, words):
+    fill(log, 60)
+    copied(log, tmp_path / "archive")
+    change(tmp_path / "archive" / Extent(10, 20).name(0))
+    with pytest.raises(MurkError, match=words):
+        values(tmp_path / "archive", 0)
+    with pytest.raises(UserError, match="only `murk archive` writes"):
+        ArchiveLog(LocalFolder(str(tmp_path / "archive"))).append([(0, b"")])
+
+
+def test_a_file_ends_where_its_messages_are_many_bytes(tmp_path, log):
+    log.append([(0, message(number, padding=400)) for number in range(9)])
+    copied(log, tmp_path / "archive", size=1_000)
+    assert [each.end for each in extents(LocalFolder(str(tmp_path / "archive")), 0)] == [2, 4, 6, 8, 9]
+    log.append([(0, message(number, padding=400)) for number in range(9, 12)])
+    copied(log, tmp_path / "archive", size=1_000)
+    assert [each.end for each in extents(LocalFolder(str(tmp_path / "archive")), 0)] == [2, 4, 6, 8, 10, 12]
+
+
+def test_times_are_truncated_where_expiry_is_judged_alike(tmp_path, log, clock):
+    log.append(
+        [
+            (0, message(1)),
+            (0, message(2, expires=START + 600)),  # it came after its expiry, and on the same day
+            (0, message(3, expires=START + 2_000)),
+            (0, b"not a release"),
+            (0, message(4).replace(b'"expires"', b'"\\u0065xpires"')),
+        ]
+    )
+    copied(log, tmp_path / "archive")
+    with ArchiveLog(LocalFolder(str(tmp_path / "archive"))) as archive:
+        times = [each.time - START for each in archive.read(0, 0, 10)]
+    # What no device sends keeps its time, as it may be read otherwise.
+    assert times == [0, 1_234, 0, 1_234, 1_234]
+
+
+def test_a_bucket_has_the_same_files(tmp_path, log):
+    fill(log, 57)
+    copied(log, tmp_path / "archive")
+    bucket = Bucket("s3://bucket/prefix", LocalFileSystem(), str(tmp_path / "bucket"))
+    finish(Archiver(log, TASK, bucket, rows=10), log)
+    assert content(tmp_path / "bucket") == content(tmp_path / "archive")
+    assert extents(bucket, 1) == extents(LocalFolder(str(tmp_path / "archive")), 1)
+    with ArchiveLog(bucket) as archive:
+        assert [each.offset for each in archive.read(0, 25, 10)] == [25, 26, 27, 28]
+
+
+def test_other_engines_read_the_columns_of_kafkas_source(tmp_path, log):
+    fill(log, 20)
+    copied(log, tmp_path / "archive")
+    table = parquet.read_table(tmp_path / "archive" / Extent(0, 10).name(0), partitioning=None)
+    assert table.column_names == ["partition", "offset", "timestamp", "value"]
+    assert table["value"].to_pylist() == [each.value for each in log.read(0, 0, 10)]
+    assert np.array_equal(table["offset"].to_numpy(), np.arange(10))
+
+
+def test_paths_of_other_schemes_are_refused():
+    with pytest.raises(UserError, match="unknown kind of archive 'ftp'"):
+        folder_of("ftp://host/path")
