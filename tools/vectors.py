@@ -105,8 +105,9 @@ def _known(draw: random.Random, place: int) -> dict[str, Any]:
     return feature if chosen is None else feature | {"missing": chosen}
 
 
-def _experiment(draw: random.Random, arm: dict[str, Any]) -> dict[str, Any]:
-    """Return an experiment whose arms are the categories of a column."""
+def _experiment(draw: random.Random, features: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return an experiment whose arms are the categories of the last column."""
+    *others, arm = features
     weights = [draw.choice([1, 1, 3]) for _ in arm["categories"]]
     by = draw.choice(["device", "device", "server"])
     assigned = {"by": by, "shares": [weight / sum(weights) for weight in weights]}
@@ -117,6 +118,7 @@ def _experiment(draw: random.Random, arm: dict[str, Any]) -> dict[str, Any]:
         "arm": arm["name"],
         "control": control,
         "guardrail": guardrail,
+        "segments": [each["name"] for each in others if draw.random() < 0.5],
         "assigned": draw.choice([assigned, assigned, None]),
     }
 
@@ -217,7 +219,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
             if number % 3 == 0:
                 target["missing_share"] = draw.choice([0, 0, 0.05])
             if features and target["kind"] != "classes" and number % 5 < 4:
-                content["experiment"] = _experiment(draw, features[-1])
+                content["experiment"] = _experiment(draw, features)
             if target["kind"] == "real" and number % 2 and not features:
                 target["quantiles"] = [[0.5], [0.1, 0.5, 0.9]][number % 4 // 2]
         if protocol == "gradients" and number % 3:
@@ -355,6 +357,7 @@ def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     assigned: dict[str, Any] = {"by": "device", "salt": "a", "shares": [1.0 / len(arms)] * len(arms)}
     experiment = {"arm": arm["name"], "control": arms[0], "guardrail": None, "assigned": assigned}
     experiments: dict[str, dict[str, Any]] = {
+        "no such segment": {"segments": ["q"]}, "the arm's segments": {"segments": [arm["name"]]},
         "no such arm": {"arm": "q"}, "no such control": {"control": "q"}, "key": {"stop": 1},
         "guard rail": {"guardrail": {"margin": 0.01, "better": "lower"}},
     }  # fmt: skip

@@ -7,6 +7,7 @@ export interface Experiment {
   control: string;
   assigned?: { by: "device" | "server"; salt?: string | null; shares: number[] } | null;
   guardrail?: unknown;
+  segments?: string[];
 }
 
 /** Return whether devices assign the arms of a task's experiment. */

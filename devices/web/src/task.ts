@@ -161,7 +161,7 @@ const KEYS =
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
-  experiment: "arm assigned control guardrail",
+  experiment: "arm assigned control guardrail segments",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
@@ -353,9 +353,9 @@ function isTarget(target: Target): boolean {
 }
 
 function isExperiment(experiment: Experiment, known: Feature[]): boolean {
-  const { arm, control, assigned, guardrail } = experiment;
+  const { arm, control, assigned, guardrail, segments = [] } = experiment;
   const arms = known.find(({ name }) => name === arm)?.categories;
-  if (!arms?.includes(control)) return false;
+  if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
   if (guardrail != null) allow(guardrail, "margin worse");
   if (assigned == null) return true;
   allow(assigned, "by salt shares");
