@@ -315,10 +315,7 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
 
     def _stated_classes(self) -> list[Any] | None:
         """Return the classes in their order, on which the meaning of a state depends; None without classes."""
-        if self.classes is None:
-            return None
-        labels = [label.item() if isinstance(label, np.generic) else label for label in self.classes]
-        return [label if isinstance(label, str | int | float) else repr(label) for label in labels]
+        return None
 
     def _stated_bounds(self) -> list[float] | None:
         """Return the target's bounds, on which the meaning of a state depends; None if targets are not rescaled."""
@@ -461,6 +458,10 @@ class LabelEstimator(StreamEstimator[Any]):
     classes: Sequence[Any] = (False, True)
 
     _codes: Mapping[Any, float] = field(init=False)
+
+    def _stated_classes(self) -> list[Any] | None:
+        labels = [label.item() if isinstance(label, np.generic) else label for label in self.classes]
+        return [label if isinstance(label, str | int | float) else repr(label) for label in labels]
 
     def _coded_one(self, y: Any) -> float:
         return code_of(y, self._codes)

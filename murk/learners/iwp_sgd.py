@@ -109,6 +109,7 @@ class IWPSGD(SGDEstimator[Any]):
     intervals: Literal["random-scaling"] | None = None
     inputs: Literal["records", "released"] = "records"
     corrected: bool = True
+    truncation: int | None = field(init=False, default=None)
 
     _target: Literal["binary", "real", "classes"] = field(init=False)
     _target_unit = 1.0

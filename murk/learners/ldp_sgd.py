@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -69,6 +69,8 @@ class LDPSGD(SGDEstimator[SGDEngine]):
     calibration: Literal["analytic", "classic"] = "analytic"
     weights: Weights = "norm"
     clip: float | None = None
+    scale_start: float = field(init=False, default=1.0)
+    scale_floor: float = field(init=False, default=0.01)
     second_moment: ArrayLike | None = None
     public: Any = None
     box: tuple[float, float] | None = None
@@ -125,7 +127,7 @@ class LDPSGD(SGDEstimator[SGDEngine]):
             **{name: getattr(self, name) for name in _SETTINGS},
         )
         self._settings = settings
-        labels = tuple(self.classes or ())
+        labels = tuple(self._stated_classes() or ())
         more: dict[str, Any] = {"covariates": covariates, "classes": labels if len(labels) > 2 else ()}
         engine = SGDEngine(settings, self._level_mechanisms(), seed=self.seed, noise=self.noise, **more)
         self._start(names, engine)

@@ -349,7 +349,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     LogBlock: {"partitions": 2, "retention": "9d"},
     TrackBlock: {"window": FIXED, "windows": 10, "smooth": 0},
     WeightBlock: {"rows": 12},
-    ExperimentBlock: {"arm": "page", "control": "b", "assigned": None, "guardrail": None},
+    ExperimentBlock: {"arm": "page", "control": "b", "assigned": None, "segments": ["page"], "guardrail": None},
     AssignmentBlock: {"by": {SEVERAL: {"by": "server", "salt": None}}, "salt": "t", "shares": [0.4, 0.6]},
     GuardrailBlock: {"margin": 0.02, "worse": "higher"},
     PredictionsBlock: {"coverage": 0.8, "share": 0.05},
