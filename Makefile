@@ -54,6 +54,12 @@ lint: install
 kafka: install
 	$(BIN)/python -m deploy.broker
 
+# The tests of topics, rights and transactions with the oldest supported broker, the last 3.x, and the newest.
+.PHONY: brokers
+brokers: install
+	for version in 3.3.2 3.9.1 4.1.0; do MURK_KAFKA_VERSION=$$version MURK_REQUIRE_SERVICES=1 $(BIN)/python -m pytest -q \
+		tests/services/test_broker.py tests/services/test_topics.py tests/services/test_faults_transactions.py || exit 1; done
+
 # Devices, learners, monitors and a broker killed again and again: MURK_SOAK_KILLS times (1,000 by default), but no
 # longer than MURK_SOAK minutes. Then gateways and shufflers with them: MURK_SOAK_CROWD_KILLS times (500).
 .PHONY: soak

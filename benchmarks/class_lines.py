@@ -14,7 +14,7 @@ from murk._internal.links import class_probabilities
 from murk.privacy import GaussianDP
 from murk.protocols.population import Records
 from murk.protocols.public_covariates import PublicCovariates
-from murk.protocols.scores import forecasting as planned
+from murk.protocols.scores import forecast as planned
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import directions

@@ -13,6 +13,9 @@ drifting rate (5 minutes).
 *people* compares, on the demonstration's 254,654 mothers, the half-width of the effect of same_sex with all columns
 private, with same_sex and three more columns known, with the difference of two arms' plain randomized responses, and
 without privacy, by the mean of several draws.
+
+*experiments* does the same for two public experiments of the package ``causaldata``, of their treatment: an answer to
+5,593 letters to politicians, and 2,894 people who came for a result.
 """
 
 import argparse
@@ -103,6 +106,9 @@ def coverage(replications):
                 print(f"{name:6s} {rate:5.0%} {people:7,}  {rates[0]:>14s}  {rates[1]:>8s}  {share:.0%}", flush=True)
 
 
+MIXED = (("mu 2", 2, 20_000), ("mu 1", 2, 80_000), ("eps 4", 2, 40_000), ("mu 2", 5, 40_000), ("mu 1", 5, 160_000))
+
+
 def mixed_task(guarantee, numbers, known):
     columns = COLUMNS if known else COLUMNS.replace(", known: true", "")
     columns += "".join(f"  - {{name: u{each}, low: -1, high: 1}}\n" for each in range(numbers))
@@ -130,9 +136,7 @@ def effects(own, rows, seed):
 def mixed(replications):
     print(f"{'':6s} {'private':>7s} {'people':>7s}  {'held':>5s}  learned  half-widths of arm and a number, in points;")
     print(f"{'':6s} {'':7s} {'':7s}  {'':5s}  {'':7s}  all private, the other columns known, no privacy")
-    for cell, (name, numbers, people) in enumerate(
-        ("mu 2", 2, 20_000), ("mu 1", 2, 80_000), ("eps 4", 2, 40_000), ("mu 2", 5, 40_000), ("mu 1", 5, 160_000)
-    ):
+    for cell, (name, numbers, people) in enumerate(MIXED):
         big = mixed_people(np.random.default_rng([8, numbers]), 300_000, numbers)
         own, private = (mixed_task(GUARANTEES[name], numbers, known) for known in (True, False))
         coded = own.coding.encode({key: [row[key] for row in big] for key in big[0]})
@@ -221,19 +225,19 @@ def randomized_response(arm, y, epsilon, rng):
     return groups[0].mean() - groups[1].mean(), error
 
 
-def halves(guarantee, known, rows):
-    """Return the half-width of the effect of same_sex, in points."""
-    own = task(guarantee, BINARY, MOTHERS.replace("KNOWN", ", known: true" if known else ""))
-    low, high = murk.run(own, rows, seed=1).report["average_effects"]["same_sex"]["interval"]
+def halves(guarantee, columns, rows, effect):
+    """Return the half-width of an effect, in points; infinite if it is not learned."""
+    found = murk.run(task(guarantee, BINARY, columns), rows, seed=1).report["average_effects"]
+    low, high = found[effect]["interval"] if found else (-math.inf, math.inf)
     return (high - low) / 2.0
 
 
-def people(replications):
-    rows = mothers()
-    arm = np.array([row["same_sex"] == "yes" for row in rows]).astype(int)
+def compare(rows, columns, effect, replications):
+    """Print half-widths of an effect; ``columns`` are a task's, with KNOWN where they may be."""
+    arm = np.array([row[effect] == "yes" for row in rows]).astype(int)
     y = np.array([row["y"] == "yes" for row in rows]).astype(int)
     exact = 196.0 * math.sqrt(sum(y[arm == each].var() / (arm == each).sum() for each in (0, 1)))
-    print(f"half-widths of the effect of same_sex in points, {len(rows):,} mothers; without privacy {exact:.2f}")
+    print(f"half-widths of the effect of {effect} in points, {len(rows):,} people; without privacy {exact:.2f}")
     print(f"{'':6s} all private  known  randomized response  people, known over randomized response")
     for name in ("mu 1", "mu 2", "eps 1", "eps 4"):
         kind, value = name.split()
@@ -242,16 +246,38 @@ def people(replications):
         epsilon = float(value) if kind == "eps" else math.log(keep / (1.0 - keep))
         rng = np.random.default_rng(1)
         plain = 196.0 * np.mean([randomized_response(arm, y, epsilon, rng)[1] for _ in range(replications)])
-        private, known = (halves(GUARANTEES[name], each, rows) for each in (False, True))
+        private, known = (
+            halves(GUARANTEES[name], columns.replace("KNOWN", each), rows, effect) for each in ("", ", known: true")
+        )
         print(f"{name:6s} {private:11.2f}  {known:5.2f}  {plain:19.2f}  {(known / plain) ** 2:.2f}", flush=True)
 
 
+def people(replications):
+    compare(mothers(), MOTHERS, "same_sex", replications)
+
+
+def experiments(replications):
+    from causaldata import black_politicians, thornton_hiv
+
+    for name, data, effect, target in (
+        ("black_politicians", black_politicians, "treat_out", "responded"),
+        ("thornton_hiv", thornton_hiv, "any", "got"),
+    ):
+        frame = data.load_pandas().data[[effect, target]].dropna()
+        yes = np.where(frame.to_numpy() == 1.0, "yes", "no").tolist()
+        print(name)
+        column = f'\n  - {{name: {effect}, categories: ["no", "yes"]KNOWN}}\n'
+        compare([{effect: one, "y": other} for one, other in yes], column, effect, replications)
+
+
 def main():
+    each = coverage, mixed, alarms, people, experiments
+    measures = [(measure.__name__, measure) for measure in each]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["coverage", "mixed", "alarms", "people"])
+    parser.add_argument("--only", choices=[name for name, _ in measures])
     parser.add_argument("--replications", type=int, default=20)
     given = parser.parse_args()
-    for name, measure in (("coverage", coverage), ("mixed", mixed), ("alarms", alarms), ("people", people)):
+    for name, measure in measures:
         if given.only in (None, name):
             measure(given.replications)
 

@@ -4,7 +4,7 @@ Releases that are only ever added up are drawn as their sum: exactly for Gaussia
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -163,7 +163,10 @@ def summed_outer(device, X, y, rng):
     engine.rows[k.AIMED], engine.rows[k.FIRST, :2] = total[:p, p], n * variance
     engine.triangles[0] = total[:p, :p][lower]
     engine.triangles[1] = (n * np.eye(p))[lower]
+    # In the coordinates of the releases, as are their residuals.
+    engine.settings = replace(device.settings, coordinates=None)
     theta = estimate_examples([engine]).values
+    engine.settings = device.settings
     theta = theta * min(1.0, device.settings.radius / max(np.linalg.norm(theta), 1e-9))
     pulled = v[:, :p] * (v @ np.append(theta, -1.0))[:, None]
     own = acting(theta)

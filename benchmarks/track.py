@@ -3,7 +3,10 @@
 Each person answers in 1 to 10 of the windows, always with the same features and the same luck, so that their answers
 are as alike as can be. Coefficients are equal in all windows, or move steadily. Of each kind of task the table has the
 share of coefficients whose bands hold in all windows (the windows' own, and the smoothed path's), the share without the
-factor of repeated answers, the share of tracks that name a change, and the median half-widths.
+factor of repeated answers, the share of tracks that name a change, the median half-widths, and the share of 95%
+intervals of all windows together that hold.
+
+With ``--same`` people whose target has not changed repeat their last answer (`repeat: same`), noise included.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk import Task
+from murk.inference.confidence_sequences import wider_level
 from murk.inference.track import Path
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import randomize_records
@@ -49,10 +53,11 @@ class Answer(NamedTuple):
     payload: list[int]
 
 
-def task_of(kind: str, mu: float) -> Task:
+def task_of(kind: str, mu: float, *, same: bool = False) -> Task:
     """Return the task: one answer a week, in at most 10 weeks."""
+    repeat = "same" if same else "anew"
     return Task.parse(
-        f"name: track\n{TASKS[kind]}\nprivacy: {{guarantee: {{gdp: {{mu: {mu}}}}}, window: week, "
+        f"name: track\n{TASKS[kind]}\nprivacy: {{guarantee: {{gdp: {{mu: {mu}}}}}, window: week, repeat: {repeat}, "
         f"lifetime: {{gdp: {{mu: {mu * MOST**0.5}}}}}}}\ntrack: {{window: week, smooth: {SMOOTH}}}\n"
     ).with_simulated(True)
 
@@ -101,6 +106,7 @@ def learned(task: Task, kind: str, slopes: Floats, people: int, seed: int) -> tu
     present = attendance(rng, people)
     x, luck = np.column_stack([rng.uniform(-1, 1, people), np.ones(people)]), rng.random(people)
     noise, learned = SimulatedNoise(seed), 0
+    last: dict[int, tuple[float, list[int]]] = {}
     for window in range(WINDOWS):
         own = rng.permutation(np.flatnonzero(present[:, window]))
         time = start_of("week", FIRST + window)
@@ -116,6 +122,11 @@ def learned(task: Task, kind: str, slopes: Floats, people: int, seed: int) -> tu
             payloads, asked = randomize_records(
                 device, features, y, partitions, {0: model}, levels, noise, indices  # type: ignore[arg-type]
             )  # fmt: skip
+            if task.privacy.repeats_answers:
+                for place, (person, value) in enumerate(zip(now.tolist(), y.tolist(), strict=True)):
+                    if last.get(person, (np.nan, []))[0] == value:
+                        payloads[place] = last[person][1]
+                    last[person] = value, payloads[place]
             split = [(query or "").partition("-") for query in asked or [""] * len(now)]
             engine.learn_releases(
                 [
@@ -140,15 +151,16 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--people", type=int, default=6_000, help="people, 5.5 answers each (default: %(default)s)")
     parser.add_argument("--mu", type=float, default=4.0)
+    parser.add_argument("--same", action="store_true")
     options = parser.parse_args(argv)
-    print("| task | coefficients | windows hold | path holds | without the factor | change named | +-window | +-path |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| task | coefficients | windows hold | path holds | without the factor | change named | ", end="")
+    print("+-window | +-path | whole holds |\n|---|---|---|---|---|---|---|---|---|")
     for kind in options.kinds:
-        task = task_of(kind, options.mu)
+        task = task_of(kind, options.mu, same=options.same)
         for moving in (False, True):
             slopes = coefficients(kind, moving)
             shown = slopes if task.features else slopes[:, 1:]
-            counts = np.zeros(5)
+            counts, whole = np.zeros(5), []
             halves: list[tuple[float, float]] = []
             for seed in range(options.runs):
                 device, engine = learned(task, kind, slopes, options.people, seed)
@@ -163,9 +175,14 @@ def main(argv: list[str] | None = None) -> None:
                     holds(track.alone, shown[known]), holds(track.path, smooth), holds(plain.path, smooth),
                     bool(track.changed), 1,
                 ]  # fmt: skip
+                estimate = device.estimate([engine])
+                truth = truth_of(kind, shown[known], _counts(track, known, known))
+                half = estimate.half_widths(wider_level(0.95, task.repeats))
+                whole.append(float(np.mean(np.abs(estimate.values - truth) <= half)))
                 halves.append((float(np.median(track.alone.half_widths)), float(np.median(track.path.half_widths))))
             cells = [f"{100.0 * count / counts[-1]:.1f}%" for count in counts[:-1]]
             cells += [f"{value:.3f}" for value in np.median(np.array(halves), axis=0)]
+            cells.append(f"{100.0 * np.mean(whole):.1f}%")
             print(f"| {kind} | {'moving' if moving else 'equal'} | {' | '.join(cells)} |", flush=True)
 
 

@@ -29,13 +29,13 @@ def printable(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(_shown(one) if one not in "\n\t" and category(one) in _UNSEEN else one for one in text)
+    return "".join(_shown(each) if each not in "\n\t" and category(each) in _UNSEEN else each for each in text)
 
 
 def _shown(character: str) -> str:
     # Surrogate pairs, so that JSON stays JSON.
     halves = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{halves[place : place + 2].hex()}" for place in range(0, len(halves), 2))
+    return "".join(f"\\u{halves[index : index + 2].hex()}" for index in range(0, len(halves), 2))
 
 
 class MurkError(Exception):
@@ -77,10 +77,15 @@ class UserError(MurkError, ValueError):
     """A mistake that the caller can fix; the command line exits with 2, without a traceback."""
 
 
+def reason_of(error: BaseException, otherwise: str) -> str:
+    """Return the system's reason for an error, or ``otherwise`` if it has none."""
+    return (error.strerror if isinstance(error, OSError) else None) or otherwise
+
+
 def unexpected(error: BaseException) -> str:
     """Describe an unexpected exception without its text, which may quote a raw record."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(place.filename).name}:{place.lineno}"
+    index = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(index.filename).name}:{index.lineno}"
     return f"unexpected {type(error).__name__} at {where}; this is a fault in Murk, please report it"
 
 

@@ -103,7 +103,7 @@ def test_only_the_shuffler_reaches_both_intake_and_log():
     assert "./deploy/prometheus/shuffled.yml:/etc/prometheus/prometheus.yml:ro" in mounts
     asked = yaml.safe_load((DEPLOY / "prometheus" / "shuffled.yml").read_text())["scrape_configs"]
     every = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())["scrape_configs"]
-    arrivals = {prometheus.GATEWAY_JOB, prometheus.PEOPLE_JOB}
+    arrivals = {prometheus.GATEWAY_JOB, prometheus.PEOPLE_JOB, prometheus.ARCHIVER_JOB}
     assert {each["job_name"] for each in asked} == {each["job_name"] for each in every} - arrivals
     # Whoever is named in a command is reached.
     brokers = {"kafka": "default", "input": "input"}
@@ -141,11 +141,16 @@ def test_services_know_each_others_addresses():
             prometheus.PEOPLE_JOB,
             prometheus.GATEWAY_JOB,
             prometheus.SHUFFLER_JOB,
+            prometheus.ARCHIVER_JOB,
         }
         == {job["job_name"] for job in jobs}
     )
     for service, port in asked.values():
-        for services in (SERVICES, SHUFFLED["services"]) if service != "shuffler" else (SHUFFLED["services"],):
+        deployed = {
+            "shuffler": [SHUFFLED["services"]],
+            "archiver": [yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]],
+        }
+        for services in deployed.get(service, [SERVICES, SHUFFLED["services"]]):
             assert port in services[service]["command"]
             assert "0.0.0.0" in services[service]["command"]
     source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/murk.yml").read_text())["datasources"][0]

@@ -20,7 +20,13 @@ from tests.services.secure import PASSWORDS
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "deploy" / "kubernetes"
 UNITS = ROOT / "deploy" / "systemd"
-UNIT_NAMES = ("murk-gateway.service", "murk-learner@.service", "murk-monitor.service", "murk-shuffler.service")
+UNIT_NAMES = (
+    "murk-archiver.service",
+    "murk-gateway.service",
+    "murk-learner@.service",
+    "murk-monitor.service",
+    "murk-shuffler.service",
+)
 VERSIONS = ("1.29", "1.37")
 """The oldest and the newest that the manifests are held against."""
 
@@ -35,10 +41,11 @@ SHUFFLER = {name: one for name, one in ALL.items() if name.startswith("shuffler/
 RESOURCES = {
     name: one
     for name, one in ALL.items()
-    if name not in SHUFFLER and "/PodMonitor/" not in name and not name.startswith("network/")
+    if name not in SHUFFLER and "/PodMonitor/" not in name and not name.startswith(("network/", "archiver/"))
 }
 """What base, topics and trying are made of."""
 SHUFFLING = "shuffler/Deployment/shuffler"
+ARCHIVING = "archiver/Deployment/archiver"
 WORKLOADS = {name: one for name, one in RESOURCES.items() if "template" in one.get("spec", {})}
 KUSTOMIZATIONS = {path.parent.name: yaml.safe_load(path.read_text()) for path in FOLDER.rglob("kustomization.yaml")}
 SETTINGS = tomllib.loads((FOLDER / "base" / "murk.toml").read_text())
@@ -66,7 +73,7 @@ def test_the_schemas_refuse_what_is_wrong():
             kubernetes_validate.validate(spoiled, VERSIONS[-1], strict=True)
 
 
-@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING])
+@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING, ARCHIVING])
 def test_every_pod_is_confined(name):
     spec = pod(ALL[name])
     assert spec["automountServiceAccountToken"] is False
@@ -86,14 +93,14 @@ def test_every_pod_is_confined(name):
         writable = {mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")}
         # Kernels, people's accounts, and what waits for its crowd.
         assert writable - {"/var/lib/murk"} == {"/tmp"}
-        assert ("/var/lib/murk" in writable) == ("population" in name or name == SHUFFLING)
+        assert ("/var/lib/murk" in writable) == ("population" in name or name in (SHUFFLING, ARCHIVING))
         # None lies within another: a folder cannot be made in a configuration that is only read.
         paths = [mount["mountPath"] + "/" for mount in container["volumeMounts"]]
         assert not any(one != other and one.startswith(other) for one in paths for other in paths)
 
 
 def test_names_lead_to_what_is_there():
-    for name, workload in {**WORKLOADS, SHUFFLING: ALL[SHUFFLING]}.items():
+    for name, workload in {**WORKLOADS, SHUFFLING: ALL[SHUFFLING], ARCHIVING: ALL[ARCHIVING]}.items():
         spec = pod(workload)
         labels = workload["spec"]["template"]["metadata"]["labels"]
         if "selector" in workload["spec"]:
@@ -157,6 +164,16 @@ def patch(resource, operations):
         place.append(operation["value"])
 
 
+def select(resource, labels):
+    """Add labels to a resource's selectors and pods, as `includeSelectors` does."""
+    spec = resource.get("spec", {})
+    selector = spec.get("selector", {})
+    if "selector" in spec:
+        selector.get("matchLabels", selector).update(labels)
+    if "template" in spec:
+        spec["template"]["metadata"]["labels"].update(labels)
+
+
 def build(folder):
     """What kustomize makes of a folder. Of its features those that are used here; another one is an error."""
     content = yaml.safe_load((folder / "kustomization.yaml").read_text())
@@ -171,7 +188,12 @@ def build(folder):
         [target] = [each for each in built if (each["kind"], each["metadata"]["name"]) == (kind, name)]
         assert not one["target"]
         patch(target, yaml.safe_load(one["patch"]))
-    labels = {key: value for one in content.pop("labels", []) for key, value in one["pairs"].items()}
+    labels, selecting = {}, {}
+    for one in content.pop("labels", []):
+        (selecting if one.get("includeSelectors") else labels).update(one["pairs"])
+    for one in built:
+        select(one, selecting)
+    labels |= selecting
     images = {one["name"]: f"{one['newName']}:{one['newTag']}" for one in content.pop("images", [])}
     namespace = content.pop("namespace")
     assert not content
@@ -194,6 +216,61 @@ def test_kustomize_builds_them():
     assert "--simulated" not in pod(RESOURCES["topics/Job/topics"])["containers"][0]["args"]
     for one in built:
         kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+
+
+def kustomized(folder):
+    done = subprocess.run(["kubectl", "kustomize", str(FOLDER / folder)], capture_output=True, text=True, check=True)
+    return {f"{one['kind']}/{one['metadata']['name']}": one for one in yaml.safe_load_all(done.stdout)}
+
+
+def selected(resources, selector):
+    """Workloads whose pods a selector matches."""
+    return {
+        name
+        for name, one in resources.items()
+        if "template" in one.get("spec", {})
+        and selector.items() <= one["spec"]["template"]["metadata"]["labels"].items()
+    }
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, which brings kustomize")
+def test_several_tasks_share_a_namespace():
+    base, another = kustomized("base"), kustomized("another")
+    together = base | another
+    assert len(together) == len(base) + len(another)
+    assert sorted(name for name in another if "template" in another[name].get("spec", {})) == [
+        "Deployment/gateway-weeks",
+        "StatefulSet/learner-weeks",
+    ]
+    for name, one in together.items():
+        kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
+        if "selector" in one.get("spec", {}):
+            selector = one["spec"]["selector"]
+            labels = selector.get("matchLabels", selector)
+            assert len(selected(together, labels)) == 1, name
+            # Without the label of the task it would match the pods of both, but for the only monitor.
+            bare = {key: value for key, value in labels.items() if not key.endswith("/instance")}
+            assert len(selected(together, bare)) == (1 if "monitor" in name else 2), name
+    [config] = [one for name, one in another.items() if name.startswith("ConfigMap/")]
+    task = Task.parse(config["data"]["task.yaml"])
+    assert tomllib.loads(config["data"]["murk.toml"])["log"].endswith(f"/{task.name}")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, which brings kustomize")
+@pytest.mark.parametrize("folder", ["base", "trying", "shuffler"])
+def test_kustomize_itself_builds_the_same(folder):
+    """Names of generated files have a hash there, by which pods refer to them."""
+    ours = {f"{one['kind']}/{one['metadata']['name']}": one for one in build(FOLDER / folder)}
+    theirs = {
+        re.sub(r"^((?:ConfigMap|Secret)/.*)-[a-z0-9]{10}$", r"\1", name): one
+        for name, one in kustomized(folder).items()
+    }
+    assert theirs.keys() == ours.keys()
+    for name, one in theirs.items():
+        assert one["metadata"].get("labels") == ours[name]["metadata"].get("labels"), name
+        if "template" in one.get("spec", {}):
+            ours_of, theirs_of = (each["spec"]["template"]["metadata"] for each in (ours[name], one))
+            assert theirs_of["labels"] == ours_of["labels"]
 
 
 def test_the_shuffler_is_alone_in_a_place_of_its_own():
@@ -222,7 +299,7 @@ def ports_of(name):
     """Named ports of the pods that carry a name."""
     return {
         port["name"]: port["containerPort"]
-        for workload in (*WORKLOADS.values(), ALL[SHUFFLING])
+        for workload in (*WORKLOADS.values(), ALL[SHUFFLING], ALL[ARCHIVING])
         if workload["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"] == name
         for container in pod(workload)["containers"]
         for port in container.get("ports", [])
@@ -262,7 +339,7 @@ def test_the_operator_of_prometheus_scrapes_what_rules_and_dashboards_ask_for(fo
         assert relabeled["replacement"] in jobs
 
 
-@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING])
+@pytest.mark.parametrize("name", [*WORKLOADS, SHUFFLING, ARCHIVING])
 def test_commands_are_understood_with_the_settings_of_the_configuration(name, tmp_path, monkeypatch):
     """With every option as it stands and the file as it is mounted; `--help` as well, so that nothing is begun."""
     monkeypatch.chdir(tmp_path)

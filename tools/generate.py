@@ -15,10 +15,11 @@ from murk.errors import UserError
 from tools import gallery, task_file
 from tools.grafana import DASHBOARDS, dashboard_provider, data_source
 from tools.prometheus import MONITOR_URL, check_monitor_url, configuration, rule_file
+from tools.wire import asyncapi, schemas
 from tools.wire import page as wire
-from tools.wire import schemas
 
 ROOT: Final = Path(__file__).parents[1]
+ASYNCAPI: Final = "# Made by `make generate` from tools/wire: change these instead.\n"
 HEADER: Final = "# Made by `make generate` from murk/monitoring and tools: change these instead.\n"
 
 
@@ -45,6 +46,7 @@ def files(monitor_url: str = MONITOR_URL) -> Iterator[tuple[str, str]]:
     yield "docs/wire.md", wire.page()
     for name, schema in schemas.files().items():
         yield f"deploy/schemas/{name}", wire.pretty(schema) + "\n"
+    yield "deploy/asyncapi.yaml", ASYNCAPI + yaml.safe_dump(asyncapi.document(), sort_keys=False, width=110)
     for name, make in DASHBOARDS.items():
         yield f"deploy/grafana/dashboards/{name}.json", json.dumps(make(), indent=2, ensure_ascii=False) + "\n"
     yield "deploy/grafana/provisioning/datasources/murk.yml", _yaml(data_source())

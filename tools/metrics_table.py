@@ -11,6 +11,7 @@ _FROM = {
     "people": "People: ",
     "gateway": "Gateway: ",
     "shuffler": "Shuffler: ",
+    "archiver": "Archiver: ",
 }
 """Beginning of a metric's line, by the side that exports it."""
 

@@ -15,6 +15,7 @@ LEARNER_JOB: Final = "murk-learner"
 PEOPLE_JOB: Final = "murk-population"
 GATEWAY_JOB: Final = "murk-gateway"
 SHUFFLER_JOB: Final = "murk-shuffler"
+ARCHIVER_JOB: Final = "murk-archiver"
 LEARNERS: Final = ["learner", "learner-gradients", "learner-examples"]
 """Services of ``compose.yaml`` that learn, one for each task; other deployments have the first alone."""
 POPULATIONS: Final = ["population", "population-gradients", "population-examples"]
@@ -64,6 +65,7 @@ def configuration(*, is_shuffled: bool = False) -> Json:
         {"job_name": PEOPLE_JOB, "dns_sd_configs": [{"names": POPULATIONS, "type": "A", "port": 9465}]},
         {"job_name": GATEWAY_JOB, "static_configs": [{"targets": ["gateway:9467"]}]},
     ]
+    archiver = {"job_name": ARCHIVER_JOB, "dns_sd_configs": [{"names": ["archiver"], "type": "A", "port": 9469}]}
     shuffler = {"job_name": SHUFFLER_JOB, "dns_sd_configs": [{"names": ["shuffler"], "type": "A", "port": 9468}]}
     return {
         "global": {"scrape_interval": INTERVAL, "scrape_timeout": "4s", "evaluation_interval": "15s"},
@@ -72,7 +74,7 @@ def configuration(*, is_shuffled: bool = False) -> Json:
             {"job_name": MONITOR_JOB, "static_configs": [{"targets": ["monitor:9464"]}]},
             # There are several of the same name, and each is asked; names that are not there are no targets.
             {"job_name": LEARNER_JOB, "dns_sd_configs": [{"names": LEARNERS, "type": "A", "port": 9466}]},
-            *([shuffler] if is_shuffled else [*arrivals, shuffler]),
+            *([shuffler] if is_shuffled else [*arrivals, archiver, shuffler]),
         ],
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from deploy.broker.errors import BrokerError
 
-VERSION = "4.1.0"
+VERSION = os.environ.get("MURK_KAFKA_VERSION", "4.1.0")
 POM = Path(__file__).with_name("pom.xml")
 CLASSES = "classes.jsa"
 """Beside the jars: their classes as Java has them in memory, with which a broker starts in half the time."""
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[2] / ".kafka"
 
 
 def home(*, shared: bool = False) -> Path:
-    """Folder with the jars: ``$MURK_KAFKA_HOME``, the shared cache if it is filled, else one in this checkout.
+    """Folder with `VERSION`: ``$MURK_KAFKA_HOME``, the shared cache if it is filled, else one in this checkout.
 
     The shared cache is ``~/.cache/murk/kafka-4.1.0``; with ``shared`` it is meant whether it is filled or not.
     """
@@ -79,6 +79,7 @@ def fetch(*, shared: bool = False) -> Path:
 
 def _copy(maven: str, folder: Path, lock: int, own: Path | None) -> None:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}", "-DincludeScope=runtime"]
+    goal.append(f"-Dkafka.version={VERSION}")
     environment = dict(os.environ)
     if own is not None:
         own.mkdir(exist_ok=True)

@@ -38,13 +38,13 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
             path.write_bytes(data)
             return
         try:
-            place = path.parent.resolve() / path.name if own else path.resolve()
-            with _draft(place, mode, like=None if own else place) as (file, draft):
+            index = path.parent.resolve() / path.name if own else path.resolve()
+            with _draft(index, mode, like=None if own else index) as (file, draft):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(draft, place)
-            sync(place.parent)
+                os.replace(draft, index)
+            sync(index.parent)
         except BaseException:
             if new:
                 path.unlink(missing_ok=True)

@@ -72,14 +72,14 @@ def _applied(function: Callable[[V], W], values: Mapping[str, V], level: str) ->
 
 def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[str, V]:
     """Return all values by level; from `LazyLevels`, those of the levels that bound all others and of further kinds."""
-    found = bounding(values)
+    chosen = bounding(values)
     if isinstance(values, LazyLevels):
-        kinds = set(map(kind, found.values()))
+        kinds = set(map(kind, chosen.values()))
         for level, value in values.items():
             if kind(value) not in kinds:
                 kinds.add(kind(value))
-                found[level] = value
-    return found
+                chosen[level] = value
+    return chosen
 
 
 def bounding(values: Mapping[str, V]) -> dict[str, V]:

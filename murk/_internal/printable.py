@@ -27,8 +27,8 @@ def unseen_character(text: str) -> tuple[int, str] | None:
     """
     if text.isascii() and text.replace("\n", "").isprintable():
         return None
-    shown = _PASSED.sub(lambda match: " " if match[0] == "\t" else "\n", text.removeprefix("\ufeff"))
-    for number, line in enumerate(shown.split("\n"), 1):
+    visible = _PASSED.sub(lambda match: " " if match[0] == "\t" else "\n", text.removeprefix("\ufeff"))
+    for number, line in enumerate(visible.split("\n"), 1):
         if not _is_visible(line):
             at, character = next((at, one) for at, one in enumerate(line, 1) if not _is_visible(one))
             name = unicodedata.name(character, "")

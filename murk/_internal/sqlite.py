@@ -304,7 +304,7 @@ class Database:
             try:
                 mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             except sqlite3.OperationalError as error:
-                if _primary(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.01)
                 continue
@@ -331,8 +331,8 @@ class Database:
     def _explained(self, error: Exception) -> Exception:
         """Return the error to raise: one with file and remedy, or SQLite's own if it shows a bug."""
         name = f"the {self.kind.noun} {self.path}"
-        detail = getattr(error, "sqlite_errorname", "") or str(error)
-        match _primary(error):
+        detail = error_name(error) or str(error)
+        match primary_code(error):
             case sqlite3.SQLITE_FULL:
                 return MurkError(
                     f"the disk is full: {name} could not be written and stays as it was before this write. "
@@ -393,6 +393,11 @@ class Database:
         )
 
 
-def _primary(error: Exception) -> int:
+def primary_code(error: Exception) -> int:
     """Return SQLite's primary result code; 0 for an error that the module `sqlite3` itself raises."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def error_name(error: Exception) -> str:
+    """Return SQLite's name of an error; empty for one that the module `sqlite3` itself raises."""
+    return str(getattr(error, "sqlite_errorname", ""))

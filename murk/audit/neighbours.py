@@ -122,8 +122,8 @@ def worst_neighbours(task: Task, device: Releasing, mechanism: Any, rng: np.rand
 
 def _best_of(distribution: ReleaseDistribution, points: NDArray[Any]) -> tuple[float, int, int]:
     apart = distribution.distances(points[:, None], points[None])
-    one, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
-    return float(apart[one, other]), int(one), int(other)
+    first, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return float(apart[first, other]), int(first), int(other)
 
 
 def _ascend(

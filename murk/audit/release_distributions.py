@@ -85,10 +85,10 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
         noise = noise.noise
     code = getattr(noise, "code", noise.kind)
     if code not in _DISTRIBUTIONS:
-        known = ", ".join(map(str, _DISTRIBUTIONS))
+        codes = ", ".join(map(str, _DISTRIBUTIONS))
         raise UserError(
             f"the {mechanism.kind} mechanism cannot be audited: no distribution is known for its kernel code {code!r}, "
-            f"only for {known}: add one to murk/audit/release_distributions.py"
+            f"only for {codes}: add one to murk/audit/release_distributions.py"
         )
     return _DISTRIBUTIONS[code](mechanism, noise)
 
@@ -183,14 +183,14 @@ class _Windows(ReleaseDistribution):
     """Distribution of windows; centres are the probabilities of all outcomes, as levels are rounded at random."""
 
     def centres(self, vectors: Points) -> Points:
-        places = np.asarray(vectors, dtype=np.float64)[:, 0]
-        shares = np.zeros((len(places), len(self.mechanism.chances)))
-        for row, place in zip(shares, places, strict=True):
-            if place > 1.0:
+        indices = np.asarray(vectors, dtype=np.float64)[:, 0]
+        shares = np.zeros((len(indices), len(self.mechanism.chances)))
+        for row, index in zip(shares, indices, strict=True):
+            if index > 1.0:
                 row[LEVELS if self.mechanism.missing else LEVELS // 2] = 1.0
                 continue
-            level = min(int(place * (LEVELS - 1)), LEVELS - 2)
-            row[level + 1] = place * (LEVELS - 1) - level
+            level = min(int(index * (LEVELS - 1)), LEVELS - 2)
+            row[level + 1] = index * (LEVELS - 1) - level
             row[level] = 1.0 - row[level + 1]
         return np.asarray(shares @ self.mechanism.chances)
 
@@ -240,8 +240,8 @@ class _Thresholds(ReleaseDistribution):
         return distribution_of(self.noise)
 
     def centres(self, vectors: Points) -> Points:
-        places = np.asarray(vectors, dtype=np.float64)[:, 0]
-        answers = [self.mechanism.categories(places, np.array(each)) for each in range(THRESHOLDS)]
+        indices = np.asarray(vectors, dtype=np.float64)[:, 0]
+        answers = [self.mechanism.categories(indices, np.array(each)) for each in range(THRESHOLDS)]
         return np.hstack([self._answers.centres(each[:, None]) for each in answers])
 
     def _by_threshold(self, centres: Points) -> Points:
@@ -250,8 +250,8 @@ class _Thresholds(ReleaseDistribution):
 
     def distances(self, points: Points, other: Points) -> Floats:
         each = [
-            self._answers.distances(self._by_threshold(points)[..., place, :], self._by_threshold(other)[..., place, :])
-            for place in range(THRESHOLDS)
+            self._answers.distances(self._by_threshold(points)[..., index, :], self._by_threshold(other)[..., index, :])
+            for index in range(THRESHOLDS)
         ]
         return np.asarray(np.max(each, axis=0))
 
@@ -266,9 +266,9 @@ class _Thresholds(ReleaseDistribution):
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         first, second = self._by_threshold(one), self._by_threshold(other)
         losses = np.zeros(len(payloads))
-        for place in np.unique(payloads[:, 0]):
-            asked = payloads[:, 0] == place
-            losses[asked] = self._answers.losses(payloads[asked, 1:], first[place], second[place])
+        for index in np.unique(payloads[:, 0]):
+            asked = payloads[:, 0] == index
+            losses[asked] = self._answers.losses(payloads[asked, 1:], first[index], second[index])
         return losses
 
 
@@ -301,13 +301,13 @@ class _Composite(ReleaseDistribution):
         """Randomized response of each coordinate that is a label."""
         parts, widths = self.noise.parts, self.noise.widths
         coordinates = [part for part, width in zip(parts, widths, strict=True) for _ in range(width)]
-        return {place: part for place, part in enumerate(coordinates) if part.kind == RandomizedResponse.kind}
+        return {index: part for index, part in enumerate(coordinates) if part.kind == RandomizedResponse.kind}
 
     def distances(self, points: Points, other: Points) -> Floats:
         weights = np.full(self.noise.dimension, 1 / WIDTH)
-        for place, response in self._labels.items():
+        for index, response in self._labels.items():
             # A flipped label counts as the mu of its odds.
-            weights[place] = 2.0 * float(ndtri(response.keep)) / 2
+            weights[index] = 2.0 * float(ndtri(response.keep)) / 2
         gaps = np.abs(np.asarray(points, dtype=np.float64) - other) * weights
         return np.asarray(np.sqrt(np.square(gaps).sum(axis=-1)))
 
@@ -317,9 +317,9 @@ class _Composite(ReleaseDistribution):
 
     def _factors(self, payloads: Points, one: Points, other: Points) -> tuple[Floats, Floats]:
         middle, shift = super()._factors(payloads, one, other)
-        for place, response in self._labels.items():
-            middle[:, place] = payloads[:, place]
-            shift[place] = (float(one[place]) - float(other[place])) * _log_odds(response)
+        for index, response in self._labels.items():
+            middle[:, index] = payloads[:, index]
+            shift[index] = (float(one[index]) - float(other[index])) * _log_odds(response)
         return middle, shift
 
 

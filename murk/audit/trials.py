@@ -68,8 +68,8 @@ class VectorTrial(Trial):
 
     @cached_property
     def _centres(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        one, other = self._distribution.centres(self.inputs)
-        return one, other
+        first, other = self._distribution.centres(self.inputs)
+        return first, other
 
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
         """Yield logarithms of likelihood ratios."""

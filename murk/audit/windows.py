@@ -107,12 +107,12 @@ def worst_windows(task: Task, device: WindowDevice, mechanism: GaussMixMechanism
         return Windows(first, second, epsilon)
     # Replace the row by a corner that the other rows hide least and that is least aligned with it.
     distribution = SketchDistribution.of(mechanism, second)
-    place = _different_row(first, second)
+    index = _different_row(first, second)
     noisy = distribution.gram + mechanism.spread(max(distribution.centre, 0.0)) ** 2 * np.eye(rows.shape[1])
     inverse = np.linalg.inv(noisy)
-    seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[place]
+    seen, cross = np.einsum("ij,jk,ik->i", rows, inverse, rows), rows @ inverse @ first[index]
     second = second.copy()
-    second[place] = rows[int(np.argmax(seen - np.abs(cross)))]
+    second[index] = rows[int(np.argmax(seen - np.abs(cross)))]
     return Windows(first, second)
 
 
@@ -121,10 +121,10 @@ def worst_steps(task: Task, device: WindowDevice, mechanism: NewtonMechanism) ->
     rows = _corners(task, device)
     # Rows as seen from a model of zeros, at which their weights are largest.
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
-    one, other = _furthest(rows, seen, mechanism.neighbours)
+    first_record, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
-    place = ": the last one, which is in the step"
-    return Windows(np.vstack([blank, one]), np.vstack([blank, other]), place=place)
+    index = ": the last one, which is in the step"
+    return Windows(np.vstack([blank, first_record]), np.vstack([blank, other]), place=index)
 
 
 def worst_grams(task: Task, device: WindowDevice, mechanism: GramMechanism) -> Windows:
@@ -145,8 +145,8 @@ def _furthest(rows: Floats, even: Floats, neighbours: Neighbours) -> tuple[Float
         longest = rows[int(np.argmax(squares))]
         return longest[None, :], np.zeros((1, rows.shape[1]))
     apart = squares[:, None] ** 2 + squares[None] ** 2 - 2.0 * (even @ even.T) ** 2
-    one, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
-    return rows[one][None, :], rows[other][None, :]
+    first, other = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    return rows[first][None, :], rows[other][None, :]
 
 
 def _corners(task: Task, device: WindowDevice) -> Floats:
@@ -165,15 +165,15 @@ def _corners(task: Task, device: WindowDevice) -> Floats:
 def _zeroed(rows: Floats) -> tuple[Floats, Floats]:
     """Return a window, and a copy in which the record that most affects the least eigenvalue is zero."""
     _, vectors = np.linalg.eigh(rows.T @ rows)
-    place = int(np.argmax(np.abs(rows @ vectors[:, 0])))
+    index = int(np.argmax(np.abs(rows @ vectors[:, 0])))
     second = rows.copy()
-    second[place] = 0.0
+    second[index] = 0.0
     return rows, second
 
 
 def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta: float) -> float:
     """Return the exact epsilon at delta of a window against one with a row zeroed out, by quadrature."""
-    one, other = SketchDistribution.of(mechanism, first), SketchDistribution.of(mechanism, second)
+    first_law, other = SketchDistribution.of(mechanism, first), SketchDistribution.of(mechanism, second)
     row = first[_different_row(first, second)] / mechanism.bound
 
     def threshold(spread: float) -> float:
@@ -183,10 +183,10 @@ def _epsilon(mechanism: GaussMixMechanism, first: Floats, second: Floats, delta:
     # Pieces of the spread's distribution: the probabilities under both windows, and the sketch's ``g`` in `_delta`.
     if mechanism.releases_eigenvalue:
         eta, g = mechanism.eta, mechanism.g
-        edges = np.unique(np.clip(np.concatenate([one.centre + eta * _GRID, other.centre + eta * _GRID]), 0.0, g))
+        edges = np.unique(np.clip(np.concatenate([first_law.centre + eta * _GRID, other.centre + eta * _GRID]), 0.0, g))
         middles = (edges[1:] + edges[:-1]) / 2
         thresholds = np.array([threshold(mechanism.spread(u)) for u in (0.0, *middles, g)])
-        shares = [_masses(distribution.centre, eta, edges) for distribution in (one, other)]
+        shares = [_masses(distribution.centre, eta, edges) for distribution in (first_law, other)]
     else:
         thresholds, shares = np.array([threshold(mechanism.spread(0.0))]), [np.ones(1), np.ones(1)]
     kept = (shares[0] > 1e-18) & (shares[1] > 1e-18)

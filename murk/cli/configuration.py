@@ -153,8 +153,8 @@ def read(path: Path | None, options: Options) -> Configuration:
         for key in table:
             if key not in options[name]:
                 raise _unknown(f"{path}: [{name}] {key}", key, options[name], _flag(name, key))
-    for command, known in options.items():
-        for key, option in known.items():
+    for command, of_command in options.items():
+        for key, option in of_command.items():
             table = settings.table_of(command, key)
             if table is not None:
                 where = f"{path}: [{table}] {key}" if table else f"{path}: {key}"
@@ -238,8 +238,8 @@ def _url_problem(value: str, quiet: bool = False) -> str:
     if separator and scheme in OPENERS:
         return ""
     # A value with an @ may contain a password.
-    shown = "the value" if quiet or "@" in value else repr(value)
-    return f"{shown} is not a log URL: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT[/NAME]"
+    quoted = "the value" if quiet or "@" in value else repr(value)
+    return f"{quoted} is not a log URL: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT[/NAME]"
 
 
 def set_defaults(context: click.Context, name: str, command: click.Command, settings: Configuration) -> None:

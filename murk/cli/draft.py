@@ -126,8 +126,8 @@ def described(name: str, text: str, origin: str = "given") -> Column:
 
 
 def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
-    (first, one), (last, other) = day_number(low), day_number(high)
-    if not one == other == Cell.FINE:
+    (first, low_precision), (last, other) = day_number(low), day_number(high)
+    if not low_precision == other == Cell.FINE:
         return None
     if min(first, last) < 1 or max(first, last) > _LAST_DAY:
         raise UserError(f"{low}..{high}: dates must be in the years 1 to 9999")
@@ -135,8 +135,8 @@ def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
 
 
 def _numbers(low: str, high: str) -> tuple[float, float] | None:
-    (first, one), (last, other) = as_number(low), as_number(high)
-    return (first, last) if one == other == Cell.FINE else None
+    (first, low_text), (last, other) = as_number(low), as_number(high)
+    return (first, last) if low_text == other == Cell.FINE else None
 
 
 def dashed(text: str) -> str:
@@ -267,11 +267,11 @@ class _Summary:
         if self._all_equal(values):
             return column(without="the same value in every row")
         if self._names_people():
-            what = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
+            reason = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
             if self.absent:
                 # Rows without a name would all be one person.
-                return column(without=f"{what}, and {many(self.absent, 'row')} without one")
-            return column(without=what, names_people=len(self.distinct) < self.rows)
+                return column(without=f"{reason}, and {many(self.absent, 'row')} without one")
+            return column(without=reason, names_people=len(self.distinct) < self.rows)
         if kinds == {"boolean"}:
             yes = sum(count for value, count in self.values.items() if as_boolean(value)) / sum(self.values.values())
             return column(categories=("no", "yes"), shares=(1.0 - yes, yes), gaps=gaps)
@@ -467,35 +467,35 @@ def _target(column: Column, rate: float | None) -> str:
     if len(column.categories) == 2:
         negative, positive = map(word, column.categories)
         rate = float(f"{column.shares[1]:.2g}") if rate is None and column.shares else rate
-        known = "" if rate is None or not 0.0 < rate < 1.0 else f", rate: {rate:g}"
-        return f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}{known}}}"
+        rate_text = "" if rate is None or not 0.0 < rate < 1.0 else f", rate: {rate:g}"
+        return f"target: {{name: {name}, kind: binary, positive: {positive}, negative: {negative}{rate_text}}}"
     classes = ", ".join(map(word, column.categories))
     # The shares add up to 1 after rounding, too.
     least = [round(share, 3) for share in column.shares[1:]]
     shares = [round(1.0 - sum(least), 3), *least] if column.shares else []
-    known = f", rate: [{', '.join(f'{share:g}' for share in shares)}]" if shares and min(shares) > 0.0 else ""
-    return f"target: {{name: {name}, kind: classes, classes: [{classes}]{known}}}"
+    rate_text = f", rate: [{', '.join(f'{share:g}' for share in shares)}]" if shares and min(shares) > 0.0 else ""
+    return f"target: {{name: {name}, kind: classes, classes: [{classes}]{rate_text}}}"
 
 
 def _holds(column: Column) -> str:
     if column.bounds is None:
-        categories, known = column.categories, ""
+        categories, missing_text = column.categories, ""
         if column.gaps:
             # A category of its own: as the middle of all others, missing values would bias their effects.
             categories = categories if _UNKNOWN in categories else (*categories, _UNKNOWN)
-            known = f", missing: {_UNKNOWN}, missing_share: {column.gaps:.2g}"
-        return f"categories: [{', '.join(map(word, categories))}]{known}"
+            missing_text = f", missing: {_UNKNOWN}, missing_share: {column.gaps:.2g}"
+        return f"categories: [{', '.join(map(word, categories))}]{missing_text}"
     low, high = column.bounds
     if isinstance(low, datetime.date):
         return f"kind: date, low: {low}, high: {high}"
-    known = ""
+    missing_text = ""
     if column.missing is not None:
         # Code missing values as the mean of the others, which biases least.
         share, mean = column.missing
-        known = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
+        missing_text = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
     if column.typical is not None:
-        known += f", typical: [{', '.join(map(_shortest, column.typical))}]"
-    return f"low: {_shortest(low)}, high: {_shortest(high)}{known}"
+        missing_text += f", typical: [{', '.join(map(_shortest, column.typical))}]"
+    return f"low: {_shortest(low)}, high: {_shortest(high)}{missing_text}"
 
 
 def _shortest(value: Any) -> str:

@@ -179,8 +179,10 @@ def _shuffler_metrics(shuffling: Shuffling | None, registry: CollectorRegistry) 
     exported = ShufflerMetrics(shuffling.task, registry=registry)
 
     def refresh() -> None:
-        found = shuffling.totals
-        sums = CrowdSums(found.released, found.crowds, found.waiting, found.dropped, found.duplicates, found.refused)
+        totals = shuffling.totals
+        sums = CrowdSums(
+            totals.released, totals.crowds, totals.waiting, totals.dropped, totals.duplicates, totals.refused
+        )
         exported.update(sums, shuffling.trouble)
 
     refresh()

@@ -93,18 +93,12 @@ idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
 )
 wait_for_task = click.option("--wait", is_flag=True, help="Wait for a log or task that is missing or unreachable.")
-
-
-def make_public(function: F) -> F:
-    """Add options for consent to a command."""
-    # Accepted for compatibility; never counts as consent.
-    function = click.option("--yes", is_flag=True, hidden=True, expose_value=False, help="Has no effect.")(function)
-    return click.option(
-        "--make-public",
-        type=click.IntRange(1),
-        metavar="N",
-        help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
-    )(function)
+make_public = click.option(
+    "--make-public",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Agree without a prompt that the features of at most N people become public (the task's public sample).",
+)
 
 
 _ALTERNATIVES = (

@@ -147,9 +147,9 @@ def _dependent(numbers: Mapping[str, Vector], texts: set[str]) -> Iterator[str]:
         spread = float(column @ column)
         if not (spread > 0.0 and math.isfinite(spread)):
             continue
-        known, rest = basis[: len(free)], column
+        spanned, rest = basis[: len(free)], column
         for _ in range(2):  # once more against rounding errors
-            rest = rest - (known @ rest) @ known
+            rest = rest - (spanned @ rest) @ spanned
         if float(rest @ rest) > _EXACT * spread:
             basis[len(free)] = rest / math.sqrt(float(rest @ rest))
             free.append(name)

@@ -109,7 +109,7 @@ def say_notice(task: Task, population: FilePopulation, quiet: bool, *, rate: flo
         say(f"caution: {SEVERAL_ROWS}" if of_rows else None)
     say(population.notice)
     for level, both in promises(task).items():
-        say(*(f"level {level}: {one}" for one in both))
+        say(*(f"level {level}: {each}" for each in both))
     say(cost_of_forgetting(task))
     # A resumed run has results to show.
     if population.next_position == 0:
@@ -131,7 +131,7 @@ def promises(task: Task) -> dict[str, list[str]]:
 def print_accounts(found: Mapping[str, Any]) -> None:
     """Print what people have spent on all tasks together, and the path of the ledger."""
     if "ledger" in found:
-        paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{one}.' for one in found['together_words'])}")
+        paragraph(f"Accounts: {found['ledger']}. {' '.join(f'{each}.' for each in found['together_words'])}")
 
 
 def print_check(task: Task, crowd: PopulationConfig, as_json: bool) -> None:
@@ -156,22 +156,22 @@ def brief(task: Task, estimate: Estimate, engines: Sequence[Any], repeats: Repea
     forecast before the run; coefficients in coded units where there are none.
     """
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True, repeats=repeats)
-    level, known = looks.nominal(LEVEL), effect_units(task)
+    level, units = looks.nominal(LEVEL), effect_units(task)
     pair = coded_effects(task.coefficient_scale, estimate, level)
-    if pair is None or not known:
-        pair, known, after = (estimate.values, estimate.half_widths(level)), {}, " (coded)"
+    if pair is None or not units:
+        pair, units, after = (estimate.values, estimate.half_widths(level)), {}, " (coded)"
     else:
         after = "" if task.target.kind == "real" else " points" if task.features else "%"
     parts = []
     for name, value, half in zip(estimate.names, pair[0].tolist(), pair[1].tolist(), strict=True):
-        if (known and name not in known) or (task.features and is_constant(name)):
+        if (units and name not in units) or (task.features and is_constant(name)):
             continue
-        unit = known.get(name)
+        unit = units.get(name)
         factor, shift, label = (1.0, 0.0, name) if unit is None else (unit.factor, unit.shift, unit.label)
-        shown = name if task.features else label
+        label_shown = name if task.features else label
         words = f"{number(value * factor + shift)} ± {number(half * factor)}{after}"
         if unit is not None and half * factor > unit.high - max(unit.low, 0.0):
             # The interval contains everything that is possible.
             words = TOO_WIDE if math.isfinite(half) else NOT_LEARNED
-        parts.append(f"{shown} {words}")
+        parts.append(f"{label_shown} {words}")
     return "  ".join([*parts[:2], "at every look"] if looks.validity == "always-valid" else parts[:2])

@@ -45,7 +45,7 @@ def _sections(account: Account) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         lines = []
         if account.guarantee is not None and len(real) == len(account.tasks) > 1:
             lines.append(("Kept private", _private(account.guarantee, "all answers together")))
-        yield "All tasks", lines + [("Budget", _budget([one])) for one in account.caps]
+        yield "All tasks", lines + [("Budget", _budget([cap])) for cap in account.caps]
     if account.raised:
         yield "Budgets raised", [(day_text(each.day), f"{each.describe()}.") for each in account.raised]
     yield "Your way out", list(_way_out(account))
@@ -70,16 +70,16 @@ def _task(task: TaskAccount) -> Iterator[tuple[str, str]]:
         yield "Windows", f"{task.renewed.describe()}.".capitalize()
     if task.accountant.releases and not task.simulated:
         other = f"any other with the same {task.known}" if task.known else "any other"
-        what = "it" if task.accountant.releases == 1 else "all these answers together"
+        answers = "it" if task.accountant.releases == 1 else "all these answers together"
         none = "These releases have no joint guarantee of one kind: --details shows the guarantee of each."
-        central = next((one.central for one in task.levels if one.released and one.central is not None), None)
+        central = next((level.central for level in task.levels if level.released and level.central is not None), None)
         if central is None:
-            yield "Kept private", none if task.guarantee is None else _private(task.guarantee, what, other)
+            yield "Kept private", none if task.guarantee is None else _private(task.guarantee, answers, other)
         elif task.guarantee is not None:
-            yield "Kept private", f"{COLLUDING}: {_private(task.guarantee, what)}"
+            yield "Kept private", f"{COLLUDING}: {_private(task.guarantee, answers)}"
             # Such a task takes one answer of each person.
-            yield "", f"{central.condition}: {_private(central.guarantee, what)}"
-    caps = [one for one in task.caps if one.cap is not None]
+            yield "", f"{central.condition}: {_private(central.guarantee, answers)}"
+    caps = [cap for cap in task.caps if cap.cap is not None]
     if caps and task.levels:
         yield "Budget", _budget(caps)
     numbers = sorted(number for level in task.levels for number in level.receipts)
@@ -125,13 +125,13 @@ def _budget(caps: Sequence[CapStatus]) -> str:
 
 
 def _receipt(numbers: Sequence[int], *, shuffled: bool) -> str:
-    shown = ", ".join(map(str, numbers[:_MOST]))
+    first_numbers = ", ".join(map(str, numbers[:_MOST]))
     more = f" and {len(numbers) - _MOST:,} more" if len(numbers) > _MOST else ""
-    known = "somebody who has this ledger or your file may recognise it by its position in the log"
-    who = "the shuffler may recognise it when it comes" if shuffled else known
+    recognition = "somebody who has this ledger or your file may recognise it by its position in the log"
+    who = "the shuffler may recognise it when it comes" if shuffled else recognition
     return (
-        f"No. {shown}{more} in this ledger. What was sent carries no number or name, but {who}. It says no more about "
-        "your record than stated above."
+        f"No. {first_numbers}{more} in this ledger. What was sent carries no number or name, but {who}. It says no "
+        "more about your record than stated above."
     )
 
 

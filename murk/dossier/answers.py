@@ -54,9 +54,9 @@ def purpose(facts: Facts) -> Iterator[Block]:
 def asked(facts: Facts) -> Iterator[Block]:
     """Yield the section on features and target."""
     task = facts.task
-    known = set(task.known_columns)
+    known_names = set(task.known_columns)
     rows = [
-        (feature.name, "known: sent as it is" if feature.name in known else "feature", _values(feature))
+        (feature.name, "known: sent as it is" if feature.name in known_names else "feature", _values(feature))
         for feature in task.features
     ]
     rows.append((task.target.name, "target", _values(task.target)))
@@ -71,11 +71,11 @@ def leaves(facts: Facts) -> Iterator[Block]:
     task, example = facts.task, facts.example
     fields = example.fields
     text = example.messages[0].decode("ascii", "backslashreplace")
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
+    excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
     meanings = _FIELDS | ({"payload": "a summary of the window, with noise"} if "records" in fields else {})
     if facts.known:
         meanings |= {"payload": "known columns as they are, then the answer with noise: all that depends on the record"}
-    known = tuple(
+    known_names = tuple(
         (name, meanings.get(name, "a setting of the protocol"), _shown(name, value)) for name, value in fields.items()
     )
     of = f"a window of {example.records:,} such records" if example.records > 1 else "this record"
@@ -84,12 +84,12 @@ def leaves(facts: Facts) -> Iterator[Block]:
     yield Sample(
         f"MADE UP: the bytes ({len(text):,}) of the release of {of}, by the Python code of devices"
         + (", with a public sample that was made up, too" if example.made_up_public else ""),
-        shown,
+        excerpt,
     )
-    yield Table(("field", "what it is", "in the example"), known, ("release", "days"))
+    yield Table(("field", "what it is", "in the example"), known_names, ("release", "days"))
     again = _short(json.loads(example.messages[1])["payload"]) if len(example.messages) > 1 else ""
-    what = "window is summarised and" if task.of_organisations else "record is"
-    yield from claims("leaves-again", facts, again=again, what=what)
+    source = "window is summarised and" if task.of_organisations else "record is"
+    yield from claims("leaves-again", facts, again=again, what=source)
 
 
 def guarantee(facts: Facts) -> Iterator[Block]:
@@ -192,6 +192,8 @@ def retention(facts: Facts) -> Iterator[Block]:
             rows.append((name, read[kind].kept, f"{read[kind].place}: {read[kind].settings}"))
         elif kind in intended:
             rows.append((name, f"{intended[kind]}; {_NOT_READ}", _NOT_READ))
+    if facts.archive:
+        rows.append(("copies of releases", "until somebody deletes them", f"the archive {facts.archive}"))
     for kind, store in facts.intake.stores.items() if facts.intake is not None else ():
         rows.append((f"{_STORES[kind]} on the input log", store.kept, f"{store.place}: {store.settings}"))
     rows.append(

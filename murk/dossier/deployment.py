@@ -91,11 +91,13 @@ def read_deployment(log: Log, task: Task) -> Deployment:
     carried = None if document is None else Task.from_document(document, f"the task on {log.url}")
     role = _role(log, carried or task)
     if log.url.startswith("kafka:"):
-        found = _kafka(log, carried, carried or task, role)
+        deployment = _kafka(log, carried, carried or task, role)
     else:
-        found = _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
+        deployment = (
+            _input_log_file(log, carried) if role == "input log" else _file(log, carried, carried or task, role)
+        )
     # Its streams may not exist yet.
-    return replace(found, identity=log.identity) if carried is not None else found
+    return replace(deployment, identity=log.identity) if carried is not None else deployment
 
 
 def _role(log: Log, task: Task) -> Role:
@@ -181,17 +183,17 @@ def _kafka(log: Log, carried: Task | None, task: Task, role: Role) -> Deployment
 
 
 def _store(topic: str, about: Mapping[str, str]) -> Store:
-    shown = ", ".join(f"{key}={value}" for key, value in about.items())
+    settings = ", ".join(f"{key}={value}" for key, value in about.items())
     policies = {word.strip() for word in about.get("cleanup.policy", "").split(",")}
     if not policies & {"compact", "delete"}:
-        return Store(topic, _UNKNOWN, shown)
+        return Store(topic, _UNKNOWN, settings)
     compacted = "the newest of each partition, older ones until the broker compacts"
     if "delete" not in policies:
-        return Store(topic, compacted, shown, math.inf)
+        return Store(topic, compacted, settings, math.inf)
     try:
         milliseconds = int(about.get("retention.ms", ""))
     except ValueError:
-        return Store(topic, _UNKNOWN, shown)
+        return Store(topic, _UNKNOWN, settings)
     seconds = milliseconds / 1000 if milliseconds >= 0 else math.inf
     kept = f"{span(seconds)} after they arrive, then deleted by the broker" if math.isfinite(seconds) else ""
     segment = about.get("segment.ms", "")
@@ -199,8 +201,8 @@ def _store(topic: str, about: Mapping[str, str]) -> Store:
     if later:
         kept += f", a segment at a time: up to {span(later)} later"
     if "compact" in policies:
-        return Store(topic, f"{compacted}; all {kept}" if kept else compacted, shown, seconds, later)
-    return Store(topic, kept or "for ever: nothing deletes them", shown, seconds, later)
+        return Store(topic, f"{compacted}; all {kept}" if kept else compacted, settings, seconds, later)
+    return Store(topic, kept or "for ever: nothing deletes them", settings, seconds, later)
 
 
 def read_accounts(path: str | Path) -> Accounts:

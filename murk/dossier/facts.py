@@ -69,6 +69,7 @@ class Facts:
     controller: str = ""
     web: bool = False  # whether people answer in a web page
     intake: Deployment | None = None  # the input log of a shuffled task
+    archive: str = ""  # path or URL of an archive of the log
 
     @property
     def disclosure(self) -> Disclosure | None:
@@ -97,8 +98,8 @@ class Facts:
     @property
     def pair(self) -> str:
         """Words for the records that an attacker tells apart."""
-        known = self.known
-        return f"any two records that agree in {known}" if known else "any two records"
+        known_words = self.known
+        return f"any two records that agree in {known_words}" if known_words else "any two records"
 
     @property
     def known(self) -> str:
@@ -255,12 +256,12 @@ def together(mechanism: Costed, count: int) -> tuple[Guarantee, ...]:
 
 
 def _of(claims: Iterable[Guarantee], kind: Any) -> str:
-    found: list[float] = []
+    figures: list[float] = []
     for claim in claims:
         with suppress(UserError):
             implied = claim.to(kind)
-            found += implied.to_dict()[implied.kind].values()
-    return number(min(found)) if found else "-"
+            figures += implied.to_dict()[implied.kind].values()
+    return number(min(figures)) if figures else "-"
 
 
 def _epsilon(guarantee: Guarantee) -> str:

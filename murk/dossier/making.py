@@ -99,8 +99,8 @@ def _weakest(facts: Facts) -> str:
         return ""
     if not math.isfinite(worst["detectable"]):
         return f"a violation of any size of the {worst['measure']} of {number(worst['claimed'])} ({worst['name']})"
-    found, claimed = number(worst["detectable"]), number(worst["claimed"])
-    return f"a {worst['measure']} below {found} where {claimed} is claimed ({worst['name']})"
+    detectable, claimed = number(worst["detectable"]), number(worst["claimed"])
+    return f"a {worst['measure']} below {detectable} where {claimed} is claimed ({worst['name']})"
 
 
 def _to_settle(facts: Facts, found: Necessity | None) -> Iterator[str]:
@@ -110,8 +110,8 @@ def _to_settle(facts: Facts, found: Necessity | None) -> Iterator[str]:
     yield from questions("settle-people", facts, several_records=SEVERAL_RECORDS, rows_possible=rows_possible)
     for level in facts.mechanisms:
         if facts.any_two(level) > WEAK:
-            worst, one = percent(facts.any_two(level)), task.privacy.levels[level]
-            yield f"Level {level!r} ({stated(one)}) is weak: records are told apart in up to {worst}."
+            worst, guarantee = percent(facts.any_two(level)), task.privacy.levels[level]
+            yield f"Level {level!r} ({stated(guarantee)}) is weak: records are told apart in up to {worst}."
     whole = task.privacy.whole
     if whole is not None and whole.max_attack_accuracy > WEAK:
         worst = percent(whole.max_attack_accuracy)

@@ -37,8 +37,8 @@ class Necessity:
     @property
     def too_few(self) -> bool:
         """Whether so many people are too few to learn anything."""
-        found = self.forecast
-        return found is not None and (not found.learned or (bool(found.spread) and found.points > WIDEST))
+        forecast = self.forecast
+        return forecast is not None and (not forecast.learned or (bool(forecast.spread) and forecast.points > WIDEST))
 
     @property
     def number(self) -> str:
@@ -84,8 +84,8 @@ def _table(found: Necessity, planned: Plan, forecast: Forecast) -> Iterator[Bloc
             half = halves.get(name, math.inf)
             cells.append(f"{half:.2g}" if math.isfinite(half) else "nothing is learned" if each is not None else "-")
         rows.append((planned.units.get(name, name), *cells))
-    what = "average effect" if of_effects else "coefficient, with features from -1 to 1"
-    yield Table((f"half-width of the {what}", *planned.budgets.values()), tuple(rows), ("forecast",))
+    quantity = "average effect" if of_effects else "coefficient, with features from -1 to 1"
+    yield Table((f"half-width of the {quantity}", *planned.budgets.values()), tuple(rows), ("forecast",))
 
 
 def _hardest(found: Necessity | None) -> str:

@@ -57,7 +57,7 @@ def _block(block: Block, numbers: dict[str, int]) -> str:
     origin = f'<span class="origin">{_SOURCES[block.source]}</span>' if block.source in _SOURCES else ""
     if isinstance(block, Claim):
         return f"<p>{_prose(block.text)} {marks}{origin}</p>"
-    head = "".join(f'<th scope="col">{_text(one)}</th>' for one in block.columns)
+    head = "".join(f'<th scope="col">{_text(column)}</th>' for column in block.columns)
     rows = ""
     for first, *others in block.rows:
         named = zip(block.columns[1:], others, strict=True)

@@ -79,9 +79,9 @@ class Inputs:
     @classmethod
     def of_page(cls, page: str, name: str) -> Self:
         """Read the inputs of a page; raise `UserError` if it has none."""
-        found = _META.search(page)
+        match = _META.search(page)
         try:
-            content = json.loads(base64.b64decode(found[1] if found else "", validate=True))
+            content = json.loads(base64.b64decode(match[1] if match else "", validate=True))
             example = content["example"]
             messages = tuple(message.encode("ascii") for message in example["messages"])
             made = cls(**{**content, "example": Example(**{**example, "messages": messages})})

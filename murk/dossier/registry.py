@@ -96,14 +96,14 @@ def _parameters(guarantee: Guarantee) -> tuple[str, dict[str, float]]:
 
 def _details(facts: Facts, whole: Guarantee) -> str:
     task = facts.task
-    one = f"one release: {stated(task.privacy.guarantee)}"
-    words = [f"All releases to this task: {stated(whole)}; {one}."]
+    one_release = f"one release: {stated(task.privacy.guarantee)}"
+    words = [f"All releases to this task: {stated(whole)}; {one_release}."]
     # Without a cap the figures are of a single release at the default level.
     levels = "; further levels have guarantees of their own" if task.privacy.further_levels else ""
     if task.privacy.whole is None and task.privacy.renews:
-        words = [f"No cap over all windows; {one}{levels}."]
+        words = [f"No cap over all windows; {one_release}{levels}."]
     elif task.privacy.whole is None and levels:
-        words = [f"One release of each, at their level; {one}{levels}."]
+        words = [f"One release of each, at their level; {one_release}{levels}."]
     if isinstance(whole, GaussianDP):
         words.append("The guarantee is Gaussian differential privacy (mu), which implies the stated rho.")
     if task.privacy.renews:

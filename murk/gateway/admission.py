@@ -56,13 +56,13 @@ class Admission:
         block = self._receive_block(values)
         if block is not None and self._admits(block, now):
             return block
-        found: list[Release | Reason] = []
+        results: list[Release | Reason] = []
         for data, release in zip(values, block or [None] * len(values), strict=True):
             try:
-                found.append(self.check(data, now, release))
+                results.append(self.check(data, now, release))
             except RejectedError as rejected:
-                found.append(rejected.reason)
-        return found
+                results.append(rejected.reason)
+        return results
 
     def _admits(self, releases: Block, now: int) -> bool:
         """Return True only if `check` is certain to pass all these releases."""
@@ -107,13 +107,13 @@ class Admission:
         source = FIRST_PARTITION if self._device is not None and self._device.shares_models else partition
         message, _ = self._log.cached_model(source)
         self._version(source, message)
-        known = self._checked.get(source)
-        return None if known is None else known[0]
+        checked = self._checked.get(source)
+        return None if checked is None else checked[0]
 
     def _version(self, partition: int, message: bytes | None) -> int:
         """Return the version of the newest valid model of a partition, 0 if there is none."""
-        known = self._checked.get(partition)
-        if message is not None and self._device is not None and (known is None or known[0] != message):
+        checked = self._checked.get(partition)
+        if message is not None and self._device is not None and (checked is None or checked[0] != message):
             try:
                 model = decode_model(
                     message, task_hash=self._task.hash, dimension=self._device.model_size, partition=partition
@@ -124,5 +124,5 @@ class Admission:
                 # Devices would refuse it as well: the last valid one stays.
                 pass
             else:
-                known = self._checked[partition] = message, model.version
-        return 0 if known is None else known[1]
+                checked = self._checked[partition] = message, model.version
+        return 0 if checked is None else checked[1]

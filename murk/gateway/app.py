@@ -106,7 +106,7 @@ def split(body: bytes) -> list[bytes] | None:
     if not body.startswith(b"["):
         return [body] if body else None
     try:
-        return [bytes(one) for one in _ARRAY.decode(body)]
+        return [bytes(each) for each in _ARRAY.decode(body)]
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
@@ -263,8 +263,8 @@ class GatewayApp:
                 self._tags.clear()
             tag = self._tags[body] = f'"{sha256(body).hexdigest()[:32]}"'
         named = {"ETag": tag, **self._fresh(age), **more}
-        known = headers.get(b"if-none-match", b"").decode("latin-1")
-        if known == "*" or tag in (one.strip().removeprefix("W/") for one in known.split(",")):
+        etags = headers.get(b"if-none-match", b"").decode("latin-1")
+        if etags == "*" or tag in (each.strip().removeprefix("W/") for each in etags.split(",")):
             return Answer(304, headers=named)
         return Answer(200, body, kind, named)
 
@@ -489,7 +489,7 @@ def _outcome(outcomes: Sequence[str | None]) -> Answer:
     content: dict[str, object] = {"accepted": len(outcomes) - len(refused), "refused": refused}
     if len(refused) < len(outcomes):
         return _json(207, content)
-    statuses = {STATUS_OF[one["reason"]] for one in refused}  # type: ignore[index]
+    statuses = {STATUS_OF[each["reason"]] for each in refused}  # type: ignore[index]
     return _json(statuses.pop() if len(statuses) == 1 else 422, {"error": refused[0]["reason"], **content})
 
 

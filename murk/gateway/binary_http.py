@@ -53,13 +53,13 @@ def decode_request(message: bytes, most_head: int, most_content: int) -> Request
     framing = reader.integer()
     if framing not in (_KNOWN, _INDETERMINATE):
         raise InvalidMessageError
-    known = framing == _KNOWN
+    has_lengths = framing == _KNOWN
     method, scheme, _, target = (reader.text(most_head) for _ in range(4))
     if not (_METHOD.fullmatch(method) and scheme in (b"http", b"https") and _PATH.fullmatch(target)):
         raise InvalidMessageError
-    fields = _fields(reader, most_head - reader.place, known=known)
-    content = _section(reader, most_content) if known else _chunks(reader, most_content)
-    trailers = _fields(reader, most_head, known=known)
+    fields = _fields(reader, most_head - reader.place, known=has_lengths)
+    content = _section(reader, most_content) if has_lengths else _chunks(reader, most_content)
+    trailers = _fields(reader, most_head, known=has_lengths)
     if any(name.startswith(b":") for name, _ in trailers) or reader.rest().strip(b"\0"):
         raise InvalidMessageError
     return Request(method.decode("ascii"), target, tuple(fields), content)
@@ -136,21 +136,21 @@ def _chunks(reader: _Reader, most: int) -> bytes:
 def _fields(reader: _Reader, most: int, *, known: bool) -> list[tuple[bytes, bytes]]:
     """Read a section of fields; one of indeterminate length ends with an empty name."""
     lines = _Reader(_section(reader, most)) if known else reader
-    begin, found = lines.place, list[tuple[bytes, bytes]]()
+    begin, fields = lines.place, list[tuple[bytes, bytes]]()
     while not lines.ended:
         name = lines.text(most)
         if not (name or known):
-            return found
+            return fields
         value = lines.text(most)
-        late = name.startswith(b":") and found and not found[-1][0].startswith(b":")
+        late = name.startswith(b":") and fields and not fields[-1][0].startswith(b":")
         if late or name in _REFUSED or not (_NAME.fullmatch(name) and _VALUE.fullmatch(value)):
             raise InvalidMessageError
         if lines.place - begin > most:
             raise InvalidMessageError(413)
-        found.append((name, value))
-    if found and not known:
+        fields.append((name, value))
+    if fields and not known:
         raise InvalidMessageError
-    return found
+    return fields
 
 
 def _integer(number: int) -> bytes:

@@ -172,7 +172,7 @@ class GroupCommit:
 
     def _append(self, group: Sequence[Submission]) -> None:
         now, admission, accepted = int(self._clock()), self.admission, self._accepted
-        digests = [[blake2b(data, digest_size=16).digest() for data in one.releases] for one in group]
+        digests = [[blake2b(data, digest_size=16).digest() for data in each.releases] for each in group]
         # Bytes that came before, or twice, are appended once.
         fresh = {
             digest: data
@@ -184,12 +184,12 @@ class GroupCommit:
         admitted: dict[bytes, tuple[int, bytes]] = {}
         reasons: dict[bytes, str] = {}
         levels: list[str] = []
-        for (digest, data), found in zip(fresh.items(), admission.judged(list(fresh.values()), now), strict=True):
-            if isinstance(found, str):
-                reasons[digest] = found
+        for (digest, data), judgement in zip(fresh.items(), admission.judged(list(fresh.values()), now), strict=True):
+            if isinstance(judgement, str):
+                reasons[digest] = judgement
             else:
-                admitted[digest] = found.partition, data
-                levels.append(found.level)
+                admitted[digest] = judgement.partition, data
+                levels.append(judgement.level)
         if admitted:
             # The order of arrival would tell who sent which.
             self._log.append(shuffled(list(admitted.values())))
@@ -207,8 +207,8 @@ class GroupCommit:
         now = time.monotonic()
         self._due = now + LOOK
         try:
-            found = {partition: self.admission.model(partition) for partition in self._partitions}
-            self.models = {partition: model for partition, model in found.items() if model is not None}
+            models = {partition: self.admission.model(partition) for partition in self._partitions}
+            self.models = {partition: model for partition, model in models.items() if model is not None}
             if now >= self._check_due:
                 self._check_due = now + CHECK
                 # On Kafka models are cached, and this is not.

@@ -97,11 +97,11 @@ class ObliviousKeys:
     @classmethod
     def load(cls, paths: Sequence[str]) -> ObliviousKeys:
         """Read keys from files; write a new one, which only its owner can read, where there is none."""
-        found = {path: _read(path) for path in paths if Path(path).exists()}
+        secrets_by_path = {path: _read(path) for path in paths if Path(path).exists()}
         for path in paths:
-            if path not in found:
-                found[path] = _make_key(path, {identifier for identifier, _ in found.values()})
-        return cls([found[path] for path in paths])
+            if path not in secrets_by_path:
+                secrets_by_path[path] = _make_key(path, {identifier for identifier, _ in secrets_by_path.values()})
+        return cls([secrets_by_path[path] for path in paths])
 
     def open(self, message: bytes) -> Opened:
         """Decrypt a request (RFC 9458, section 4.3); raise `UnopenedError` if that is impossible."""

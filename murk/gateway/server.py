@@ -12,11 +12,11 @@ from typing import Self
 
 from murk._internal.extras import missing_extra
 from murk._internal.lazy import bounding
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError, UserError, reason_of
 from murk.gateway.app import GatewayApp, Settings
 from murk.gateway.group_commit import GroupCommit
 from murk.monitoring.metrics.exporter import Exporter, Values
-from murk.monitoring.web.server import Hosts, Route, listening_error, local_url, reason_of
+from murk.monitoring.web.server import Hosts, Route, listening_error, local_url
 from murk.stream.log.checks import check_input_log
 from murk.stream.log.interface import Log
 from murk.stream.wire.codec import REASONS
@@ -28,6 +28,7 @@ LOOK = 1.0  # seconds between two looks at the files of a certificate
 GRACE = 12.0  # seconds at the end for requests that are being answered
 
 _BACKLOG = 1_024
+_NO_CERTIFICATE = "not a certificate with its key"
 _log = logging.getLogger(__name__)
 
 
@@ -77,7 +78,8 @@ class Certificate:
                 if context is not None:
                     context.load_cert_chain(certificate, key)
         except (OSError, ssl.SSLError, ValueError) as error:
-            words = f"the renewed certificate or its key cannot be used ({reason_of(error)}): the former stays in use"
+            reason = reason_of(error, _NO_CERTIFICATE)
+            words = f"the renewed certificate or its key cannot be used ({reason}): the former stays in use"
             if words != self._trouble:
                 _log.warning("%s", words)
             self._trouble = words
@@ -153,9 +155,9 @@ class Gateway:
         try:
             config.load()
         except (OSError, ssl.SSLError, ValueError) as error:
+            reason = reason_of(error, _NO_CERTIFICATE)
             raise UserError(
-                f"the certificate or its key cannot be used ({reason_of(error)}): name files in PEM that belong "
-                "together"
+                f"the certificate or its key cannot be used ({reason}): name files in PEM that belong together"
             ) from None
         self._certificate = None if certificate is None else Certificate(certificate, key, config.ssl)
         self.appending = GroupCommit(log, task, self._door.resolve)

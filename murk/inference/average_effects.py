@@ -57,14 +57,14 @@ def marginal_differences(estimate: Estimate, weights: Floats, level: float = 0.9
         return None
     theta = estimate.values
     slope, gradient, low, high = mean_slope(theta, people)
-    sums, own = weights @ theta, combined_half_widths(estimate, weights, level)
+    sums, halves = weights @ theta, combined_half_widths(estimate, weights, level)
     unlike = people.doubt * _spread(theta, people)
     out = np.full(len(weights), math.inf)
-    for j in np.flatnonzero(np.isfinite(own)):
+    for j in np.flatnonzero(np.isfinite(halves)):
         pull = sums[j] * gradient + slope * weights[j]
         variance = max(float(pull @ covariance @ pull), 0.0) + float(sums[j]) ** 2 * unlike
         ratio = math.sqrt(variance / float(weights[j] @ covariance @ weights[j]))
-        out[j] = ratio * own[j] + (abs(sums[j]) + own[j]) * max(high - slope, slope - low)
+        out[j] = ratio * halves[j] + (abs(sums[j]) + halves[j]) * max(high - slope, slope - low)
     return sums * slope, out
 
 
@@ -85,12 +85,12 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
         rows = zip(weights, used, counts.tolist(), strict=True)
         return np.array([np.abs(row[own]) @ apart[count][own] for row, own, count in rows], dtype=np.float64)
     halves = estimate.half_widths(level)
-    known = np.where(np.isfinite(halves), halves, 0.0)
+    finite = np.where(np.isfinite(halves), halves, 0.0)
     errors = np.sqrt(np.diag(estimate.covariance))
-    ratios = np.divide(known, errors, out=np.zeros_like(known), where=errors > 0.0)
+    ratios = np.divide(finite, errors, out=np.zeros_like(finite), where=errors > 0.0)
     variances = np.maximum(np.einsum("ij,ij->i", weights @ estimate.covariance, weights), 0.0)
     several = (used * ratios).max(axis=1, initial=0.0) * np.sqrt(variances)
-    out = np.where(counts == 1, np.abs(weights) @ known, several)
+    out = np.where(counts == 1, np.abs(weights) @ finite, several)
     return np.asarray(np.where((used & ~np.isfinite(halves)).any(axis=1), math.inf, out))
 
 

@@ -53,16 +53,37 @@ class Contrast:
         return asdict(self)
 
 
-def contrasts(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> tuple[Contrast, ...]:
-    """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``."""
+def contrasts(
+    task: Task, estimate: Estimate, looks: Looks, level: float = 0.95, *, arms: bool = False
+) -> tuple[Contrast, ...]:
+    """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``.
+
+    With ``arms`` those of an experiment's arms come first, for displays without lifts; they share the error.
+    """
     labels, first = [""], task.coding.names[0]
     if isinstance(task.target, ClassTarget):
         labels = [f"{label}:" for label in task.target.classes if f"{label}:{first}" in estimate.names]
-    each = ((block, label) for block in task.contrasts for label in labels)
-    return tuple(_contrast(task, estimate, block, label, looks, level) for block, label in each)
+    of_arms = _of_arms(task) if arms else ()
+    both = [(block, len(of_arms)) for block in of_arms]
+    both += [(block, 1) for block in task.contrasts if block not in of_arms]
+    each = ((block, label, count) for block, count in both for label in labels)
+    return tuple(_contrast(task, estimate, block, label, looks, level, count) for block, label, count in each)
 
 
-def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float) -> Contrast:
+def _of_arms(task: Task) -> tuple[ContrastBlock, ...]:
+    """Return the contrasts of an experiment's arms against its control."""
+    if task.experiment is None:
+        return ()
+    control, name = task.experiment.control, task.experiment.arm
+    others = (arm for arm in task.arms if arm != control)
+    return tuple(ContrastBlock(feature=name, category=arm, against=control) for arm in others)
+
+
+def _contrast(
+    task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float, count: int
+) -> Contrast:
+    """Return one of ``count`` contrasts that share the error."""
+    level = 1.0 - (1.0 - level) / count
     weights, unit, of_effects = _weights_and_units(task, estimate.names, block, label)
     weights = weights[None]
     nominal, by_line = looks.nominal(level), estimate.effects(level) is not None
@@ -82,7 +103,7 @@ def _contrast(task: Task, estimate: Estimate, block: ContrastBlock, label: str, 
     # The process of estimates from answers of the same people again is no martingale.
     if not why_no_sequence(task, estimate) and looks.repeats.most == 1:
         levels = [level, replace(looks, validity="always-valid").nominal(level)]
-        log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level))
+        log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level)) - math.log(count)
     feature = next(each for each in task.features if each.name == block.feature)
     category, other = (words_of_value(feature, value) for value in (block.category, block.against))
     return Contrast(
@@ -130,7 +151,7 @@ def _weights_and_units(
     task: Task, names: tuple[str, ...], block: ContrastBlock, label: str
 ) -> tuple[Vector, Unit | None, Unit | None]:
     """Return a contrast's weights, and the units of its coefficients and of its average effect, if they have one."""
-    index = next(place for place, feature in enumerate(task.features) if feature.name == block.feature)
+    index = next(index for index, feature in enumerate(task.features) if feature.name == block.feature)
     feature = task.features[index]
     assert isinstance(feature, CategoryFeature)
     coded = dict(zip(feature.categories[1:], task.coding.names_of(index), strict=False))
@@ -145,9 +166,9 @@ def _weights_and_units(
 
 def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: float) -> Interval | None:
     """Return the average effect of a contrast and its half-width; None where it is unknown."""
-    own = estimate.combined_effect(weights[0], level)
-    if own is not None:
-        return own
+    effect = estimate.combined_effect(weights[0], level)
+    if effect is not None:
+        return effect
     if task.coefficient_scale == "log odds":
         pair = marginal_differences(estimate, weights, level)
         return None if pair is None else (float(pair[0][0]), float(pair[1][0]))
@@ -166,17 +187,17 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
     >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0)), [0.95, 0.99]), 3)
     3.0
     """
-    known: dict[float, float] = {}
+    cached: dict[float, float] = {}
     size = 0.0
     for level in levels:
-        value, known[NormalDist().inv_cdf(0.5 + level / 2.0)] = interval(level)
+        value, cached[NormalDist().inv_cdf(0.5 + level / 2.0)] = interval(level)
         size = abs(value)
     for _ in range(_FURTHER):
-        quantile = _next_quantile(size, known)
+        quantile = _next_quantile(size, cached)
         if quantile is None:
             break
-        known[quantile] = interval(2.0 * NormalDist().cdf(quantile) - 1.0)[1]
-    return max((quantile for quantile, half in known.items() if _excludes(size, half)), default=0.0)
+        cached[quantile] = interval(2.0 * NormalDist().cdf(quantile) - 1.0)[1]
+    return max((quantile for quantile, half in cached.items() if _excludes(size, half)), default=0.0)
 
 
 def _next_quantile(size: float, known: dict[float, float]) -> float | None:

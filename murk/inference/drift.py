@@ -70,15 +70,15 @@ def merged_curve(histories: Sequence[History], coefficients: int, method: str) -
     newest = np.array([np.searchsorted(history.counts, grid, side="right") - 1 for history in histories])
     points = []
     for at in newest.T:
-        known = [partition for partition, index in enumerate(at) if index >= 0]
-        rows = np.array([tables[partition][at[partition]] for partition in known])
-        counts = np.array([histories[partition].counts[at[partition]] for partition in known])
+        begun = [partition for partition, index in enumerate(at) if index >= 0]
+        rows = np.array([tables[partition][at[partition]] for partition in begun])
+        counts = np.array([histories[partition].counts[at[partition]] for partition in begun])
         values, halves, errors = rows[:, :coefficients], rows[:, coefficients:-1], rows[:, -1]
-        if len(known) == 1:
+        if len(begun) == 1:
             value, half, error = values[0], halves[0], float(errors[0])
         else:
             value, half, error = _merged(values, halves, counts.astype(np.float64), method)
-        time = max(histories[partition].times[at[partition]] for partition in known)
+        time = max(histories[partition].times[at[partition]] for partition in begun)
         points.append(CurvePoint(int(counts.sum()), time, tuple(value.tolist()), tuple(half.tolist()), error))
     return tuple(points)
 
@@ -208,8 +208,8 @@ def compare(
     whitened = vectors[:, kept] / np.sqrt(values[kept])
     left, rotation = np.linalg.eigh(whitened.T @ after @ whitened)
     together = float(log_ratio(np.square(rotation.T @ (whitened.T @ change)), left, share).sum())
-    known = each[np.isfinite(each)]
-    apart = np.logaddexp.reduce(known) - math.log(len(known))
+    finite = each[np.isfinite(each)]
+    apart = np.logaddexp.reduce(finite) - math.log(len(finite))
     evidence = float(np.logaddexp(together, apart) - math.log(2.0))
     return Comparison(evidence, number, since, until, tuple(changes.tolist()), tuple(each.tolist()))
 
@@ -218,10 +218,10 @@ def _by_coefficient(change: Floats, before: Floats, after: Floats, share: float 
     """Return each coefficient's log e-value and change; minus infinity and NaN without an earlier estimate."""
     with np.errstate(divide="ignore", invalid="ignore"):
         left = after / before
-        known = np.isfinite(before) & np.isfinite(left)
-        left, square = np.where(known, left, 1.0), np.where(known, np.square(change) / before, 0.0)
-    ratios = np.where(known, log_ratio(square, left, share), -np.inf)
-    return ratios, np.where(known, change, np.nan)
+        finite = np.isfinite(before) & np.isfinite(left)
+        left, square = np.where(finite, left, 1.0), np.where(finite, np.square(change) / before, 0.0)
+    ratios = np.where(finite, log_ratio(square, left, share), -np.inf)
+    return ratios, np.where(finite, change, np.nan)
 
 
 def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Comparison], views: int = 1) -> Drift:
@@ -269,13 +269,13 @@ def _strongest(counts: Integers, values: Floats, variances: Floats, start: int, 
     """Return the comparison of the releases after a point, at the later point with the most evidence."""
     shares = 1.0 - counts[start] / counts
     later = np.flatnonzero(shares >= SMALLEST_SHARE)
-    known = np.isfinite(variances[start])
-    if not len(later) or not np.any(known):
+    finite = np.isfinite(variances[start])
+    if not len(later) or not np.any(finite):
         return None
     moved = values[later] - values[start]
     each, changes = _by_coefficient(moved, variances[start], variances[later], shares[later, None])
     # Coefficients that are no longer known give no evidence.
-    evidence = np.logaddexp.reduce(each[:, known], axis=1) - math.log(int(known.sum()))
+    evidence = np.logaddexp.reduce(each[:, finite], axis=1) - math.log(int(finite.sum()))
     best = int(np.argmax(evidence))
     since, until = int(counts[start]), int(counts[later[best]])
     changed, alone = (tuple(rows[best].tolist()) for rows in (changes, each))

@@ -88,8 +88,8 @@ _QUANTILES = {
 
 def scaling_quantile(level: float, partitions: int = 1) -> float:
     """Return random scaling's critical value for some partitions; raise UserError unless the level is tabulated."""
-    for known, quantiles in _QUANTILES.items():
-        if math.isclose(level, known, abs_tol=1e-9):
+    for tabulated, quantiles in _QUANTILES.items():
+        if math.isclose(level, tabulated, abs_tol=1e-9):
             return quantiles[max(i for i, tabled in enumerate(_PARTITIONS) if tabled <= max(partitions, 1))]
     raise UserError(f"random scaling has intervals at the levels 0.80, 0.90 and 0.95, not {level!r}")
 
@@ -181,8 +181,9 @@ class Estimate:
     def half_widths(self, level: float = 0.95) -> Floats:
         """Return half-widths of the intervals at ``level``.
 
-        With curvature errors r they are Fieller's, ``z s / sqrt(1 - z^2 r^2)``: infinite if r exceeds 1 / z, as the
-        curvature may then be zero.
+        With curvature errors r they reach the farther end of Fieller's interval, whose centre is the estimate t over
+        ``1 - z^2 r^2`` and whose half-width is ``z sqrt(s^2 (1 - z^2 r^2) + z^2 r^4 t^2) / (1 - z^2 r^2)``: infinite if
+        r exceeds 1 / z, as the curvature may then be zero.
         """
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
@@ -191,8 +192,11 @@ class Estimate:
         quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
         if self.curvature_error is None:
             return np.asarray(quantile * self.spread)
-        left = 1.0 - (quantile * self.curvature_error) ** 2
-        return np.where(left > 0.0, quantile * self.spread / np.sqrt(np.maximum(left, 1e-300)), math.inf)
+        doubt, size = (quantile * self.curvature_error) ** 2, np.abs(self.values)
+        left = 1.0 - doubt
+        with np.errstate(invalid="ignore"):  # spreads and errors are infinite where nothing is known
+            root = np.sqrt(np.maximum(left, 0.0) * self.spread**2 + doubt * (self.curvature_error * size) ** 2)
+        return np.where(left > 0.0, (size * doubt + quantile * root) / np.maximum(left, 1e-300), math.inf)
 
     def ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the lower and upper ends of the intervals at ``level``."""
@@ -262,8 +266,10 @@ class Estimate:
     def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
         """Return a weighted sum of `effects` and its half-width, here by simultaneous intervals (Bonferroni)."""
         used = np.flatnonzero(weights)
-        own = self.effects(1.0 - (1.0 - level) / len(used))
-        return None if own is None else (float(weights @ own[0]), float(np.abs(weights[used]) @ own[1][used]))
+        effects = self.effects(1.0 - (1.0 - level) / len(used))
+        return (
+            None if effects is None else (float(weights @ effects[0]), float(np.abs(weights[used]) @ effects[1][used]))
+        )
 
     @property
     def effects_note(self) -> str:

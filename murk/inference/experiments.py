@@ -183,7 +183,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     if block is None or cells is None or people is None:
         return None
-    place, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
+    index, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
     counts = np.bincount(cells.values[:, among_known], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
     real = task.target if isinstance(task.target, RealTarget) else None
     values, covariance, spread = _line(estimate)
@@ -196,10 +196,10 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     names = task.coding.names
     mean = people.shares @ people.points
     # The control's code: that of the arm's coded features at which the contrast with another arm begins.
-    places = [names.index(name) for name in task.coding.names_of(place)]
-    mean[places] = -1.0
+    indices = [names.index(name) for name in task.coding.names_of(index)]
+    mean[indices] = -1.0
     if block.control != task.arms[0]:
-        mean[places[task.arms.index(block.control) - 1]] = 1.0
+        mean[indices[task.arms.index(block.control) - 1]] = 1.0
     others = len(task.arms) - 1
     alpha = (1.0 - level) / others
     found = []

@@ -157,14 +157,14 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     """
     from scipy.special import ndtr
 
-    known = np.isfinite(error) & np.isfinite(bias)
-    unit = np.where(known & (error > 0.0), error, 1.0)
+    finite = np.isfinite(error) & np.isfinite(bias)
+    unit = np.where(finite & (error > 0.0), error, 1.0)
     # Without an error only the bias remains.
-    ratio = np.where(known, np.abs(bias) / unit, 0.0)
+    ratio = np.where(finite, np.abs(bias) / unit, 0.0)
     most = NormalDist().inv_cdf(0.5 + level / 2.0)
     low, high = np.full_like(ratio, 0.0), ratio + most
     for _ in range(_ROUNDS):
         middle = (low + high) / 2.0
         short = ndtr(middle - ratio) - ndtr(-middle - ratio) < level
         low, high = np.where(short, middle, low), np.where(short, high, middle)
-    return np.where(known, np.where(error > 0.0, high * unit, np.abs(bias)), np.inf)
+    return np.where(finite, np.where(error > 0.0, high * unit, np.abs(bias)), np.inf)

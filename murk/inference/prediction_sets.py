@@ -152,8 +152,8 @@ class Root:
         if shown[-1] < _WORTH or len(self.replies) < _SEARCHED:
             return self.quantile(_FIRST)
         ends = zip(self.replies, bounds(self.coverage, self.replies), strict=True)
-        known = [self.scale.position(reply.threshold) for reply, (low, _) in ends if low >= self.coverage]
-        below = min([self.scale.high, *known]) + self.scale.step - asked
+        covered = [self.scale.position(reply.threshold) for reply, (low, _) in ends if low >= self.coverage]
+        below = min([self.scale.high, *covered]) + self.scale.step - asked
         return self.scale.threshold(float(asked[np.argmax(shown**2 * np.maximum(below, 0.0))]))
 
     def error(self) -> float:
@@ -172,12 +172,12 @@ def bounds(coverage: float, replies: Sequence[Reply]) -> list[tuple[float, float
     """
     errors = [reply.error(coverage) for reply in replies]
     total = sum(1.0 / error**2 for error in errors)
-    found = []
+    intervals = []
     for reply, error in zip(replies, errors, strict=True):
         alpha = (1.0 - CONFIDENCE) / (error**2 * total)
         below, above = (NormalDist().inv_cdf(1.0 - part * alpha) for part in (1.0 - _ABOVE, _ABOVE))
-        found.append((reply.share - below * error, reply.share + above * error))
-    return found
+        intervals.append((reply.share - below * error, reply.share + above * error))
+    return intervals
 
 
 def at_least_present(coverage: float, replies: Sequence[Reply]) -> float:
@@ -296,9 +296,9 @@ class PredictionSets:
             )
         low, high = self.interval
         real = self.basis is None
-        what = "the prediction, plus or minus" if real else "all labels with a probability of at least"
-        shown = threshold if real else 1.0 - threshold
+        set_words = "the prediction, plus or minus" if real else "all labels with a probability of at least"
+        cutoff = threshold if real else 1.0 - threshold
         return (
-            f"Prediction sets of {self.coverage:.0%} coverage are {what} {shown:.3g}. By {self.answers:,} answers they "
-            f"contain the target of {self.covered:.1%} of people ({low:.1%} to {high:.1%})."
+            f"Prediction sets of {self.coverage:.0%} coverage are {set_words} {cutoff:.3g}. By {self.answers:,} "
+            f"answers they contain the target of {self.covered:.1%} of people ({low:.1%} to {high:.1%})."
         )

@@ -173,8 +173,8 @@ def track_of(
 
 def _contradicted(path: Path) -> Sequence[bool]:
     """Return of each coefficient whether no constant is within the band in all windows, (p,)."""
-    known = np.isfinite(path.half_widths)
-    least = np.where(known, path.values + path.half_widths, np.inf).min(axis=0)
-    most = np.where(known, path.values - path.half_widths, -np.inf).max(axis=0)
+    finite = np.isfinite(path.half_widths)
+    least = np.where(finite, path.values + path.half_widths, np.inf).min(axis=0)
+    most = np.where(finite, path.values - path.half_widths, -np.inf).max(axis=0)
     contradicted: list[bool] = (most > least).tolist()
     return contradicted

@@ -76,7 +76,7 @@ def documented(cls: C) -> C:
         for entry in re.split(r"\n(?=\S)", section[1]) if section else ():
             entries |= dict.fromkeys(entry.partition("\n")[0].split(", "), entry)
     # An entry of several parameters is at the first of them.
-    shown = dict.fromkeys(entries[name] for name in inspect.signature(cls).parameters if name in entries)
-    text = "Parameters\n----------\n" + "\n".join(shown)
+    described = dict.fromkeys(entries[name] for name in inspect.signature(cls).parameters if name in entries)
+    text = "Parameters\n----------\n" + "\n".join(described)
     cls.__doc__ = _SECTION.sub(lambda _: text, inspect.cleandoc(cls.__doc__ or ""), count=1)
     return cls

@@ -54,13 +54,13 @@ class FirstRecords:
 
     def _add(self, values: Sequence[Any], y: float) -> None:
         self._texts += any(read_number(value) is None for value in values)
-        known = [number(value) for value in values]
-        self._far += self._unit is not None and any(abs(each) > 10.0 * self._unit for each in known)
+        coded = [number(value) for value in values]
+        self._far += self._unit is not None and any(abs(each) > 10.0 * self._unit for each in coded)
         self._absent += not math.isfinite(y)
         if self.left == FIRST:
-            self._began_at_zero = not any(known)
+            self._began_at_zero = not any(coded)
         self.left -= 1
-        for seen, each in zip(self._seen, (*known, y), strict=True):
+        for seen, each in zip(self._seen, (*coded, y), strict=True):
             if math.isfinite(each):
                 seen[0], seen[1] = min(seen[0], each), max(seen[1], each)
                 seen[2], seen[3] = seen[2] + each, seen[3] + each * each
@@ -69,11 +69,11 @@ class FirstRecords:
         findings, first = [], f"of the first {FIRST} records"
         absent = [repr(name) for name in self._names if name in self._unseen]
         if absent:
-            shown = absent if len(absent) <= 5 else [*absent[:5], f"{len(absent) - 5} more"]
+            listed_names = absent if len(absent) <= 5 else [*absent[:5], f"{len(absent) - 5} more"]
             noun, count = ("feature", "counts") if len(absent) == 1 else ("features", "count")
             findings.append(
-                f"none {first} has the {noun} {listed(shown)}, which {count} as 0. Spell features=[...] as records do; "
-                "if records leave zeros out, this is fine"
+                f"none {first} has the {noun} {listed(listed_names)}, which {count} as 0. Spell features=[...] as "
+                "records do; if records leave zeros out, this is fine"
             )
         if 4 * self._texts >= FIRST:
             findings.append(f"many {first} have features that are text or not numbers, which count as 0. {_CODE}")
@@ -83,10 +83,10 @@ class FirstRecords:
                 f"{self._unit:g}: little or nothing will be learned. {_CODE}"
             )
         if 4 * self._absent >= FIRST:
-            what = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
+            labels = "labels that are not among the declared classes" if self._labels else "targets that are no numbers"
             remedy = "Give classes=[...] as the labels are, text or number" if self._labels else "Give numbers"
             findings.append(
-                f"many {first} have {what}: such a record counts as one without a target. "
+                f"many {first} have {labels}: such a record counts as one without a target. "
                 f"{remedy}; if they are missing, this is fine"
             )
         features = [seen for seen in self._seen[:-1] if seen[1] > seen[0]]

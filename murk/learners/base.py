@@ -74,7 +74,7 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         if self.features is not None:
             check_ordered("features", self.features, "names, as in features=['age', 'dose']")
             self._begin(tuple(self.features))
-        elif self.seed is None and not getattr(self.noise, "simulated", False):
+        elif self.seed is None and not (self.noise is not None and self.noise.simulated):
             raise UserError(
                 "features= is required with real noise: give the features' names, in a fixed order, as in "
                 "features=['age', 'dose']. Names from the first record may reveal its values, as encoders make names "
@@ -315,10 +315,9 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
 
     def _stated_classes(self) -> list[Any] | None:
         """Return the classes in their order, on which the meaning of a state depends; None without classes."""
-        classes = getattr(self, "classes", None)
-        if classes is None:
+        if self.classes is None:
             return None
-        labels = [label.item() if isinstance(label, np.generic) else label for label in classes]
+        labels = [label.item() if isinstance(label, np.generic) else label for label in self.classes]
         return [label if isinstance(label, str | int | float) else repr(label) for label in labels]
 
     def _stated_bounds(self) -> list[float] | None:
@@ -334,15 +333,15 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
             names, fold = tuple(state["features"]), state["fold"]
         except (KeyError, TypeError) as error:
             raise MurkError("the state is malformed: it needs the keys 'features' and 'fold'") from error
-        known = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
-        if names != known:
-            raise MurkError(f"the state has the features {names!r}, but this learner has {known!r}")
+        expected_names = tuple(name if isinstance(name, str | int) else str(name) for name in self._names or names)
+        if names != expected_names:
+            raise MurkError(f"the state has the features {names!r}, but this learner has {expected_names!r}")
         classes, stated = self._stated_classes(), state.get("classes")
         if stated != classes:
             raise MurkError(f"the state has the classes {stated!r}, but this learner has {classes!r}")
-        own, found = self._stated_bounds(), state.get("target_bounds")
-        if found != own:
-            raise MurkError(f"the state has other settings: target bounds {found!r}, not {own!r}")
+        stated_bounds, saved_bounds = self._stated_bounds(), state.get("target_bounds")
+        if saved_bounds != stated_bounds:
+            raise MurkError(f"the state has other settings: target bounds {saved_bounds!r}, not {stated_bounds!r}")
         fresh = self._engine is None
         engine = self._begin(names) if fresh else self._require()
         try:
@@ -387,12 +386,12 @@ class PersonEstimator(StreamEstimator[RecordEngineType]):
         engine = self._engine
         if engine is None:
             engine = self._get_engine(tuple(sorted(x)))
-        own = self._default if guarantee is None else self._person_mechanism(guarantee)
+        mechanism = self._default if guarantee is None else self._person_mechanism(guarantee)
         try:
             values = self._values_of(x)
         except KeyError:
             values = [x.get(name) for name in self._names]
-        engine.learn_record(values, y, own)
+        engine.learn_record(values, y, mechanism)
         if self._first_records is not None:
             self._surveyed([(values, y)], x)
 
@@ -437,10 +436,10 @@ class SGDEstimator(PersonEstimator[IterateEngineType]):
 
 def published(protocol: TaskProtocol, target: str, guarantee: Guarantee) -> dict[str, Any]:
     """Return the settings that ``as_published: true`` gives a task, as arguments of an estimator."""
-    found = {path[-1]: value for path, value in protocol.published(target, getattr(guarantee, "kind", "")).items()}
-    if "step" in found:
-        found["step"] = InverseScalingStep(**found["step"])
-    return found
+    settings = {path[-1]: value for path, value in protocol.published(target, getattr(guarantee, "kind", "")).items()}
+    if "step" in settings:
+        settings["step"] = InverseScalingStep(**settings["step"])
+    return settings
 
 
 def step_setting(step: Any) -> Any:
@@ -529,13 +528,17 @@ class TargetEstimator(StreamEstimator[Any]):
     def _set_range(self, *, records: bool = True, intercept: bool = True) -> TargetRange:
         """Set the target's range, as stated or assumed by a simulation, in which targets beyond it are counted."""
         bounds, bound = self.target_bounds, self.target_bound
-        own = TargetRange.stated(bounds, bound=bound, seed=self.seed, records=records, intercept=intercept)
-        self._range = own
+        target_range = TargetRange.stated(bounds, bound=bound, seed=self.seed, records=records, intercept=intercept)
+        self._range = target_range
         if self.seed is not None:
             assumed = ", which a simulation assumes as their bounds" if bounds is None and bound is None else ""
             words = "count as the nearest bound. Give target_bounds=(low, high) that are public and hold them"
-            self._beyond = BeyondBounds(own.low, own.high, f"{own.low:g} and {own.high:g}{assumed}, and {words}")
-        return own
+            self._beyond = BeyondBounds(
+                target_range.low,
+                target_range.high,
+                f"{target_range.low:g} and {target_range.high:g}{assumed}, and {words}",
+            )
+        return target_range
 
     def _counted(self, y: Any) -> None:
         beyond = self._beyond

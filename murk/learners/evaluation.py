@@ -61,8 +61,8 @@ def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
     """Return a linear model's coefficients by feature, and its intercept, or raise UserError for other models."""
     reference = getattr(model, "linear_coefficients", None)
     if reference is not None:
-        known: tuple[Mapping[Any, float], float] = reference()
-        return known
+        linear: tuple[Mapping[Any, float], float] = reference()
+        return linear
     if hasattr(model, "weights") and hasattr(model, "intercept"):
         weights = dict(model.weights)
         return weights, float(model.intercept) + float(weights.pop("intercept", 0.0))

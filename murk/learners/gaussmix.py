@@ -100,6 +100,12 @@ class GaussMix(StreamEstimator[Any]):
     weighting: Weighting = "inverse-variance"
     intercept: bool = True
 
+    # Of one of both estimators only
+    range: float | None = None
+    surrogate: Surrogate = "minimax"
+    first: int | None = None
+    _bound: float | None = None
+
     _target: ClassVar[Kind]
 
     def _prepare(self) -> None:
@@ -130,12 +136,12 @@ class GaussMix(StreamEstimator[Any]):
             )
         if self.method == "newton" and self._target == "real":
             raise UserError('method="newton" is for the logistic loss, but the target is real: give method="moments"')
-        if self.method == "newton" and getattr(self, "range", None) is not None:
+        if self.method == "newton" and self.range is not None:
             raise UserError('range= is for the quadratic surrogate, which method="newton" does not use: leave it out')
         return self.method
 
     def _expected(self) -> tuple[float | None, float | None]:
-        return self.feature_bound or 1.0, getattr(self, "_bound", None)
+        return self.feature_bound or 1.0, self._bound
 
     def _begin(self, names: tuple[Any, ...]) -> Engine:
         coded = self._coded_names(names)[: None if self.intercept else -1]
@@ -144,16 +150,16 @@ class GaussMix(StreamEstimator[Any]):
             "names": coded,
             # By default features are coded to [-1, 1].
             "feature_bound": math.sqrt(len(coded)) if self.feature_bound is None else float(self.feature_bound),
-            "target_bound": getattr(self, "_bound", 1.0),
+            "target_bound": 1.0 if self._bound is None else self._bound,
             "kind": self._target,
-            "reach": getattr(self, "range", None),
-            "surrogate": getattr(self, "surrogate", "minimax"),
+            "reach": self.range,
+            "surrogate": self.surrogate,
             "weighting": self.weighting,
             "constant": self.intercept,
         }
         method = self._release_method()
         if method == "newton":
-            first = device.first_part(getattr(self, "first", None), len(coded), self.window)
+            first = device.first_part(self.first, len(coded), self.window)
             self._settings: device.Settings = NewtonSettings(first=first, **shared)
         elif method == "moments":
             self._settings = GramSettings(**shared)
@@ -261,8 +267,8 @@ class GaussMix(StreamEstimator[Any]):
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings."""
         engines = self._engines(others)
-        found: Estimate = self._in_units(self._device.estimate(engines))
-        return found
+        joint: Estimate = self._in_units(self._device.estimate(engines))
+        return joint
 
     @locked
     def state_dict(self) -> dict[str, Any]:
@@ -285,10 +291,10 @@ class GaussMix(StreamEstimator[Any]):
         return {**self.__dict__, "_window": None, "_engine": copy.copy(self._engine)}
 
     def _values(self) -> Floats:
-        sums, known = self._require().sums, self._fit
-        if known is None or known[0] is not sums:
-            self._fit = known = sums, self._require().estimate().values
-        return known[1]
+        sums, cached = self._require().sums, self._fit
+        if cached is None or cached[0] is not sums:
+            self._fit = cached = sums, self._require().estimate().values
+        return cached[1]
 
     def _linear(self, rows: Floats) -> Floats:
         """Return scores of rows of features without the constant."""

@@ -144,7 +144,7 @@ class IWPSGD(SGDEstimator[Any]):
             square=float(len(coded)) if self.bound is None else self.bound**2 + 1.0,
             boxed=self.bound is None,
             release=release,
-            truncation=getattr(self, "truncation", None),
+            truncation=self.truncation,
             step=step_setting(self.step),
             newton=(len(coded) <= POLISHED or release in ("outer", "cells")) if self.newton is None else self.newton,
             unit=self._target_unit,
@@ -198,7 +198,7 @@ class IWPSGD(SGDEstimator[Any]):
         if isinstance(x, Example):
             self._check_released(x, engine.settings.noise(mechanism))
         if engine.settings.outer:
-            numbers = getattr(x, "matrix", None)
+            numbers = x.matrix if isinstance(x, Example) else None
             if numbers is None or len(numbers) != engine.dimension:
                 raise UserError("x is not an outer product of this learner's features, as `decoded` returns it")
             engine.learn_decoded(numbers[None, :], np.zeros(1), mechanism)
@@ -208,7 +208,7 @@ class IWPSGD(SGDEstimator[Any]):
         if product or directed:
             vector[-1] = number(x.get("intercept"))
         if directed:
-            vector = np.append(vector, getattr(x, "missing", 0.0))
+            vector = np.append(vector, x.missing if isinstance(x, Example) else 0.0)
         engine.learn_decoded(vector[None, :], np.array([0.0 if product else y]), mechanism)
 
     def _check_released(self, x: Example, assumed: Noise) -> None:
@@ -264,8 +264,8 @@ class IWPSGD(SGDEstimator[Any]):
         if directed:
             x.missing, p = float(values[0, -1]), engine.settings.features
             x["intercept"] = float(values[0, -2])
-            own = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
-            x.noise = replace(x.noise, variance=own, constant_variance=own)
+            variance = own_variance(p, float(np.square(values[0, :p]).sum()), x.missing)
+            x.noise = replace(x.noise, variance=variance, constant_variance=variance)
             return x, target
         return x, self._shown(1.0 if form == k.PRODUCT else target)
 
@@ -387,7 +387,7 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         return "own" if self._labels else scales.get(self.loss, "own")
 
     def _released_target(self, x: Record, y: Any) -> float:
-        return float(y) if getattr(x, "directed", False) else 2.0 * self._coded_one(y) - 1.0
+        return float(y) if isinstance(x, Example) and x.directed else 2.0 * self._coded_one(y) - 1.0
 
     def _shown(self, target: float) -> Any:
         return self.classes[1 if target > 0 else 0]

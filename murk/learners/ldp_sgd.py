@@ -120,12 +120,12 @@ class LDPSGD(SGDEstimator[SGDEngine]):
             smallest_square=small,
             largest_square=large,
             start=None if self.start is None else self._coded_start(np.array(self.start, dtype=np.float64)),
-            scale_start=getattr(self, "scale_start", 1.0),
-            scale_floor=getattr(self, "scale_floor", 0.01),
+            scale_start=self.scale_start,
+            scale_floor=self.scale_floor,
             **{name: getattr(self, name) for name in _SETTINGS},
         )
         self._settings = settings
-        labels = tuple(getattr(self, "classes", ()))
+        labels = tuple(self.classes or ())
         more: dict[str, Any] = {"covariates": covariates, "classes": labels if len(labels) > 2 else ()}
         engine = SGDEngine(settings, self._level_mechanisms(), seed=self.seed, noise=self.noise, **more)
         self._start(names, engine)
@@ -158,8 +158,8 @@ class LDPSGD(SGDEstimator[SGDEngine]):
         first, *more = self._engines(others)
         memories = [engine.snapshot() for engine in (first, *more)]
         coded = estimate(first.settings, memories, first.covariates, first.classes, first.mechanisms)
-        found: Estimate = self._in_units(coded)
-        return found
+        joint: Estimate = self._in_units(coded)
+        return joint
 
     def _working(self) -> Floats:
         engine = self._require()

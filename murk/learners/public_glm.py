@@ -113,7 +113,8 @@ class PublicMoments(PersonEstimator[MomentEngine]):
 
     def _expected(self) -> tuple[float | None, float | None]:
         # With a normal design, the bound follows from the public covariates.
-        return None if self.design == "gaussian" else self.radius or 1.0, 1.0 if hasattr(self, "_range") else None
+        features = None if self.design == "gaussian" else self.radius or 1.0
+        return features, 1.0 if isinstance(self, TargetEstimator) else None
 
     def _begin(self, names: tuple[Any, ...]) -> MomentEngine:
         noise, coded = chosen_noise(self.seed, self.noise), self._coded_names(names)

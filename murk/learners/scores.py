@@ -168,13 +168,13 @@ class Scores(PersonEstimator[InProcessScores]):
 
     def estimate(self) -> ScoreEstimate:
         """Return coefficients with their intervals; half-widths are infinite for coefficients that were not learned."""
-        found: ScoreEstimate = super().estimate()  # type: ignore[assignment]
-        return found
+        estimate: ScoreEstimate = super().estimate()  # type: ignore[assignment]
+        return estimate
 
     def merged(self, others: Sequence[Self]) -> ScoreEstimate:
         """Return the joint estimate of this learner and ``others`` of the same settings."""
-        found: ScoreEstimate = self._in_units(merged(self._engines(others)))
-        return found
+        joint: ScoreEstimate = self._in_units(merged(self._engines(others)))
+        return joint
 
     def drift(self) -> Drift:
         """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
@@ -193,8 +193,8 @@ class Scores(PersonEstimator[InProcessScores]):
 
     def _linear(self, rows: Floats) -> Floats:
         """Return logits or coded targets of rows without the constant, (n, 1); contrasts, (n, K - 1), for K classes."""
-        shown = self._require().shown()
-        return np.asarray(with_constant(rows) @ shown.reshape(-1, rows.shape[1] + 1).T)
+        coefficients = self._require().shown()
+        return np.asarray(with_constant(rows) @ coefficients.reshape(-1, rows.shape[1] + 1).T)
 
 
 @documented
@@ -349,9 +349,13 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
         return replace(self._range.in_units(estimate), unit=estimate.unit * self._range.unit)
 
     def _means(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        own, linear = self._range, self._linear(rows)[:, 0]
-        means = own.middle + own.unit * linear if self._curve.name == "identity" else self._curve.mean(linear)
-        return np.clip(means, own.low, own.high)
+        target_range, linear = self._range, self._linear(rows)[:, 0]
+        means = (
+            target_range.middle + target_range.unit * linear
+            if self._curve.name == "identity"
+            else self._curve.mean(linear)
+        )
+        return np.clip(means, target_range.low, target_range.high)
 
     def predict_interval_one(self, x: Record) -> tuple[float, float]:
         """Return the ends of the interval of a person's target, not its mean; raise UserError if there is none yet."""

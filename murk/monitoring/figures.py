@@ -156,8 +156,8 @@ class Figures:
     def placed(self, places: Sequence[Place]) -> Self:
         """Return the figures with new offsets and owners."""
         partitions = tuple(
-            replace(partition, offset=place.offset, lag=max(0, place.end - place.offset), owner=place.owner)
-            for partition, place in zip(self.partitions, places, strict=True)
+            replace(partition, offset=index.offset, lag=max(0, index.end - index.offset), owner=index.owner)
+            for partition, index in zip(self.partitions, places, strict=True)
         )
         return replace(self, partitions=partitions)
 
@@ -184,26 +184,26 @@ def figures(
     counters = [Counters() if message is None else message.counters for message in messages]
     histories = [History() if message is None else message.history for message in messages]
     with loaded_state_arithmetic():
-        found = device.estimate(engines)
+        estimate = device.estimate(engines)
         partitions = tuple(
             PartitionFigures(i, each.n_releases, 0, 0, None, **each.figures()) for i, each in enumerate(engines)
         )
-        curve = merged_curve(histories, len(found.names), found.method)
+        curve = merged_curve(histories, len(estimate.names), estimate.method)
         records = _sum(partition.records for partition in partitions)
-        looks = looks_of(task, found, found.releases_used if records is None else int(records), live=True)
-        halves = tuple(map(float, found.half_widths(looks.fixed(LEVEL))))
-        kept = before if before is not None and _keeps(before, looks, halves, found.alike) else None
-        sequence = _sequence(task, found, looks) if kept is None else kept.sequence_half_widths
+        looks = looks_of(task, estimate, estimate.releases_used if records is None else int(records), live=True)
+        halves = tuple(map(float, estimate.half_widths(looks.fixed(LEVEL))))
+        kept = before if before is not None and _keeps(before, looks, halves, estimate.alike) else None
+        sequence = _sequence(task, estimate, looks) if kept is None else kept.sequence_half_widths
         nominal, shown = (
             (looks.fixed(LEVEL), halves) if looks.validity == "fixed-n" else (looks.nominal(LEVEL), sequence)
         )
-        needed = _needed(task, found, shown, nominal, looks, None if before is None else before.needed)
+        needed = _needed(task, estimate, shown, nominal, looks, None if before is None else before.needed)
         compared = kept.contrasts if kept is not None else ()
-        if kept is None and found.n_releases:
-            compared = contrasts(task, found, looks, LEVEL)
+        if kept is None and estimate.n_releases:
+            compared = contrasts(task, estimate, looks, LEVEL, arms=True)
         drift = None
         if looks.repeats.most == 1:
-            drift = _drift(device, engines, found, curve, None if before is None else before.drift)
+            drift = _drift(device, engines, estimate, curve, None if before is None else before.drift)
         track = None if kept is None else kept.track
         if track is None:
             track = track_of(task, device, engines, LEVEL)
@@ -227,24 +227,24 @@ def figures(
             if name in shown_levels
         ),
         partitions=partitions,
-        names=found.names,
-        values=tuple(map(float, found.values)),
+        names=estimate.names,
+        values=tuple(map(float, estimate.values)),
         half_widths=halves,
         sequence_half_widths=sequence,
         looks=looks,
-        method=found.method,
-        note=found.note,
-        estimated_error=found.standard_error,
-        parameter_error=None if reference is None else distance(found.names, found.values, reference),
+        method=estimate.method,
+        note=estimate.note,
+        estimated_error=estimate.standard_error,
+        parameter_error=None if reference is None else distance(estimate.names, estimate.values, reference),
         curve=curve,
         unbiased_loss=loss,
         unbiased_loss_error=loss_error,
-        alike=found.alike,
+        alike=estimate.alike,
         needed=needed,
-        releases_used=found.releases_used,
+        releases_used=estimate.releases_used,
         drift=drift,
         contrasts=compared,
-        sets=found.sets,
+        sets=estimate.sets,
         track=track,
         sequence_count=looks.count if kept is None else kept.sequence_count,
     ).placed(places)
@@ -349,8 +349,8 @@ def _unbiased_loss(partitions: Sequence[PartitionFigures]) -> tuple[float | None
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    stated = [value for value in values if value is not None]
+    return sum(stated) if stated else None
 
 
 def distance(names: Sequence[str], values: Sequence[float] | Floats, reference: Mapping[str, float]) -> float:

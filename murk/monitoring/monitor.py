@@ -121,23 +121,23 @@ class Monitor(Exporter):
         before = self._snapshot
         now = self._clock()
         try:
-            found = self._read()
+            snapshot = self._read()
         except Exception as error:  # noqa: BLE001 - the monitor must survive any error
             self.fail(error)
             return False
-        rate = self._rate(now, found.releases)
-        self._history.add(found, now, rate)
-        self._pace.add(now, found.releases, found.lag)
-        grew = found.releases > before.figures.releases and before.read
+        rate = self._rate(now, snapshot.releases)
+        self._history.add(snapshot, now, rate)
+        self._pace.add(now, snapshot.releases, snapshot.lag)
+        grew = snapshot.releases > before.figures.releases and before.read
         self._snapshot = replace(
             before,
             now=now,
-            figures=found,
+            figures=snapshot,
             read=True,
             problem=None,
             rate=rate,
             grown=now if grew or not before.read else before.grown,
-            history=self._history.whole(found, self._reference),
+            history=self._history.whole(snapshot, self._reference),
             pace=self._pace.columns(),
         )
         return True
@@ -152,11 +152,11 @@ class Monitor(Exporter):
     @property
     def snapshot(self) -> Snapshot:
         """Result of the last poll; ``problem`` also reports a log that has not answered for too long."""
-        found = self._snapshot
-        silent = self._clock() - found.now
-        if not found.healthy or silent <= self._patience:
-            return found
-        return replace(found, problem=f"{found.url} has not answered for {silent:.0f} s")
+        polled = self._snapshot
+        silent = self._clock() - polled.now
+        if not polled.healthy or silent <= self._patience:
+            return polled
+        return replace(polled, problem=f"{polled.url} has not answered for {silent:.0f} s")
 
     @property
     def healthy(self) -> bool:
@@ -171,8 +171,8 @@ class Monitor(Exporter):
         """Return the metrics' current values."""
         snapshot = self.snapshot
         # Before the first read, a zero would look like a counter reset.
-        known = VALUES if snapshot.read else ("murk_log_reachable",)
-        return {name: VALUES[name](snapshot) for name in known}
+        names = VALUES if snapshot.read else ("murk_log_reachable",)
+        return {name: VALUES[name](snapshot) for name in names}
 
     _values = values
 
@@ -188,21 +188,21 @@ class Monitor(Exporter):
             self._log = self._reopen()
             check_carries(self._log, self._task)
         log, fresh = self._log, self._figures is None
-        states, messages, places = list(self._states), list(self._messages), []
+        states, messages, indices = list(self._states), list(self._messages), []
         owners = log.owners()
         for partition in range(self._task.log.partitions):
             (state, offset), end = log.status(partition)
-            places.append(Place(offset, end, owners.get(partition)))
+            indices.append(Place(offset, end, owners.get(partition)))
             if state != states[partition]:
                 fresh, states[partition] = True, state
                 messages[partition] = None if state is None else self._decoded(log, partition, state)
         if fresh or self._figures is None:
-            found = figures(self._task, self._problem, messages, places, self._reference, self._figures)
+            current = figures(self._task, self._problem, messages, indices, self._reference, self._figures)
         else:
-            found = self._figures.placed(places)
+            current = self._figures.placed(indices)
         # Assign together, so that a failed poll leaves figures and states unchanged.
-        self._states, self._messages, self._figures = states, messages, found
-        return found
+        self._states, self._messages, self._figures = states, messages, current
+        return current
 
     def _decoded(self, log: Log, partition: int, state: bytes) -> StateMessage:
         where = f"partition {partition} of {log.url}"

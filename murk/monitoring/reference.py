@@ -54,14 +54,14 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
     >>> half_widths_asked([("age", 0.05), (None, 0.1)], ["age", "sex=m", "intercept"])
     {'age': 0.05, 'sex=m': 0.1}
     """
-    found: dict[str, float] = {}
+    widths: dict[str, float] = {}
     # The half-width for one coefficient replaces that for all.
     for name, half in sorted(asked, key=lambda pair: pair[0] is not None):
         if name is not None and name not in names:
             raise UserError(f"{_shown(name)}: no coefficient of the task; there are {_list(names, 20)}")
         check_half_width(half)
-        found |= dict.fromkeys(of_interest(names) if name is None else [name], half)
-    return found
+        widths |= dict.fromkeys(of_interest(names) if name is None else [name], half)
+    return widths
 
 
 def check_half_width(half: float) -> None:
@@ -105,5 +105,5 @@ def _shown(name: Any) -> str:
 
 
 def _list(names: Sequence[str], most: int = 5) -> str:
-    shown = ", ".join(repr(name) for name in names[:most])
-    return shown + (f" and {len(names) - most} more" if len(names) > most else "")
+    quoted = ", ".join(repr(name) for name in names[:most])
+    return quoted + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -51,11 +51,11 @@ class Snapshot:
 
     def status(self) -> dict[str, Any]:
         """Return everything as plain JSON data, with None for numbers that are not finite."""
-        found, task, disclosure = self.figures, self.task, Disclosure.of(self.task)
+        current, task, disclosure = self.figures, self.task, Disclosure.of(self.task)
         # Null values of the loss are not known yet; None means that the protocol never estimates it.
-        loss = {"value": found.unbiased_loss, "error": found.unbiased_loss_error}
-        counts = list(found.staleness or ())
-        ages = {"bounds": list(STALENESS_BOUNDS), "counts": counts, "mean": found.mean_staleness}
+        loss = {"value": current.unbiased_loss, "error": current.unbiased_loss_error}
+        counts = list(current.staleness or ())
+        ages = {"bounds": list(STALENESS_BOUNDS), "counts": counts, "mean": current.mean_staleness}
         content = {
             "version": VERSION,
             "now": self.now,
@@ -70,45 +70,45 @@ class Snapshot:
                 "hash": task.hash,
                 "simulated": task.simulated,
                 "log": self.url,
-                "levels": [asdict(level) for level in found.levels],
+                "levels": [asdict(level) for level in current.levels],
                 "public_sample": None if disclosure is None else disclosure.to_dict(),
             },
-            "releases": found.releases,
-            "duplicates": found.duplicates,
-            "dead_letters": dict(found.dead),
+            "releases": current.releases,
+            "duplicates": current.duplicates,
+            "dead_letters": dict(current.dead),
             "rate": self.rate,
-            "lag": found.lag,
-            "records": found.records,
-            "staleness": None if found.staleness is None else ages,
-            "refused_updates": found.refused_updates,
+            "lag": current.lag,
+            "records": current.records,
+            "staleness": None if current.staleness is None else ages,
+            "refused_updates": current.refused_updates,
             "unbiased_loss": loss if PROTOCOLS[task.protocol].estimates_loss else None,
-            "partitions": [asdict(partition) for partition in found.partitions],
+            "partitions": [asdict(partition) for partition in current.partitions],
             "estimate": {
-                "names": list(found.names),
-                "values": list(found.values),
-                "half_widths": list(found.shown_half_widths),
-                "fixed_half_widths": list(found.half_widths),
+                "names": list(current.names),
+                "values": list(current.values),
+                "half_widths": list(current.shown_half_widths),
+                "fixed_half_widths": list(current.half_widths),
                 "level": LEVEL,
-                "looks": found.looks.to_dict(LEVEL),
-                "contrasts": [contrast.to_dict() for contrast in found.contrasts],
-                "method": found.method,
-                "note": found.note,
-                "needed": dict(found.needed.of),
-                "releases_used": found.releases_used,
-                "drift": None if found.drift is None else found.drift.to_dict(),
-                "diagnosis": found.needed.why,
-                "track": None if found.track is None else found.track.to_dict(units(task)),
-                "prediction_sets": None if found.sets is None else found.sets.to_dict(coded_unit(task)),
-                "estimated_error": found.estimated_error,
-                "parameter_error": found.parameter_error,
+                "looks": current.looks.to_dict(LEVEL),
+                "contrasts": [contrast.to_dict() for contrast in current.contrasts],
+                "method": current.method,
+                "note": current.note,
+                "needed": dict(current.needed.of),
+                "releases_used": current.releases_used,
+                "drift": None if current.drift is None else current.drift.to_dict(),
+                "diagnosis": current.needed.why,
+                "track": None if current.track is None else current.track.to_dict(units(task)),
+                "prediction_sets": None if current.sets is None else current.sets.to_dict(coded_unit(task)),
+                "estimated_error": current.estimated_error,
+                "parameter_error": current.parameter_error,
                 "units": {name: asdict(unit) for name, unit in units(task).items()},
             },
             "reference": None if self.reference is None else dict(self.reference),
             "history": self._history(),
             "pace": dict(self.pace),
         }
-        known: dict[str, Any] = finite(content)
-        return known
+        plain: dict[str, Any] = finite(content)
+        return plain
 
     def _history(self) -> dict[str, Any]:
         points, names = self.history, self.figures.names

@@ -67,15 +67,15 @@ class TaskMonitors:
         errors: dict[str, tuple[Exception, bool]] = {}
         start = time.monotonic()
         for given in self._urls:
-            found: list[str] = []
+            urls: list[str] = []
             try:
-                found = find_logs(given, self._names)
+                urls = find_logs(given, self._names)
             except Exception as error:  # noqa: BLE001 - the others must survive any error
                 errors[given] = error, False
                 if not (isinstance(error, UserError) and error.code == NO_LOG):
                     continue
-            self._leave_out(given, found)
-            for url in found:
+            self._leave_out(given, urls)
+            for url in urls:
                 if url not in self._given and (failed := self._begin(url, given)):
                     errors[url] = failed
         # A file's name says nothing about its task.
@@ -131,18 +131,18 @@ class TaskMonitors:
 
     def trouble(self) -> dict[str, str]:
         """Return why tasks, by name, and logs without a monitor, by URL, cannot be read (see ``problems``)."""
-        found = {name: monitor.snapshot.problem for name, monitor in self.monitors.items()}
-        return {name: problem for name, problem in found.items() if problem is not None} | dict(self.problems)
+        problems = {name: monitor.snapshot.problem for name, monitor in self.monitors.items()}
+        return {name: problem for name, problem in problems.items() if problem is not None} | dict(self.problems)
 
     def body(self) -> bytes:
         """Return all tasks with their main figures as JSON."""
-        found = {
+        summaries = {
             "version": VERSION,
             "now": time.time(),
             "tasks": [_summary(monitor) for monitor in self.monitors.values()],
             "problems": [{"log": url, "problem": problem} for url, problem in self.problems.items()],
         }
-        return json.dumps(finite(found), allow_nan=False, separators=(",", ":")).encode()
+        return json.dumps(finite(summaries), allow_nan=False, separators=(",", ":")).encode()
 
     def describe(self) -> Iterator[Family]:
         """Return the metrics without values, for the registry."""
@@ -206,7 +206,7 @@ def rest(used: float, interval: float) -> float:
 
 def _summary(monitor: Monitor) -> dict[str, Any]:
     snapshot = monitor.snapshot
-    task, found = snapshot.task, snapshot.figures
+    task, current = snapshot.task, snapshot.figures
     return {
         "name": task.name,
         "protocol": task.protocol,
@@ -215,10 +215,10 @@ def _summary(monitor: Monitor) -> dict[str, Any]:
         "log": snapshot.url,
         "healthy": snapshot.healthy,
         "problem": snapshot.problem,
-        "releases": found.releases,
+        "releases": current.releases,
         "rate": snapshot.rate,
-        "lag": found.lag,
-        "dead_letters": sum(found.dead.values()),
-        "estimated_error": found.estimated_error,
-        "parameter_error": found.parameter_error,
+        "lag": current.lag,
+        "dead_letters": sum(current.dead.values()),
+        "estimated_error": current.estimated_error,
+        "parameter_error": current.parameter_error,
     }

@@ -122,10 +122,10 @@ def expected_error(task: Task, protocol: str, people: int, **settings: object) -
     ``settings`` are keys of the protocol's block that differ from their defaults. Raises UserError if the protocol
     cannot learn this task, or provide its guarantee.
     """
-    own = task.with_protocol(protocol, **settings)
-    device = device_for(own)
+    of_protocol = task.with_protocol(protocol, **settings)
+    device = device_for(of_protocol)
     device.check_state()
-    error = math.sqrt(part(protocol, "forecast").effect_variance(device, own, people))
+    error = math.sqrt(part(protocol, "forecast").effect_variance(device, of_protocol, people))
     # Missing targets shrink what is estimated, and not the noise.
     return 50.0 * error / (1.0 - (task.target.missing_share or 0.0))
 
@@ -135,8 +135,8 @@ def _reason(
 ) -> str:
     each = f" (hundredths of the range of {task.target.name})" if isinstance(task.target, RealTarget) else ""
     each += " per standard deviation of a feature" if task.features else ""
-    what = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
-    words = [f"{best}: {what}, with {people:,} people"]
+    measured = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
+    words = [f"{best}: {measured}, with {people:,} people"]
     if ranked[best] > min(ranked.values()):
         words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
     others = [f"{name} {value:.2g} points" for name, value in ranked.items() if name != best]

@@ -137,9 +137,9 @@ def false_alarms(
     """
     shares, device = arms_of(task), device_for(task.with_simulated(True))
     assert task.experiment is not None
-    place = task.coding.columns.index(task.experiment.arm)
-    first = task.coding.names.index(task.coding.names_of(place)[0])
-    codes = _codes(task, place)
+    index = task.coding.columns.index(task.experiment.arm)
+    first = task.coding.names.index(task.coding.names_of(index)[0])
+    codes = _codes(task, index)
     looks = [_FIRST]
     while looks[-1] < len(y):
         looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), len(y)))
@@ -175,11 +175,11 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
         estimate: Estimate = engine.estimate()
-        found = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
-        if found is None:
+        state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
+        if state is None:
             continue
-        for lift in found.lifts:
+        for lift in state.lifts:
             alarms[0] = max(alarms[0], float(not lift.interval[0] <= 0.0 <= lift.interval[1]))
             alarms[1] = max(alarms[1], float(not lift.fixed_interval[0] <= 0.0 <= lift.fixed_interval[1]))
-        alarms[2] = max(alarms[2], float(found.mismatch))
+        alarms[2] = max(alarms[2], float(state.mismatch))
     return alarms

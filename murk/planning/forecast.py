@@ -118,9 +118,9 @@ def forecasts(
             break
         drawn += 1
         rng = np.random.default_rng([seed, counts[-1] % 2**32, drawn - 1])
-        own = _with_rows(task, population, rng)
-        for people, step in zip(counts, _steps(own, population.records, counts, shares, rng), strict=True):
-            by_people[people].add(own, step, level)
+        with_rows = _with_rows(task, population, rng)
+        for people, step in zip(counts, _steps(with_rows, population.records, counts, shares, rng), strict=True):
+            by_people[people].add(with_rows, step, level)
     return {people: each.forecast(task, population) for people, each in by_people.items()}
 
 
@@ -232,14 +232,14 @@ def dropped_mechanism(task: Task, other: Task) -> str:
 
 def _effects(task: Task, estimate: Estimate, level: float) -> Floats:
     """Return half-widths of average effects of interest; empty where reports have none."""
-    known = effect_units(task)
+    units = effect_units(task)
     if not task.features:
-        return np.asarray(estimate.half_widths(level) * [unit.factor for unit in known.values()], dtype=np.float64)
+        return np.asarray(estimate.half_widths(level) * [unit.factor for unit in units.values()], dtype=np.float64)
     pair = coded_effects(task.coefficient_scale, estimate, level)
     if pair is None:
         return np.zeros(0)
     halves = dict(zip(estimate.names, pair[1].tolist(), strict=True))
-    return np.array([known[name].factor * halves[name] for name in of_interest(known)])
+    return np.array([units[name].factor * halves[name] for name in of_interest(units)])
 
 
 def _per_deviation(task: Task, population: Population, effects: Mapping[str, float]) -> dict[str, float]:
@@ -318,8 +318,10 @@ def check_half_widths(task: Task, within: Mapping[str | None, float]) -> list[st
     names = of_interest(effect_units(task))
     for name, value in within.items():
         if name is not None and name not in names:
-            known = ", ".join(names) or "none, as log odds of classes have no units"
-            raise UserError(f"no half-width of {name!r} can be requested; features with an average effect: {known}")
+            names_listed = ", ".join(names) or "none, as log odds of classes have no units"
+            raise UserError(
+                f"no half-width of {name!r} can be requested; features with an average effect: {names_listed}"
+            )
         if not value > 0.0:
             raise UserError(f"a half-width must be above 0, got {value:g}")
     return names

@@ -32,17 +32,17 @@ def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
     rate = rate_of(task, effects)
     key = "typical" if isinstance(task.target, RealTarget) else "rate"
     or_option = " or --rate" if option and not isinstance(rate.value, tuple) else ""
-    known = {
+    sources = {
         "stated": "as stated",
         "task": "as the task states",
         "assumed": f"a guess (state target: {{{key}: ...}}{or_option})",
     }[rate.source]
     if isinstance(rate.value, tuple):
         shares = "equal shares of the classes" if rate.assumed else "classes in their shares"
-        return f"{shares}, {known}"
+        return f"{shares}, {sources}"
     if isinstance(task.target, RealTarget):
-        return f"the target's mean at {rate.value:.2g} of its range, {known}"
-    return f"{percent(rate.value)} of the targets positive, {known}"
+        return f"the target's mean at {rate.value:.2g} of its range, {sources}"
+    return f"{percent(rate.value)} of the targets positive, {sources}"
 
 
 def percent(share: float) -> str:

@@ -89,23 +89,25 @@ class Plan:
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
         wanted = protocol, people, budget, design
-        return next((one for one in self.cells if (one.protocol, one.people, one.budget, one.design) == wanted), None)
+        return next(
+            (cell for cell in self.cells if (cell.protocol, cell.people, cell.budget, cell.design) == wanted), None
+        )
 
     @property
     def units(self) -> dict[str, str]:
         """Feature to the unit of its average effect, in words (without features, of means); empty for contrasts."""
-        known = effect_units(self.task)
-        return {name: known[name].label for name in of_interest(known)}
+        of_effects = effect_units(self.task)
+        return {name: of_effects[name].label for name in of_interest(of_effects)}
 
     @property
     def people(self) -> list[int]:
         """Numbers of people, in order."""
-        return sorted({one.people for one in self.cells})
+        return sorted({cell.people for cell in self.cells})
 
     @property
     def protocols(self) -> list[str]:
         """Protocols, the task's own first."""
-        return list(dict.fromkeys(one.protocol for one in self.cells))
+        return list(dict.fromkeys(cell.protocol for cell in self.cells))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -115,13 +117,13 @@ class Plan:
             "protocol": self.task.protocol,
             "designs": [
                 {
-                    "name": one.name,
-                    "rows": len(one.points),
-                    "coefficients": dict(zip(names, one.theta.tolist(), strict=True))
-                    if one.theta.ndim == 1
-                    else one.theta.tolist(),
+                    "name": design.name,
+                    "rows": len(design.points),
+                    "coefficients": dict(zip(names, design.theta.tolist(), strict=True))
+                    if design.theta.ndim == 1
+                    else design.theta.tolist(),
                 }
-                for one in self.designs
+                for design in self.designs
             ],
             "budgets": {f"{factor:g}": words for factor, words in self.budgets.items()},
             "assumed": {
@@ -133,7 +135,7 @@ class Plan:
             },
             "effect_points": self.effect,
             "units": self.units,
-            "forecasts": [one.to_dict() for one in self.cells],
+            "forecasts": [cell.to_dict() for cell in self.cells],
             "chosen": {
                 str(people): {"protocol": name or None, "reason": why} for people, (name, why) in self.chosen.items()
             },
@@ -173,14 +175,14 @@ def plan(
     forecasting.check_half_widths(task, within or {})
     answers = task.repeats_within.most
     names = list(dict.fromkeys([task.protocol, *(protocols if protocols is not None else comparable(task))]))
-    found = designs(task, effects or Effects())
+    compared = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
         # All designs for the task's own protocol, the first for the others.
-        for design in found if name == task.protocol else found[:1]:
+        for design in compared if name == task.protocol else compared[:1]:
             made: list[Cell] = []
             # The largest budget first: smaller ones learn no more.
-            for factor in sorted(budgets if design is found[0] else _own_budget(budgets), reverse=True):
+            for factor in sorted(budgets if design is compared[0] else _own_budget(budgets), reverse=True):
                 own = _variant(task, name, factor)
                 # Other budgets and protocols than the task's own need one draw less.
                 repeats = draws if (name, factor) == (task.protocol, 1.0) else max(draws - 1, 1)
@@ -194,36 +196,36 @@ def plan(
         words[factor] = f"{factor:g} times the budget" if isinstance(variant, str) else budget_words(variant)
     chosen = {
         count: choose(
-            task, [one for one in cells if (one.people, one.budget, one.design) == (count, 1.0, found[0].name)]
+            task, [cell for cell in cells if (cell.people, cell.budget, cell.design) == (count, 1.0, compared[0].name)]
         )
         for count in people
         if 1.0 in budgets
     }
     for count, (name, why) in chosen.items():
         if name == task.protocol or not task.of_organisations:
-            chosen[count] = name, why + _by_alternative(task, cells, count, found[0], draws)
+            chosen[count] = name, why + _by_alternative(task, cells, count, compared[0], draws)
     if not all(name for name, _ in chosen.values()):
-        least = _why_no_interval([_variant(task, name, 1.0) for name in names], found[0])
+        least = _why_no_interval([_variant(task, name, 1.0) for name in names], compared[0])
         chosen = {count: (name, why if name else least) for count, (name, why) in chosen.items()}
     needs, watched = {}, {}
     if within:
         for name in names:
             own = _variant(task, name, 1.0)
-            if any(one.without_effects for one in cells if one.protocol == name):
+            if any(cell.without_effects for cell in cells if cell.protocol == name):
                 continue
             needs[name] = (
-                None if isinstance(own, str) else forecasting.people_for(own, found[0], within, answers=answers)
+                None if isinstance(own, str) else forecasting.people_for(own, compared[0], within, answers=answers)
             )
             if needs[name] is not None and not isinstance(own, str) and not fixed_only(own):
-                watched[name] = forecasting.people_for(own, found[0], within, watched=True, answers=answers)
-    assumed, reference = effects or Effects(), (task.protocol, 1.0, found[0].name)
-    known = [
-        one.forecast
-        for one in cells
-        if (one.protocol, one.budget, one.design) == reference and one.forecast and math.isfinite(one.points)
+                watched[name] = forecasting.people_for(own, compared[0], within, watched=True, answers=answers)
+    assumed, reference = effects or Effects(), (task.protocol, 1.0, compared[0].name)
+    usable = [
+        cell.forecast
+        for cell in cells
+        if (cell.protocol, cell.budget, cell.design) == reference and cell.forecast and math.isfinite(cell.points)
     ]
-    off = what_if_rare(task, assumed, max(known, key=lambda one: one.people)) if known else ""
-    return Plan(task, found, tuple(cells), words, _effect(found[0]), chosen, needs, watched, assumed, off)
+    off = what_if_rare(task, assumed, max(usable, key=lambda one: one.people)) if usable else ""
+    return Plan(task, compared, tuple(cells), words, _effect(compared[0]), chosen, needs, watched, assumed, off)
 
 
 def comparable(task: Task) -> list[str]:
@@ -251,8 +253,8 @@ def _own_budget(budgets: Sequence[float]) -> set[float]:
 def _variant(task: Task, protocol: str, factor: float) -> Task | str:
     """Return the task with another protocol and budget, or why that is impossible."""
     try:
-        own = task if protocol == task.protocol else task.with_protocol(protocol)
-        return own if factor == 1.0 else own.with_budget(factor)
+        of_protocol = task if protocol == task.protocol else task.with_protocol(protocol)
+        return of_protocol if factor == 1.0 else of_protocol.with_budget(factor)
     except UserError as error:
         return str(error)
 
@@ -275,7 +277,9 @@ def _cells(
     if isinstance(own, str):
         return [Cell(name, count, factor, design.name, None, own) for count in counts]
     # Fewer people at a smaller budget learn no more.
-    hopeless = {one.people: one.forecast for one in larger if one.forecast is not None and not one.forecast.learned}
+    hopeless = {
+        each.people: each.forecast for each in larger if each.forecast is not None and not each.forecast.learned
+    }
     made: dict[int, Forecast] = {}
     for count in counts:
         above = [known for most, known in hopeless.items() if most >= count]
@@ -320,17 +324,17 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
 def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Population, draws: int) -> str:
     """Describe other settings of the compared protocols that have a clearly better forecast."""
     words = ""
-    here = [one for one in cells if (one.people, one.budget, one.design) == (people, 1.0, design.name)]
+    here = [cell for cell in cells if (cell.people, cell.budget, cell.design) == (people, 1.0, design.name)]
     # Of people's protocols also those that the task does not name.
-    names = [task.protocol] if task.of_organisations else dict.fromkeys(one.protocol for one in here)
+    names = [task.protocol] if task.of_organisations else dict.fromkeys(each.protocol for each in here)
     for name in names if task.features else ():
-        own = [one.points for one in here if name == one.protocol or not task.of_organisations]
+        points_here = [each.points for each in here if name == each.protocol or not task.of_organisations]
         try:
             block = (task if name == task.protocol else task.with_protocol(name)).block
             for changed in PROTOCOLS[name].alternatives(block, task.target.kind):
                 other = task.with_protocol(name, **(block.model_dump(mode="json", by_alias=True) | changed))
                 [found] = _cells(other, name, [people], 1.0, design, draws, answers=task.repeats_within.most)
-                if EQUAL * found.points < min(own):
+                if EQUAL * found.points < min(points_here):
                     words += f"; with {as_written(name, changed)} {found.points:.2g} points"
         except UserError:
             continue
@@ -339,9 +343,9 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
 
 def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str:
     """Return why no protocol has an interval: too few people, or another reason."""
-    for own in tasks:
+    for candidate in tasks:
         with suppress(UserError):
-            if not isinstance(own, str) and forecasting.forecast(own, population, BEYOND, draws=1).learned:
+            if not isinstance(candidate, str) and forecasting.forecast(candidate, population, BEYOND, draws=1).learned:
                 return TOO_FEW
     return "no interval by any of these protocols, however many people release"
 
@@ -378,26 +382,26 @@ def remarks(found: Plan) -> Iterator[str]:
     with suppress(UserError):
         of_protocol += getattr(part(own, "forecast"), "remarks", lambda task: ())(found.task)
     yield from of_protocol
-    cells = [one for one in found.cells if one.design == first]
+    cells = [cell for cell in found.cells if cell.design == first]
     for protocol in found.protocols:
         # Give the reason for the largest number of people at the largest budget.
-        without = [one for one in cells if one.protocol == protocol]
-        if without and not any(math.isfinite(one.points) for one in without):
+        without = [cell for cell in cells if cell.protocol == protocol]
+        if without and not any(math.isfinite(each.points) for each in without):
             reason = f"{protocol}: {why_not(max(without, key=lambda one: (one.people, one.budget)))}."
             if reason not in of_protocol:
                 yield reason
-        elif refused := next((one.refused for one in without if one.budget == 1.0 and one.refused), ""):
+        elif refused := next((each.refused for each in without if each.budget == 1.0 and each.refused), ""):
             yield f"{protocol}: {refused}."
     wide = [
-        one.people
-        for one in cells
-        if (one.budget, one.protocol) == (1.0, own)
-        and not (one.refused or one.without_effects)
-        and one.points > found.effect
+        cell.people
+        for cell in cells
+        if (cell.budget, cell.protocol) == (1.0, own)
+        and not (cell.refused or cell.without_effects)
+        and cell.points > found.effect
     ]
     # Remark on the number of people only if more of them would give intervals.
-    known = any(math.isfinite(one.points) for one in cells if one.protocol == own)
-    if wide and (known or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
+    any_finite = any(math.isfinite(cell.points) for cell in cells if cell.protocol == own)
+    if wide and (any_finite or _why_no_interval([found.task], found.designs[0]) == TOO_FEW):
         yield (
             f"By {own} at the task's budget, {max(wide):,} people are too few to distinguish an effect of the assumed "
             f"size ({found.effect:.2g} points) from none."

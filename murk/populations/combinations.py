@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from murk._internal.numbers import listed
 from murk.producers.blocks import Block
-from murk.protocols.univariate.columns import KnownColumns
+from murk.protocols.univariate.columns import KnownColumns, identifying_words
 
 if TYPE_CHECKING:
     from murk.task.task import Task
-
-SMALLEST: Final = 20  # number of people below which a combination points at people
-MOST_SMALL: Final = 0.05  # largest share of people in such combinations
 
 
 class CombinationSurvey:
@@ -43,11 +39,5 @@ class CombinationSurvey:
 
     def mistake(self) -> str:
         """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""
-        rows, small = sum(self._counts.values()), [n for n in self._counts.values() if n < SMALLEST]
-        if sum(small) <= MOST_SMALL * rows:
-            return ""
-        return (
-            f"known columns nearly identify people: {sum(small):,} of {rows:,} people are in {len(small):,} "
-            f"combinations of {listed(self._columns)} with fewer than {SMALLEST} each, {small.count(1):,} of them "
-            f"alone; at most {MOST_SMALL:.0%} of them may be. Give fewer known columns, or coarser categories"
-        )
+        words = identifying_words(list(self._counts.values()), self._columns)
+        return f"{words}. Give fewer known columns, or coarser categories" if words else ""

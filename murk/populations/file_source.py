@@ -158,9 +158,9 @@ def check_columns(task: Task, level: str | None, organisation: str | None) -> No
     """Raise a UserError if a column of levels or organisations is a feature or the target."""
     values = (*task.coding.columns, task.coding.target)
     if level in values:
-        what = "the target" if level == task.coding.target else "a feature"
+        use = "the target" if level == task.coding.target else "a feature"
         raise UserError(
-            f"levels cannot come from the column {level!r}, {what} of the task {task.name!r}: everybody can read the "
+            f"levels cannot come from the column {level!r}, {use} of the task {task.name!r}: everybody can read the "
             "level of a release, so it must not say anything about the record. Name a column of levels that people "
             "chose without looking at their records, or one level for all"
         )
@@ -458,10 +458,10 @@ class FileSource:
                 if day is None and index in unreadable:
                     day = today
                 elif day is None or day > today + 1 or (day < 0 and self.task.track is not None):
-                    what = "is in the future" if day is not None and day > 0 else "is before 1970"
-                    what = "is not a date or time, as in 2024-05-31" if day is None else what
+                    mistake = "is in the future" if day is not None and day > 0 else "is before 1970"
+                    mistake = "is not a date or time, as in 2024-05-31" if day is None else mistake
                     raise UserError(
-                        f"{self._location(rows[index], self.time_column or '')}: the value {what}. Correct it, or "
+                        f"{self._location(rows[index], self.time_column or '')}: the value {mistake}. Correct it, or "
                         "leave the row out"
                     )
                 elif type(value) is str:
@@ -488,8 +488,8 @@ class FileSource:
                 "a public sample can be set aside only where every row is a person of its own: with a column "
                 f"of people ({self.person_column!r}) a person's other rows would still be released"
             )
-        known = sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size)
-        left_out = np.array(known, dtype=np.int64)
+        excluded_rows = sorted(row for row in excluded if isinstance(row, int) and 0 <= row < self.size)
+        left_out = np.array(excluded_rows, dtype=np.int64)
         if not 0 <= count <= self.size - len(left_out):
             raise UserError(f"{count} rows cannot be set aside: {self.records} has {self.size - len(left_out)}")
         rows, keys = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint64)
@@ -541,8 +541,8 @@ class FileSource:
         coded = self._encode(columns, rows, target=True)
         numbers, counts = np.array(rows, dtype=np.int64), (int(coded.clamped.sum()), int(coded.missing.sum()))
         named = people, levels, coded.cells
-        places = numbers, rows[-1] + 1
-        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *places, len(unreadable), owners)
+        indices = numbers, rows[-1] + 1
+        return Block(self.digest, numbers, coded.x, coded.y, *named, *counts, *indices, len(unreadable), owners)
 
     def _identities(
         self, columns: Mapping[str, Sequence[Any]], rows: Sequence[int]

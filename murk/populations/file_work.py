@@ -73,20 +73,20 @@ class ConstantSurvey:
         task = self._source.task
         if not task.simulated:
             return []
-        found = []
+        messages = []
         for position, name in enumerate((*task.coding.columns, task.coding.target)):
             where = f"the column {name!r} of {self._source.records}"
             if not self._sums[position][0]:
-                found.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
+                messages.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
             elif np.array_equal(self._low[position], self._high[position]):
-                found.append(
+                messages.append(
                     f"{where} has the same value in every row, or only values beyond the same bound, so nothing is "
                     f"learned about it {_SEEN}"
                 )
-        return found + self._missing()
+        return messages + self._missing()
 
     def _missing(self) -> list[str]:
-        task, found = self._source.task, []
+        task, messages = self._source.task, []
         coded = task.coding.encode_record({}, target=False).x
         for position, feature in enumerate(task.features):
             count, total, squares = self._sums[position].tolist()
@@ -98,12 +98,12 @@ class ConstantSurvey:
             # Constant columns have a warning of their own.
             if kept < MATTERS and self._low[position][0] < self._high[position][0]:
                 typical = feature.low + (mean + 1.0) * (feature.high - feature.low) / 2.0
-                found.append(
+                messages.append(
                     f"{100.0 * share:.2g}% of the column {feature.name!r} are missing and count as "
                     f"{coded_as(feature)}: its coefficient is about {kept:.2f} of what it is among complete records. "
                     f"To avoid this, set missing: {typical:.2g} (the mean of the others) or missing: indicator {_SEEN}"
                 )
-        return found
+        return messages
 
 
 _SEEN = "(checked because this is a simulation; for real people nobody can check it)"
@@ -150,7 +150,7 @@ class CodedSurvey:
         if source.strict:
             return []
         names = (*source.task.coding.columns, source.task.coding.target)
-        found = [
+        sentences = [
             f"{source.records}: the column {name!r} is in none of the first records, and counts as missing in them"
             for name in source.absent
         ]
@@ -164,12 +164,12 @@ class CodedSurvey:
             rows = "rows that cannot be read, name nobody, or have no level of the task or a budget below its grid"
             parts.append(f"{rows}: {self._unreadable:,}")
         if parts:
-            found.append(
+            sentences.append(
                 f"{source.records}: {'; '.join(parts)}. Values outside their bounds are clamped, all others are coded "
                 "as missing, since with real noise nothing that a record holds may decide what is sent. (--check reads "
                 "the file, names the first of them, and sends nothing)"
             )
-        return found
+        return sentences
 
 
 _CELL_WORDS = {
@@ -206,15 +206,15 @@ class LabelSurvey:
             return ""
         if isinstance(target, BinaryTarget):
             where = "all rows with a value" if self._codes == {1.0} else "no row"
-            what, key = f"has the positive value {shown(target.positive)} in {where}", "positive"
+            problem, key = f"has the positive value {shown(target.positive)} in {where}", "positive"
         else:
-            what, key = "has one class in all rows" if self._codes else "has a declared class in no row", "classes"
+            problem, key = "has one class in all rows" if self._codes else "has a declared class in no row", "classes"
         there = ""
         if task.simulated:
             counts = source.labels().most_common(MOST_SHOWN)
             there = f" It has {', '.join(f'{shown(value)} in {count:,}' for value, count in counts)}." if counts else ""
         return (
-            f"{source.records}: the column {target.name!r} {what}, so nothing could be learned.{there} "
+            f"{source.records}: the column {target.name!r} {problem}, so nothing could be learned.{there} "
             f"Spell {key} as the file does, or name another target"
         )
 
@@ -325,9 +325,9 @@ def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) 
     document = log.document()
     if simulated is not None and document is not None:
         places.check_kind(log, Task.from_document(document, f"the task on {log.url}"), simulated)
-    known = places.begun_with(log, path)
-    begun = known is not None or (places.in_file(log) is not None and document is not None and any(log.ends()))
-    return Ledger(path, identity=known, create=not begun)
+    identity = places.begun_with(log, path)
+    begun = identity is not None or (places.in_file(log) is not None and document is not None and any(log.ends()))
+    return Ledger(path, identity=identity, create=not begun)
 
 
 def check_task(task: Task, policy: Policy) -> None:
@@ -499,9 +499,9 @@ class FilePopulation(ABC):
         self.log.prepare(task.document())
         # Store the rows that never release before the log knows the task.
         window = task.privacy.window
-        known = listed(task.known_columns)
+        known_names = listed(task.known_columns)
         self.ledger.bind(
-            self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window, known=known
+            self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window, known=known_names
         )
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)

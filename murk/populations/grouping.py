@@ -124,13 +124,13 @@ class Grouping:
                 rows += np.bincount(_prefixes(self._words(piece.names)), minlength=_PREFIXES)
         bounds, counts = _cut(rows), np.zeros(len(self._known) + 1, dtype=np.int64)
         for low, high in pairwise(bounds):
-            found = [np.empty((0, 2), dtype=np.uint64)]
+            pairs = [np.empty((0, 2), dtype=np.uint64)]
             for piece in self._read():
-                words, place = self._words(piece.names), np.searchsorted(self._known, _windows_of(piece))
+                words, index = self._words(piece.names), np.searchsorted(self._known, _windows_of(piece))
                 prefixes = _prefixes(words)
                 inside = (prefixes >= low) & (prefixes < high)
-                found.append(np.unique(np.column_stack([words[inside], place[inside].astype(np.uint64)]), axis=0))
-            words = np.unique(np.concatenate(found), axis=0)[:, 0]
+                pairs.append(np.unique(np.column_stack([words[inside], index[inside].astype(np.uint64)]), axis=0))
+            words = np.unique(np.concatenate(pairs), axis=0)[:, 0]
             counts += np.bincount(np.unique(words, return_counts=True)[1], minlength=len(counts))
         return {number: int(counts[number]) for number in np.flatnonzero(counts).tolist()}
 
@@ -192,25 +192,25 @@ class Grouping:
             return self._part[1:]
         self._part = None
         low, high = self._ranges()[number : number + 2]
-        words, rows, places, levels, has_windows = [], [], [], [], False
+        words, rows, indices, levels, has_windows = [], [], [], [], False
         for piece in self._read():
-            each, place = self._words(piece.names), np.searchsorted(self._known, _windows_of(piece))
-            at = place * _PREFIXES + _prefixes(each)
+            each, index = self._words(piece.names), np.searchsorted(self._known, _windows_of(piece))
+            at = index * _PREFIXES + _prefixes(each)
             inside = np.flatnonzero((at >= low) & (at < high))
             words.append(each[inside])
             rows.append(inside + piece.start)
-            places.append(place[inside].astype(np.int32))
+            indices.append(index[inside].astype(np.int32))
             has_windows |= piece.windows is not None
             if piece.levels is not None:
                 levels.append(piece.levels[inside])
-        bits, place = np.concatenate(words), np.concatenate(places)
-        del words, places
-        by_person = np.lexsort((bits, place)) if has_windows else np.argsort(bits, kind="stable")
-        bits, place = bits[by_person], place[by_person]
-        new = (bits[1:] != bits[:-1]) | (place[1:] != place[:-1])
+        bits, index = np.concatenate(words), np.concatenate(indices)
+        del words, indices
+        by_person = np.lexsort((bits, index)) if has_windows else np.argsort(bits, kind="stable")
+        bits, index = bits[by_person], index[by_person]
+        new = (bits[1:] != bits[:-1]) | (index[1:] != index[:-1])
         starts = np.flatnonzero(np.concatenate([[True], new, [True]]) if len(bits) else [True])
-        windows = self._known[place[starts[:-1]]] if has_windows else None
-        del bits, place, new
+        windows = self._known[index[starts[:-1]]] if has_windows else None
+        del bits, index, new
         ordered = np.concatenate(rows)[by_person]
         chosen = self._levels(np.concatenate(levels)[by_person], ordered, starts) if levels else None
         part = People(self._first[number], ordered, starts, chosen, windows)
@@ -226,8 +226,8 @@ class Grouping:
         other = np.flatnonzero((levels >= 0) & (levels != np.repeat(chosen, np.diff(starts))))
         if len(other):
             person = int(np.searchsorted(starts, other[0], side="right")) - 1
-            own = slice(int(starts[person]), int(starts[person + 1]))
-            like = own.start + int(np.flatnonzero(levels[own] == chosen[person])[0])
+            span = slice(int(starts[person]), int(starts[person + 1]))
+            like = span.start + int(np.flatnonzero(levels[span] == chosen[person])[0])
             raise self._disagree(*sorted((int(rows[other[0]]), int(rows[like]))))
         return chosen
 
@@ -254,9 +254,9 @@ def _by_first_row(part: People) -> People:
     sizes = counts[order]
     ends = np.cumsum(sizes)
     # The index of each row: its person's start, and its number among theirs.
-    places = np.arange(len(part.rows)) + np.repeat(part.starts[:-1][order] - (ends - sizes), sizes)
+    indices = np.arange(len(part.rows)) + np.repeat(part.starts[:-1][order] - (ends - sizes), sizes)
     levels, windows = (None if each is None else each[order] for each in (part.levels, part.windows))
-    return People(part.first, part.rows[places], np.concatenate([[0], ends]), levels, windows)
+    return People(part.first, part.rows[indices], np.concatenate([[0], ends]), levels, windows)
 
 
 def _windows_of(piece: Slice) -> Integers:

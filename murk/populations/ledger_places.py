@@ -70,27 +70,26 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
         return None
     try:
         facts = json.loads(path.read_text())
-        # Earlier versions did not store the log's identity.
-        identity = facts.pop("log", log.identity)
-        known = RunConfig(**facts)
-    except (AttributeError, ValueError, TypeError) as error:
+        identity = facts.pop("log")
+        config = RunConfig(**facts)
+    except (AttributeError, KeyError, ValueError, TypeError) as error:
         raise MurkError(f"{path} is damaged: restore it from a copy, or begin with a new log") from error
-    return known if identity == log.identity else None
+    return config if identity == log.identity else None
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
     """Raise a UserError if a setting differs from those with which work on a log was started."""
-    known = noted(log, ledger)
-    if known is None or known == facts:
+    config = noted(log, ledger)
+    if config is None or config == facts:
         return
-    name = next(field.name for field in fields(RunConfig) if getattr(known, field.name) != getattr(facts, field.name))
+    name = next(field.name for field in fields(RunConfig) if getattr(config, field.name) != getattr(facts, field.name))
     if name == "ledger":
-        found = "another ledger"
+        difference = "another ledger"
     else:
-        values = getattr(known, name), getattr(facts, name)
+        values = getattr(config, name), getattr(facts, name)
         before, now = (f"no --{name}" if value is None else f"--{name} {value}" for value in values)
-        found = f"{before}, not {now}"
-    raise differs(log, found, f"--{name}", seed=known.seed)
+        difference = f"{before}, not {now}"
+    raise differs(log, difference, f"--{name}", seed=config.seed)
 
 
 def differs(log: Log, found: str, options: str, *, seed: int | None) -> UserError:
@@ -112,8 +111,8 @@ def older_copy(log: Log, ledger: Path) -> UserError:
 
 def begun_with(log: Log, ledger: str | Path) -> str | None:
     """Return the identity of the ledger with which work on a log was started; None if unknown."""
-    known = noted(log, ledger)
-    return None if known is None else known.ledger
+    config = noted(log, ledger)
+    return None if config is None else config.ledger
 
 
 def check_kind(log: Log, carried: Task, simulated: bool) -> None:
@@ -230,7 +229,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     while stem.suffix in _SUFFIXES:
         stem = stem.with_suffix("")
     beside = folder / f"{stem}{LEDGER}"
-    noted = [folder / one.path for one in _listed(source)]
+    noted = [folder / each.path for each in _listed(source)]
     if not noted and not beside.exists():
         digest = survey(source).digest
         _check_undamaged(folder, Path.cwd())
@@ -281,10 +280,10 @@ def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tup
 
 def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
     """Add a ledger to a file's list, and return a warning for each other ledger in which its people have accounts."""
-    path, own = source.path, ledger.path.resolve()
+    path, own_path = source.path, ledger.path.resolve()
     with nullcontext() if path is None else _locked(path.resolve().parent):
-        folders = [Path.cwd(), own.parent]
-        noted = {} if path is None else {one.identity: one for one in _listed(path)}
+        folders = [Path.cwd(), own_path.parent]
+        noted = {} if path is None else {each.identity: each for each in _listed(path)}
         others = {}
         if path is not None:
             folders.append(path.resolve().parent)
@@ -295,7 +294,7 @@ def register(source: FileSource, ledger: Ledger) -> tuple[str, ...]:
         others.pop(ledger.identity, None)
         if path is not None:
             # A path in the file's folder is relative to it.
-            mine = own.name if own.parent == folders[-1] else str(own)
+            mine = own_path.name if own_path.parent == folders[-1] else str(own_path)
             _write_list(path, {**noted, ledger.identity: Noted(mine, ledger.identity)}.values())
     return tuple(
         f"the people of {source.records} have accounts in another ledger, too ({other}): "
@@ -313,7 +312,7 @@ def _list_path(source: Path) -> Path:
 def _listed(source: Path) -> Sequence[Noted]:
     note = _list_path(source)
     try:
-        return [Noted(one["path"], one["identity"]) for one in json.loads(note.read_text())["ledgers"]]
+        return [Noted(load["path"], load["identity"]) for load in json.loads(note.read_text())["ledgers"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -337,7 +336,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _write_list(source: Path, noted: Iterable[Noted]) -> None:
-    note, text = _list_path(source), json.dumps({"ledgers": [asdict(one) for one in noted]}, indent=2) + "\n"
+    note, text = _list_path(source), json.dumps({"ledgers": [asdict(each) for each in noted]}, indent=2) + "\n"
     if note.exists() and note.read_text() == text:
         return
     # In a read-only folder nothing is listed.
@@ -385,17 +384,17 @@ def _inspect(path: Path) -> _Contents | None:
 def _read_contents(path: Path) -> _Contents | None:
     """Inspect a ledger; None if the file is another kind of database."""
     address = f"file:{quote(os.fsencode(path.absolute()))}?mode=ro"
-    with closing(sqlite3.connect(address, uri=True, timeout=5.0)) as found:
-        if found.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+    with closing(sqlite3.connect(address, uri=True, timeout=5.0)) as connection:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
             return None
         real = "simulated IS NOT 1"
-        [identity] = found.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
-        digests = found.execute(
+        [identity] = connection.execute("SELECT value FROM meta WHERE key = 'identity'").fetchone()
+        digests = connection.execute(
             "SELECT DISTINCT digest FROM runs JOIN sources ON sources.number = source "
             f"JOIN tasks ON tasks.number = task WHERE {real}"
         ).fetchall()
-        tasks = found.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
-        meta = dict(found.execute("SELECT key, value FROM meta WHERE key = 'key'"))
+        tasks = connection.execute(f"SELECT name FROM tasks WHERE {real}").fetchall()
+        meta = dict(connection.execute("SELECT key, value FROM meta WHERE key = 'key'"))
         names, hashed = (frozenset(text for (text,) in rows) for rows in (tasks, digests))
         return _Contents(identity, names, hashed, _key(path, meta))
 

@@ -97,8 +97,8 @@ class LocalRun:
         from murk.shuffler.store import Store
 
         self.log.register_task(self.task.document())
-        place = Store(store.partition(":///")[2])
-        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, place))
+        index = Store(store.partition(":///")[2])
+        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, index))
 
     def _shuffle(self) -> None:
         while self.shuffler is not None and not self.shuffler.step().idle:
@@ -296,6 +296,6 @@ def spent_together(ledger: Ledger) -> dict[str, Any]:
     """Return the ledger's path, and what its people have spent over all tasks."""
     return {
         "ledger": str(ledger.path),
-        "together": [one.to_dict() for one in ledger.together()],
+        "together": [each.to_dict() for each in ledger.together()],
         "together_words": ledger.describe_together(),
     }

@@ -44,13 +44,13 @@ def rows_in_order(key: bytes, size: int, start: int, stop: int) -> NDArray[np.in
     low, high = words[start], words[stop - 1]
     below = int(np.count_nonzero(words[:start] < low))
     del words
-    rows, own = [], []
+    rows, positions = [], []
     for first in range(0, size, _CHUNK):
         chunk = _words(key, first, size)
         inside = np.flatnonzero((low <= chunk) & (chunk <= high))
         rows.append(inside + first)
-        own.append(chunk[inside])
-    order = np.argsort(np.concatenate(own), kind="stable")[start - below : stop - below]
+        positions.append(chunk[inside])
+    order = np.argsort(np.concatenate(positions), kind="stable")[start - below : stop - below]
     return np.concatenate(rows)[order]
 
 

@@ -150,12 +150,12 @@ class OrganisationPopulation(FilePopulation):
         largest = max(self.organisations.values(), default=0) - (set_aside if whole else 0)
         if largest < min(fewest, window or fewest):
             whose = "" if whole else " of its largest organisation"
-            found = f"{self.source.records} has {largest:,} records{whose} to release"
+            largest_words = f"{self.source.records} has {largest:,} records{whose} to release"
             if self.device.rows is None:
-                raise UserError(f"{found}, and {fewest:,} are required: give more records, or fewer features")
+                raise UserError(f"{largest_words}, and {fewest:,} are required: give more records, or fewer features")
             raise UserError(
-                f"{found}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set summaries.rows "
-                f"to {largest:,} or fewer"
+                f"{largest_words}, and a sketch has {fewest:,} rows: more rows than records gain nothing. Set "
+                f"summaries.rows to {largest:,} or fewer"
             )
 
     def _take_up(self) -> None:
@@ -195,8 +195,8 @@ class OrganisationPopulation(FilePopulation):
             if name != NOBODY:
                 indices.setdefault(name, []).append(index)
         groups = {}
-        for name, own in indices.items():
-            mine = np.array(own, dtype=np.int64)
+        for name, of_name in indices.items():
+            mine = np.array(of_name, dtype=np.int64)
             first = max(self._ended_rows.get(name, 0), self._producer(name).next_row)
             groups[name] = mine[block.positions[mine] >= first]
         return groups
@@ -204,15 +204,15 @@ class OrganisationPopulation(FilePopulation):
     def _add_rows(self, block: Block, groups: Groups, start: int) -> int:
         """Add records up to the first window that ends; return the next index. The file alone decides the order."""
         stop = len(block)
-        own = {name: indices[np.searchsorted(indices, start) :] for name, indices in groups.items()}
-        for name, indices in own.items():
+        groups_left = {name: indices[np.searchsorted(indices, start) :] for name, indices in groups.items()}
+        for name, indices in groups_left.items():
             room = self._producer(name).room
             if len(indices) >= room:
                 stop = min(stop, int(indices[room - 1]) + 1)
-        own = {name: indices[: np.searchsorted(indices, stop)] for name, indices in own.items()}
-        own = {name: indices for name, indices in own.items() if len(indices)}
+        groups_left = {name: indices[: np.searchsorted(indices, stop)] for name, indices in groups_left.items()}
+        groups_left = {name: indices for name, indices in groups_left.items() if len(indices)}
         # If this fails halfway, producers skip rows that they have added when the block comes again.
-        for name, indices in own.items():
+        for name, indices in groups_left.items():
             places, owners = block.positions[indices].tolist(), None
             if block.owners is not None:
                 owned = zip(block.rows[indices].tolist(), indices.tolist(), strict=True)

@@ -63,10 +63,10 @@ class Population(FilePopulation):
         for number, people in self.tally.answers.items():
             counts[number if caps.supposed else min(number, caps.most)] += people
         same = self.task.privacy.repeats_answers
-        found = repeats_of_counts(counts, list(self.task.privacy.levels.values()), same=same)
+        counted = repeats_of_counts(counts, list(self.task.privacy.levels.values()), same=same)
         # Not the largest number of one person's answers: that of the file's windows, as far as caps allow.
         most = self.tally.windows[2] if caps.supposed else min(self.tally.windows[2], caps.most)
-        return found if found.most == 1 else replace(found, most=most)
+        return counted if counted.most == 1 else replace(counted, most=most)
 
     def steps(self) -> Iterator[Step]:
         """Release the rest of the file, a block per step; see `FilePopulation.steps`."""

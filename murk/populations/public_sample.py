@@ -105,9 +105,9 @@ def check_apart(source: FileSource, path: Path) -> None:
     if source.path is not None and path.exists() and source.path.samefile(path):
         raise UserError(_refusal(str(path), source, "it is the people's own file"))
     public_records = open_records(path)
-    own, public = (_table(records, source, task.coding.columns) for records in (source.records, public_records))
-    shared = [name for name in own.names if name in public.names and name not in task.coding.columns]
-    shared = [name for name in shared if own.names.count(name) == public.names.count(name) == 1]
+    private, public = (_table(records, source, task.coding.columns) for records in (source.records, public_records))
+    shared = [name for name in private.names if name in public.names and name not in task.coding.columns]
+    shared = [name for name in shared if private.names.count(name) == public.names.count(name) == 1]
     wanted = [*task.coding.columns, *shared]
     tables = [_read(_table(records, source, wanted), task, shared) for records in (source.records, public_records)]
     telling = [index for index in range(len(shared)) if any(_is_repetitive(table[1][index]) for table in tables)]
@@ -165,16 +165,16 @@ def rare(mine: Words, theirs: Words) -> bool:
     show that it is denser, r is moved towards 1. Of rows that occur once in both together, an expected share
     r / (1 + r) is in the public file; a smaller one is evidence.
     """
-    own, public = _row_counts(mine, theirs)
-    pairs = own + public == 2
-    split = int(np.sum(pairs & (own == 1)))
-    inside, outside = int(np.sum(pairs & (own == 2))), int(np.sum(pairs & (public == 2)))
+    private, public = _row_counts(mine, theirs)
+    pairs = private + public == 2
+    split = int(np.sum(pairs & (private == 1)))
+    inside, outside = int(np.sum(pairs & (private == 2))), int(np.sum(pairs & (public == 2)))
     if split < FEWEST:
         return False
     of = split + inside + outside
     ratio = len(theirs) / len(mine)
     # Rows that only the public file has: if there are many, the file is not a part of the people.
-    alone, new = int(np.sum(own + public == 1)), int(np.sum(public[own == 0]))
+    alone, new = int(np.sum(private + public == 1)), int(np.sum(public[private == 0]))
     if 2 * split > of * _split_share(ratio) and _log_tail(alone - new, alone, 1.0 / (1.0 + ratio)) < UNLIKELY:
         return True
     seen = math.sqrt(outside / inside) if inside else math.inf if outside else ratio
@@ -189,17 +189,17 @@ def distinct(mine: Words, theirs: Words) -> bool:
     / (1 + r)^2 as in `rare`. More than four times that is refused; so is any shared row if none recurs. This refuses an
     independent sample with a probability of at most about 1/4; leaving out the rows in query costs little.
     """
-    own, public = _row_counts(mine, theirs)
-    if len(mine) < ENOUGH or int(own[own > 1].sum()) > _ALIKE * len(mine):
+    private, public = _row_counts(mine, theirs)
+    if len(mine) < ENOUGH or int(private[private > 1].sum()) > _ALIKE * len(mine):
         return False
-    split, recurring = _split_share(len(theirs) / len(mine)), int(np.sum(own > 1) + np.sum(public > 1))
-    return int(np.sum((own > 0) & (public > 0))) > 4.0 * recurring * split / (1.0 - split)
+    split, recurring = _split_share(len(theirs) / len(mine)), int(np.sum(private > 1) + np.sum(public > 1))
+    return int(np.sum((private > 0) & (public > 0))) > 4.0 * recurring * split / (1.0 - split)
 
 
 def _row_counts(mine: Words, theirs: Words) -> tuple[Integers, Integers]:
     values, indices = np.unique(np.concatenate([mine, theirs]), return_inverse=True)
-    own = np.bincount(indices[: len(mine)], minlength=len(values))
-    return own, np.bincount(indices[len(mine) :], minlength=len(values))
+    private = np.bincount(indices[: len(mine)], minlength=len(values))
+    return private, np.bincount(indices[len(mine) :], minlength=len(values))
 
 
 def _split_share(ratio: float) -> float:
@@ -231,10 +231,10 @@ def in_order(mine: Words, theirs: Words) -> bool:
     if _is_clustered(mine) or _is_clustered(theirs):
         return False
     values, counts = np.unique(mine, return_counts=True)
-    found = np.minimum(np.searchsorted(values, theirs), len(values) - 1)
-    if (values[found] != theirs).any():
+    nearest = np.minimum(np.searchsorted(values, theirs), len(values) - 1)
+    if (values[nearest] != theirs).any():
         return False
-    share = counts[found] / len(mine)
+    share = counts[nearest] / len(mine)
     bounds = []
     for t in np.logspace(-7, 1, 60):
         met = np.log(share) - t - np.log1p(-(1.0 - share) * math.exp(-t))
@@ -312,13 +312,13 @@ def hashed(rows: NDArray[np.float64]) -> Words:
 
 def _mixed(columns: Sequence[NDArray[Any]]) -> Words:
     """Hash several values side by side (the finaliser of SplitMix64, column after column)."""
-    found = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    hashes = np.full(len(columns[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
     for column in columns:
-        found = found * np.uint64(0xD1342543DE82EF95) + column.astype(np.uint64)
-        found = (found ^ (found >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        found = (found ^ (found >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        found ^= found >> np.uint64(31)
-    return found
+        hashes = hashes * np.uint64(0xD1342543DE82EF95) + column.astype(np.uint64)
+        hashes = (hashes ^ (hashes >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        hashes = (hashes ^ (hashes >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        hashes ^= hashes >> np.uint64(31)
+    return hashes
 
 
 def _table(records: Records, source: FileSource, wanted: Sequence[str]) -> Table:

@@ -155,18 +155,18 @@ class Accountant:
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
         """Joint guarantees of every kind that has no free delta, strongest first; without any, that of `strongest`."""
-        found: list[Guarantee] = []
+        implied: list[Guarantee] = []
         for kind in _JOINT:
             with suppress(UserError):
-                found.append(self.spent(kind))
-        if not found and (joint := self.strongest()) is not None:
-            found.append(joint)
-        return tuple(found)
+                implied.append(self.spent(kind))
+        if not implied and (joint := self.strongest()) is not None:
+            implied.append(joint)
+        return tuple(implied)
 
     def _deltas(self) -> tuple[float, ...]:
-        own = [(entry.count, entry.approx[1]) for entry in self._entries if entry.approx is not None]
-        total = sum((count * delta for count, delta in own), Fraction(0))
-        largest = max((delta for _, delta in own), default=rational(_DELTA))
+        stated = [(entry.count, entry.approx[1]) for entry in self._entries if entry.approx is not None]
+        total = sum((count * delta for count, delta in stated), Fraction(0))
+        largest = max((delta for _, delta in stated), default=rational(_DELTA))
         return float_up(largest), float_up(total), float_up(2 * total)
 
     def _routes(self) -> list[_Route]:
@@ -181,7 +181,7 @@ class Accountant:
         epsilon = delta = rho = Fraction(0)
         for entry in self._entries:
             # The truncated guarantee with the least omega that suffices.
-            claim = next((one for one in entry.truncated if omega is not None and one.omega >= omega), None)
+            claim = next((each for each in entry.truncated if omega is not None and each.omega >= omega), None)
             if entry.zcdp is not None:
                 rho += entry.count * entry.zcdp
             elif claim is not None:
@@ -202,16 +202,16 @@ class Accountant:
             raise UserError(
                 f"delta={delta:g} is below the sum of the releases' own deltas; give {float_up(least):g} or more"
             )
-        found: list[Fraction] = []
+        epsilons: list[Fraction] = []
         for route in routes:
             if route.delta <= rational(delta):
                 try:
-                    found.append(route.epsilon_at(delta))
+                    epsilons.append(route.epsilon_at(delta))
                 except UserError as error:
                     reason = error
-        if not found:
+        if not epsilons:
             raise reason
-        return ApproxDP(float_up(min(found)), delta)
+        return ApproxDP(float_up(min(epsilons)), delta)
 
     def _at_epsilon(self, epsilon: float) -> ApproxDP:
         routes = self._routes()

@@ -363,14 +363,16 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
     if not pairs:
         raise UserError("crowds: at least one guarantee is required; there are none")
     epsilon = sum((pair[0] for pair in pairs), Fraction(0))
-    own = sum((pair[1] for pair in pairs), Fraction(0))
-    if own >= 1:
+    delta_sum = sum((pair[1] for pair in pairs), Fraction(0))
+    if delta_sum >= 1:
         raise UserError("these crowds have no joint guarantee: their deltas add up to 1 or more; use smaller deltas")
     if delta is None:
-        return ApproxDP(float_up(epsilon), float_up(own))
+        return ApproxDP(float_up(epsilon), float_up(delta_sum))
     require("delta", delta, below=1.0)
-    if rational(delta) < own:
-        raise UserError(f"delta={delta:g} is below the sum of the crowds' own deltas; give {float_up(own):g} or more")
+    if rational(delta) < delta_sum:
+        raise UserError(
+            f"delta={delta:g} is below the sum of the crowds' own deltas; give {float_up(delta_sum):g} or more"
+        )
     best = float_up(epsilon)
     if len(pairs) <= _MAX_CROWDS:
         largest = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)

@@ -83,11 +83,11 @@ def max_attack_accuracy(kind: str, **parameters: float) -> float:
 def _describe_pure(epsilon: float) -> str:
     if epsilon == 0:
         return "Pure differential privacy, epsilon = 0: nothing about the record is disclosed."
-    found = min(1.0, _odds(epsilon) * _FALSE_ALARMS, 1 - math.exp(-epsilon) * (1 - _FALSE_ALARMS))
+    detected = min(1.0, _odds(epsilon) * _FALSE_ALARMS, 1 - math.exp(-epsilon) * (1 - _FALSE_ALARMS))
     return (
         f"Pure differential privacy, epsilon = {epsilon:.10g}: whatever odds anyone gave one possible record "
         f"against another, what is released multiplies them by at most {_factor(epsilon)}. "
-        + _adversary(max_attack_accuracy("pure", epsilon=epsilon), found)
+        + _adversary(max_attack_accuracy("pure", epsilon=epsilon), detected)
     )
 
 
@@ -96,11 +96,11 @@ def _describe_approx(epsilon: float, delta: float) -> str:
         return _describe_pure(epsilon)
     success = max_attack_accuracy("approx", epsilon=epsilon, delta=delta)
     least = math.exp(-epsilon) * max(1 - delta - _FALSE_ALARMS, 0.0)
-    found = min(1.0, delta + _odds(epsilon) * _FALSE_ALARMS, 1 - least)
+    detected = min(1.0, delta + _odds(epsilon) * _FALSE_ALARMS, 1 - least)
     return (
         f"Approximate differential privacy, epsilon = {epsilon:.10g}, delta = {delta:.10g}: had the record "
         f"been any other, whatever is seen would have had at most {_factor(epsilon)} times the probability plus "
-        f"{delta:.10g}. " + _adversary(success, found)
+        f"{delta:.10g}. " + _adversary(success, detected)
     )
 
 
@@ -132,12 +132,12 @@ def _describe_zcdp(rho: float) -> str:
 
 def _describe_tcdp(rho: float, omega: float, delta: float) -> str:
     curve = _truncated_curve(rho, omega, delta)
-    found = min(1.0, *(each + math.exp(k / 8) * _FALSE_ALARMS for k, each in enumerate(curve)))
+    detected = min(1.0, *(each + math.exp(k / 8) * _FALSE_ALARMS for k, each in enumerate(curve)))
     return (
         f"Truncated concentrated differential privacy, rho = {rho:.10g}, omega = {omega:.10g}, delta = {delta:.10g}: "
         "but for an event of probability delta, what is released tells any two possible records apart by at most rho "
         "times alpha in Renyi divergence of every order alpha up to omega. "
-        + _adversary(max_attack_accuracy("tcdp", rho=rho, omega=omega, delta=delta), found)
+        + _adversary(max_attack_accuracy("tcdp", rho=rho, omega=omega, delta=delta), detected)
         + f" It is also (epsilon, delta) = ({number(zcdp_epsilon(rho, _DELTA, omega))}, {number(delta + _DELTA)})-"
         "differential privacy."
     )

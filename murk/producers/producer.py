@@ -138,7 +138,7 @@ class Policy:
         if not charges:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
-        each = [("", within)] if within else [(one.level, cap_of(one.guarantee)) for one in charges.values()]
+        each = [("", within)] if within else [(charge.level, cap_of(charge.guarantee)) for charge in charges.values()]
         # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
         caps = [("", asked)] if asked else [] if privacy.renews else each
         if most and not (asked and asked.currency == most.currency):
@@ -216,15 +216,15 @@ class Models:
         if message is None:
             return PublishedModel(0, self._device.initial, end)
         source = self._source(partition)
-        known = self._read.get(source)
-        if known is None or known[0] != message:
-            known = message, *self._checked(message, source)
+        cached = self._read.get(source)
+        if cached is None or cached[0] != message:
+            cached = message, *self._checked(message, source)
             # The version of a shared model counts the releases of all partitions, which never decrease.
-            if self._device.shares_models and known[1] > sum(ends()):
+            if self._device.shares_models and cached[1] > sum(ends()):
                 # Cached ends may be older than the model.
-                self._check_version(partition, known[1], sum(self._log.ends()))
-            self._read[source] = known
-        _, version, parameters = known
+                self._check_version(partition, cached[1], sum(self._log.ends()))
+            self._read[source] = cached
+        _, version, parameters = cached
         if not self._device.shares_models:
             self._check_version(partition, version, end)
         return PublishedModel(version, parameters, end)
@@ -287,8 +287,8 @@ def draw_records(
     """Draw one of each person's records uniformly; ``counts`` are their numbers of records, which follow each other."""
     drawn = np.cumsum(counts) - counts
     for count in np.unique(counts[counts > 1]).tolist():
-        own = np.flatnonzero(counts == count)
-        drawn[own] += below(noise.words(indices[own], CANDIDATES, Purpose.RECORD), count)
+        with_count = np.flatnonzero(counts == count)
+        drawn[with_count] += below(noise.words(indices[with_count], CANDIDATES, Purpose.RECORD), count)
     return track(x[drawn]), track(y[drawn])
 
 
@@ -327,18 +327,20 @@ def randomize_records(
     if asking is None:
         return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
     asked = np.empty(len(partitions), dtype=object)
-    for own, partition in _groups(partitions):
+    for of_group, partition in _groups(partitions):
         model = iterates[partition]
         assert model is not None
-        asked[own] = asking.draw_query(noise, indices[own], model)
+        asked[of_group] = asking.draw_query(noise, indices[of_group], model)
     payloads: list[list[int]] = [[]] * len(partitions)
     for name in dict.fromkeys(asked.tolist()):
-        own = np.flatnonzero(asked == name)
-        single, rows = SingleQueryDevice(asking, name), own.tolist()
+        of_group = np.flatnonzero(asked == name)
+        single, rows = SingleQueryDevice(asking, name), of_group.tolist()
         partitions_of, levels_of = [partitions[row] for row in rows], [levels[row] for row in rows]
-        records, counts_of = records_of(own, counts), None if counts is None else counts[own]
+        records, counts_of = records_of(of_group, counts), None if counts is None else counts[of_group]
         x_of, y_of = _rows(x, records), _rows(y, records)
-        answers = randomize_rows(single, x_of, y_of, partitions_of, iterates, levels_of, noise, indices[own], counts_of)
+        answers = randomize_rows(
+            single, x_of, y_of, partitions_of, iterates, levels_of, noise, indices[of_group], counts_of
+        )
         for row, answer in zip(rows, answers.tolist(), strict=True):
             payloads[row] = answer
     return payloads, asked.tolist()
@@ -445,20 +447,20 @@ def randomize_rows(
         counts = None
     payloads = np.empty((len(partitions), device.dimension), dtype=np.int64)
     vectors: Floats | None = None
-    for own, partition in _groups(partitions):
-        records = records_of(own, counts)
+    for of_group, partition in _groups(partitions):
+        records = records_of(of_group, counts)
         found = device.vectors(_rows(x, records), _rows(y, records), iterates[partition])
         if vectors is None:
             vectors = found if len(found) == len(x) else empty((len(x), found.shape[1]))
         if found is not vectors:
             vectors[records] = found
     assert vectors is not None
-    for own, level in _groups(levels):
-        mechanism, given = device.mechanisms[level], _rows(vectors, records_of(own, counts))
+    for of_group, level in _groups(levels):
+        mechanism, given = device.mechanisms[level], _rows(vectors, records_of(of_group, counts))
         if counts is None:
-            payloads[own] = mechanism.randomize(given, noise, indices[own])
+            payloads[of_group] = mechanism.randomize(given, noise, indices[of_group])
         else:
-            payloads[own] = randomize_means(mechanism, given, counts[own], noise, indices[own])
+            payloads[of_group] = randomize_means(mechanism, given, counts[of_group], noise, indices[of_group])
     return payloads
 
 
@@ -486,8 +488,8 @@ def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
     rows: dict[Key, list[int]] = {key: [] for key in distinct}
     for row, key in enumerate(keys):
         rows[key].append(row)
-    for key, own in rows.items():
-        yield np.array(own, dtype=np.int64), key
+    for key, indices in rows.items():
+        yield np.array(indices, dtype=np.int64), key
 
 
 @dataclass(frozen=True, slots=True)
@@ -640,9 +642,9 @@ class Delivery:
         if not self._log.readable_by_senders:
             return stored
         for partition in {queued.partition for queued in waiting}:
-            own = [queued for queued in waiting if queued.partition == partition]
-            wanted = {queued.message for queued in own}
-            begin = max(self._log.begin(partition), min(queued.since for queued in own))
+            of_partition = [queued for queued in waiting if queued.partition == partition]
+            wanted = {queued.message for queued in of_partition}
+            begin = max(self._log.begin(partition), min(queued.since for queued in of_partition))
             messages = self._log.messages(partition, begin, self._log.end(partition))
             stored.update(wanted.intersection(message.value for message in messages))
         return stored
@@ -710,14 +712,14 @@ class BaseProducer(ABC, Generic[P]):
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
         """Return why a release was refused and what allows further ones; ``larger`` how to ask for a larger cap."""
-        own, needed = self.task.privacy.per_person, refusal.needed
+        cap, needed = self.task.privacy.per_person, refusal.needed
         if refusal.scope in ("withdrawn", "late"):
             return refusal.reason
         if refusal.renews:
             return f"{refusal.reason}; it renews with the next window (privacy.window: {self.task.privacy.window})"
         if refusal.scope == "lifetime":
             return f"{refusal.reason}; {_RAISED.format(task='', setting='--lifetime or Policy(lifetime=...)')}"
-        if refusal.scope == "task" and (own is None or (needed and needed.currency != cap_of(own).currency)):
+        if refusal.scope == "task" and (cap is None or (needed and needed.currency != cap_of(cap).currency)):
             return f"{refusal.reason}; {_RAISED.format(task=', task_hash=...', setting='Policy(per_task=...)')}"
         return f"{refusal.reason}; {larger()}"
 
@@ -746,17 +748,17 @@ class BaseProducer(ABC, Generic[P]):
         A release that is stamped with a wrong time may be expired before it is sent, and its budget would be lost.
         Raises UserError if the time is still not one of a release.
         """
-        own = self._clock()
+        now = self._clock()
         if not self._noise.simulated:
             earliest, latest = self._log.time_bounds()
-            if not earliest - CLOCK_TOLERANCE <= own <= latest + CLOCK_TOLERANCE:
-                own = earliest
-        if not 0 <= own < LATEST_TIME:
+            if not earliest - CLOCK_TOLERANCE <= now <= latest + CLOCK_TOLERANCE:
+                now = earliest
+        if not 0 <= now < LATEST_TIME:
             raise UserError(
                 "this device's clock is before 1970 or not a time, and the log tells none: nothing was released. Set "
                 "the clock"
             )
-        return own
+        return now
 
     def _budget_windows(self, at: datetime | None) -> list[int] | None:
         """Return the number of a time's window, now by default; None if the task's budget does not renew."""
@@ -1213,7 +1215,7 @@ class Producer(BaseProducer["PersonDevice"]):
         rows, levels = block.rows, block.levels
         if levels is None:
             menu = list(self.task.privacy.levels)
-            levels = [menu[place] for place in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
+            levels = [menu[index] for index in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
         keep_levels = block.levels is None and block.people is not None
         # Levels that are kept may be any.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)

@@ -146,8 +146,10 @@ class SingleQueryDevice:
 
     def __init__(self, device: QueryingDevice, name: str) -> None:
         self.device, self.name, self.kind, self.interactive = device, name, device.kind, device.interactive
-        known = device.mechanisms
-        self.mechanisms = LazyLevels(tuple(known), tuple(bounding(known)), lambda level: device.mechanism(level, name))
+        mechanisms = device.mechanisms
+        self.mechanisms = LazyLevels(
+            tuple(mechanisms), tuple(bounding(mechanisms)), lambda level: device.mechanism(level, name)
+        )
         self.dimension = self.mechanisms[DEFAULT_LEVEL].dimension
         self.averages = device.averages_answers(name)
 

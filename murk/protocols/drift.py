@@ -20,5 +20,5 @@ def drift_of(
     """
     if most > 1:
         return None
-    own: Callable[[Sequence[Any]], Drift] | None = getattr(device, "drift", None)
-    return drift_of_curve(estimate, curve) if own is None else own(engines)
+    compare: Callable[[Sequence[Any]], Drift] | None = getattr(device, "drift", None)
+    return drift_of_curve(estimate, curve) if compare is None else compare(engines)

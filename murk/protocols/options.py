@@ -56,7 +56,7 @@ def levels_of(mechanisms: Sequence[M]) -> tuple[list[M], Integers]:
 
 def check_choices(owner: Any, **choices: Sequence[object]) -> None:
     """Raise UserError for the first attribute of ``owner`` that is not one of its choices."""
-    for name, known in choices.items():
+    for name, allowed in choices.items():
         value = getattr(owner, name)
-        if value not in known:
-            raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
+        if value not in allowed:
+            raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")

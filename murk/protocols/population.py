@@ -94,12 +94,12 @@ def rate_of(task: Task, effects: Effects) -> Rate:
         return Rate(even, "assumed") if target.shares is None else Rate(target.shares, "task")
     if effects.rate is not None:
         return Rate(effects.rate, "stated")
-    known = None
+    rate = None
     if isinstance(target, BinaryTarget):
-        known = target.rate
+        rate = target.rate
     elif target.typical is not None:
-        known = (sum(target.typical) / 2.0 - target.low) / (target.high - target.low)
-    return Rate(0.5, "assumed") if known is None else Rate(known, "task")
+        rate = (sum(target.typical) / 2.0 - target.low) / (target.high - target.low)
+    return Rate(0.5, "assumed") if rate is None else Rate(rate, "task")
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,8 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
     normal = np.array([NormalDist().inv_cdf(level) for level in levels])
 
     def ranks() -> Integers:
-        own = math.sqrt(common) * shared + math.sqrt(1.0 - common) * rng.normal(size=ROWS)
-        return np.argsort(np.argsort(own))
+        latent = math.sqrt(common) * shared + math.sqrt(1.0 - common) * rng.normal(size=ROWS)
+        return np.argsort(np.argsort(latent))
 
     for feature in task.features:
         first, sizes, middle, deviation = column, [0], 0.0, spread
@@ -247,8 +247,8 @@ def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -
     stated = np.zeros(coding.size)
     for name, value in effects.named.items():
         if name not in names or target.kind == "classes":
-            known = "none for a target of classes" if target.kind == "classes" else ", ".join(names)
-            raise UserError(f"no effect of {name!r} can be stated. Names that can be given: {known}")
+            names_listed = "none for a target of classes" if target.kind == "classes" else ", ".join(names)
+            raise UserError(f"no effect of {name!r} can be stated. Names that can be given: {names_listed}")
         index = names.index(name)
         stated[index] = (value if real else _log(value)) / coding.unit_factors[index]
         slopes[index] = 0.0

@@ -51,8 +51,8 @@ def neighbours(numbers: Iterable[int], reach: int) -> dict[int, list[int]]:
     >>> neighbours([3, 4, 6], 1)
     {3: [3, 4], 4: [3, 4], 6: [6]}
     """
-    known = sorted(set(numbers))
-    return {number: [other for other in known if abs(other - number) <= reach] for number in known}
+    windows = sorted(set(numbers))
+    return {number: [other for other in windows if abs(other - number) <= reach] for number in windows}
 
 
 def windows_of(task: Task) -> Windows | None:
@@ -99,10 +99,10 @@ def read_windows(state: Any, windows: Windows | None) -> dict[int, Any]:
     if state is None:
         return {}
     try:
-        found = dict(state)
-        valid = all(type(number) is int and 0 <= number < 2**40 for number in found) and len(found) == len(state)
+        states = dict(state)
+        valid = all(type(number) is int and 0 <= number < 2**40 for number in states) and len(states) == len(state)
     except (TypeError, ValueError):
         valid = False
-    if not valid or [*found] != [*windows.newest(found)]:
+    if not valid or [*states] != [*windows.newest(states)]:
         raise MurkError("the state's windows are not those of the task")
-    return found
+    return states

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from murk.errors import UserError
 from murk.protocols.further_models import FurtherModelEngine
-from murk.results.fit import ModelDevice, model_device_for, report_model
+from murk.results.models import ModelDevice, model_device_for, report_model
 from murk.stream.archive.files import Extent, folder_of
 from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.interface import Checkpoint, truncate_time
@@ -136,19 +136,19 @@ def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
     by_file = _engine(log, device).joins
     parts = []
     for partition in range(log.task.log.partitions):
-        found: Sequence[Extent] = log.extents(partition)
-        if found and not by_file:
-            found = [Extent(found[0].begin, found[-1].end)]
-        parts += [Part(archive, device.model, partition, extent, by_file) for extent in found]
+        extents: Sequence[Extent] = log.extents(partition)
+        if extents and not by_file:
+            extents = [Extent(extents[0].begin, extents[-1].end)]
+        parts += [Part(archive, device.model, partition, extent, by_file) for extent in extents]
     return parts
 
 
 def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, bytes]]) -> Checkpoint:
     """Return the state of a partition from its parts and their states, in order."""
     learner, counters, message = None, StepCounters(Counters()), None
-    for piece, state in learned:
+    for job, state in learned:
         message = decode_state(state, f"a part of {log.url}")
-        if (message.partition, message.offset) != (piece.partition, piece.extent.end):
+        if (message.partition, message.offset) != (job.partition, job.extent.end):
             raise UserError("`map` must return its results in the order of the jobs, as the builtin function does")
         part = _engine(log, device)
         part.load_state_dict(message.learner)
@@ -159,8 +159,8 @@ def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, 
             learner.join(part)
     assert learner is not None
     assert message is not None
-    state_of_all = learner.own.state_dict() if device.used.is_own else learner.state_dict()
-    whole = message.model_copy(update={"counters": counters.counters(), "learner": state_of_all})
+    state_dict = learner.own.state_dict() if device.used.is_own else learner.state_dict()
+    whole = message.model_copy(update={"counters": counters.counters(), "learner": state_dict})
     return Checkpoint(whole.encode(), whole.offset)
 
 

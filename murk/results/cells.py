@@ -24,7 +24,7 @@ def describe_cells(task: Task, estimate: Estimate, level: float) -> list[dict[st
     if cells is None:
         return []
     features = [feature for feature in task.features if isinstance(feature, CategoryFeature) and feature.known]
-    target, quantile, found = task.target, NormalDist().inv_cdf(0.5 + level / 2.0), []
+    target, quantile, rows = task.target, NormalDist().inv_cdf(0.5 + level / 2.0), []
     names, factor, shift, low, high = [target.name], POINTS, 0.0, 0.0, POINTS
     columns = [cells.means.shape[1] - 1]
     if isinstance(target, ClassTarget):
@@ -44,5 +44,5 @@ def describe_cells(task: Task, estimate: Estimate, level: float) -> list[dict[st
             value, half = shift + factor * float(means[column]), quantile * factor * float(errors[column])
             ends = [max(value - half, low), min(value + half, high)] if half < float("inf") else [-half, half]
             entry[name] = {"value": min(max(value, low), high), "interval": ends}
-        found.append(entry)
-    return found
+        rows.append(entry)
+    return rows

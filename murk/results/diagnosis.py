@@ -168,7 +168,7 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
     names = tuple(intervals)
     # An estimated residual scale of a robust loss comes after the constant.
     judged = names[: names.index(INTERCEPT) + 1] if INTERCEPT in names else names
-    found = {}
+    wide = {}
     for name in judged:
         low, high = intervals[name]
         if name in report["not_learned"] or not math.isfinite(high - low):
@@ -177,10 +177,10 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
             # A coded label or target lies between -1 and 1, and half of that is 1 wide.
             ends = logistic(np.array([low, high])) if scale == "log odds" else np.array([low, high]) / (4.0 * most)
             if ends[1] - ends[0] > (2.0 * QUARTER if scale == "log odds" else 1.0):
-                found[name] = math.inf
+                wide[name] = math.inf
         elif low < 0.0 < high and most < (high - low) / 2.0:
-            found[name] = most
-    return found
+            wide[name] = most
+    return wide
 
 
 def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[str, Mapping[str, Any]]) -> Reason:
@@ -234,19 +234,19 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     of two directions whose variances differ by g, an error e of their covariance lowers the smaller one by
     ``sqrt(g^2 / 4 + e^2) - g / 2``.
     """
-    known = [
+    hidden = [
         (name, index, math.sqrt(variance))
         for name, index in indices.items()
         for variance, error in [extent.variance(index)]
         if variance > 2.0 * _SIGMAS * error and variance > 0.0
     ]
-    if len(known) < 2:
+    if len(hidden) < 2:
         return []
-    columns = np.zeros((len(indices), len(known)))
-    for column, (_, index, deviation) in enumerate(known):
+    columns = np.zeros((len(indices), len(hidden)))
+    for column, (_, index, deviation) in enumerate(hidden):
         columns[index, column] = 1.0 / deviation
     # Covariances by polarization, from the same released moments that the noise is known of.
-    size = len(known)
+    size = len(hidden)
     correlation = np.eye(size)
     for i in range(size):
         for j in range(i):
@@ -259,7 +259,7 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     for variance, vector in zip(values[1:].tolist(), vectors.T[1:], strict=True):
         gap = max(variance - _APART, 0.0)
         most += math.hypot(gap / 2.0, extent.covariance_error(columns @ weights, columns @ vector)) - gap / 2.0
-    parts = [(known[i][0], float(weights[i])) for i in np.argsort(-np.abs(weights)) if abs(weights[i]) > 0.3]
+    parts = [(hidden[i][0], float(weights[i])) for i in np.argsort(-np.abs(weights)) if abs(weights[i]) > 0.3]
     if most > _APART or len(parts) < 2 or not any(name in useless for name, _ in parts):
         return []
     first, *rest = parts
@@ -347,12 +347,12 @@ def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
             share, source = released, "releases"
         if share is None:
             continue
-        known: dict[str, Any] = {"feature": feature.name, "share": share, "source": source}
-        known |= {"coded_as": coded_as(feature), "kept": None}
+        described_feature: dict[str, Any] = {"feature": feature.name, "share": share, "source": source}
+        described_feature |= {"coded_as": coded_as(feature), "kept": None}
         # A date or several categories have more than one number.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
-            known["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
-        described.append(known | {"words": _missing_words(known)})
+            described_feature["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
+        described.append(described_feature | {"words": _missing_words(described_feature)})
     return described
 
 
@@ -365,8 +365,8 @@ def _kept_ratio(task: Task, feature: Feature, index: int, share: float, extent: 
     mean = float(extent.mean[index])
     fill = float(task.coding.encode_record({}, target=False).x[index])
     there = (mean - share * fill) / (1.0 - share)
-    own = (variance - share * (1.0 - share) * (fill - there) ** 2) / (1.0 - share)
-    return kept_share(share, fill - there, max(own, 0.0))
+    variance_present = (variance - share * (1.0 - share) * (fill - there) ** 2) / (1.0 - share)
+    return kept_share(share, fill - there, max(variance_present, 0.0))
 
 
 def _missing_words(known: dict[str, Any]) -> str:
@@ -391,27 +391,27 @@ def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     far below its statement the coverage of prediction sets could be; ``signs`` are indications of forged releases.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
-    what = "a coefficient"
+    quantity = "a coefficient"
     if not np.isfinite(halves).any() and (effects := estimate.effects(level)) is not None:
-        what, halves = "an average effect", effects[1]
-    known = np.isfinite(halves) & (halves > 0.0)
+        quantity, halves = "an average effect", effects[1]
+    finite = np.isfinite(halves) & (halves > 0.0)
     moved, farthest = [], []
-    for forged in counted(releases) if known.any() or not estimate.noise_hides else ():
+    for forged in counted(releases) if finite.any() or not estimate.noise_hides else ():
         far = estimate.moved(forged, level, halves)
-        widths = np.divide(far, halves, out=np.full(len(far), math.inf), where=known)
+        widths = np.divide(far, halves, out=np.full(len(far), math.inf), where=finite)
         coded, by_widths = (dict(zip(estimate.names, map(float, each), strict=True)) for each in (far, widths))
         moved.append({"releases": forged, "coded": coded, "half_widths": by_widths})
-        farthest.append((forged, _farthest(far, widths, known)))
+        farthest.append((forged, _farthest(far, widths, finite)))
     signs = estimate.doubts()
-    found = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs, what)}
+    described = {"moved": moved, "signs": signs, "words": _forged_words(farthest, releases, signs, quantity)}
     sets = estimate.sets
     if sets is not None and sets.known and not sets.whole:
         lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
         parts = [f"{_forged(forged, releases)} by {number(100.0 * most, 2)} points" for forged, most in lowered]
         told = f"How far below its statement the coverage of prediction sets could be at most: {'; '.join(parts)}."
-        found["coverage"] = [{"releases": forged, "lowered": most} for forged, most in lowered]
-        found["words"] = f"{found['words']} {told}".strip()
-    return found
+        described["coverage"] = [{"releases": forged, "lowered": most} for forged, most in lowered]
+        described["words"] = f"{described['words']} {told}".strip()
+    return described
 
 
 def _forged(forged: int, releases: int) -> str:

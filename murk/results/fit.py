@@ -4,74 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Self
 
-from murk._internal.numbers import listed
 from murk.errors import UserError
-from murk.inference.estimate import Estimate
-from murk.protocols.device import Device, device_for
-from murk.protocols.further_models import FurtherModel, FurtherModelEngine, own_model
-from murk.protocols.registry import has_part, part
-from murk.results.diagnosis import coded_as
-from murk.results.report import report_log
+from murk.protocols.further_models import FurtherModelEngine
+from murk.results.models import ModelDevice, model_device_for, models_of, report_model
 from murk.results.result import Result
 from murk.stream.log.interface import Checkpoint, Log
 from murk.stream.log.open import open_log
 from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.pool import WorkerPool
-from murk.task.models import Model, columns_of
+from murk.task.models import Model
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-Publisher = Callable[[Log, Task, "ModelDevice"], Callable[[StreamLearner], bytes | None] | None]
-
-
-class ModelDevice:
-    """A model's device, which learns a part of the releases of the log's task ``released``."""
-
-    interactive = False
-
-    def __init__(self, model: Model, released: Task, whole: Device, used: FurtherModel) -> None:
-        self.model, self.released, self.whole, self.used = model, released, whole, used
-        self.task = used.task  # the task with the model's columns and settings, for names, units and words
-        self.kind, self.mechanisms, self.dimension = whole.kind, whole.mechanisms, whole.dimension
-
-    def check_state(self) -> None:
-        """Raise UserError, with the size, if a state is too large for a log."""
-        self.used.device.check_state()
-
-    def engine(self) -> FurtherModelEngine:
-        """Return a learner of the model, at version 0."""
-        whole = self.whole.engine()
-        own = whole if self.used.is_own else self.used.device.engine()
-        return FurtherModelEngine(whole, own, self.used.take, self.model.hash)
-
-    def estimate(self, engines: Sequence[Any]) -> Estimate:
-        """Return the joint estimate of several partitions."""
-        estimate: Estimate = self.used.device.estimate([engine.own for engine in engines])
-        return replace(estimate, note=estimate.note + self.used.note) if self.used.note else estimate
-
-
-def model_device_for(model: Model, task: Task) -> ModelDevice:
-    """Return the device of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
-    whole = device_for(task)
-    if not has_part(task.protocol, "models"):
-        reason = (
-            f"the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only the task's own model"
-        )
-        return ModelDevice(model, task, whole, own_model(model, task, whole, reason))
-    columns = columns_of(model, task)
-    used: FurtherModel = part(task.protocol, "models").part_of(model, task, columns, whole)
-    for feature in task.features:
-        if feature.name == columns.target.name:
-            note = f"{used.note}; missing values of {feature.name} count as {coded_as(feature)}"
-            used = replace(used, note=note)
-    return ModelDevice(model, task, whole, used)
+Publisher = Callable[[Log, Task, ModelDevice], Callable[[StreamLearner], bytes | None] | None]
 
 
 _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
@@ -137,9 +88,9 @@ class Fitting:
         """Return whether every partition is committed up to its end, by this process or another."""
         if self.pool is None:
             return True
-        own = self.pool.pulse.vitals().partitions
+        partitions = self.pool.pulse.vitals().partitions
         return all(
-            (own[partition].offset if partition in own else self.log.checkpoint(partition).offset) >= end
+            (partitions[partition].offset if partition in partitions else self.log.checkpoint(partition).offset) >= end
             for partition, end in enumerate(ends)
         )
 
@@ -157,68 +108,6 @@ class Fitting:
         with self.log:
             if self.pool is not None:
                 self.pool.close(for_good=not isinstance(error, Exception))
-
-
-def report_model(
-    device: ModelDevice, log: Log, names: Sequence[str], *, level: float, from_states: bool = False, **more: Any
-) -> dict[str, Any]:
-    """Return the report of a model whose states are on a log; see `Fitting.report`."""
-    count, used = max(len(names), 1), None if device.used.is_own else device
-    found = report_log(device.released, log, level=1.0 - (1.0 - level) / count, device=used, shown=device.task, **more)
-    found["model"] = {
-        "name": device.model.name,
-        "log_task": device.released.name,
-        "simultaneous": list(names) if count > 1 else [],
-        "level": level,
-        "before": found.pop("before", 0),
-        "from_states": from_states,
-    }
-    found["task"] = device.model.name
-    found["model"]["words"] = _words(found, device)
-    return found
-
-
-def _words(report: dict[str, Any], device: ModelDevice) -> str:
-    """Describe a model's columns, and what its intervals hold for."""
-    about, target = report["model"], device.task.target.name
-    columns = ", ".join(feature.name for feature in device.task.features)
-    fitted = f"{target} by {columns}" if columns else target
-    words = [f"Model {about['name']} of the log of {about['log_task']}: {fitted}. It cost nobody further budget."]
-    together = about["simultaneous"]
-    if together:
-        words.append(
-            f"Intervals are simultaneous (Bonferroni) over the {len(together)} models {listed(together)}: one "
-            f"coefficient of each, chosen like the models before anybody saw an estimate, holds together with the "
-            f"others at {100.0 * about['level']:g}%. P-values and e-values of contrasts are each model's own."
-        )
-    else:
-        words.append(
-            "Intervals are of this model alone: further models on this log are further looks at the same people. "
-            "For intervals that hold together, name the models beforehand and fit them in one command."
-        )
-    if about["before"] > 0:
-        words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
-    if device.used.is_own and about["from_states"]:
-        words.append(f"It is the task's own model, as far as `murk learn` has learned it: {report['lag']:,} behind.")
-    elif about["from_states"]:
-        words.append(
-            "It continues from the states of the task's own learner, so its history before that is not known (--replay "
-            "reads every release on the log)."
-        )
-    return " ".join(words)
-
-
-def models_of(given: Model | str | Path | Sequence[Model | str | Path]) -> list[Model]:
-    """Return models, read from files where paths are given; raise UserError for none, or two of one name."""
-    several = [given] if isinstance(given, Model | str | Path) else list(given)
-    models = [each if isinstance(each, Model) else Model.load(each) for each in several]
-    if not models:
-        raise UserError("no model is given: give a Model, or the path of its file")
-    names = [model.name for model in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"two models have the name {name!r}, under which their states are stored: rename one")
-    return models
 
 
 def open_fittings(
@@ -285,8 +174,8 @@ def fit(
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, for its history. By default it continues from the states of
-        the task's own learner where these hold all that it learns: moments, cells of examples, windows of
-        organisations, and the task's own model (a name alone) with protocols that serve no other.
+        the task's own learner where these hold all that it learns: moments, cells of examples, known columns,
+        windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
     map
         How parts of an archive are learned: a function like the builtin `map`, such as that of a
         `concurrent.futures.ProcessPoolExecutor`. Results are the same bits with all of them.
@@ -315,7 +204,7 @@ def fit(
     if archive is not None:
         if replay:
             raise UserError("replay=True needs a log: an archive is always read whole")
-        # Imported here, as it needs this module.
+        # Imported here, as a log needs no pyarrow.
         from murk.results.archives import fit_archive
 
         fitted = [

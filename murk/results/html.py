@@ -98,12 +98,12 @@ def _row(each: Coefficient, units: bool, averages: bool, limit: float, effect: s
     cells = [f'<th scope="row">{escape(each.name)}{unit}</th>']
     if not each.learned:
         needed = f": it would take {escape(each.needed)}" if each.needed else " at this privacy"
-        known = each.average_effect is not None
-        if known:
+        has_effect = each.average_effect is not None
+        if has_effect:
             cells.append('<td class="murk-number"></td>' * units)
             cells.append(_cell("average effect, points", each.average_effect, each.average_effect_interval))
         cells.append(
-            f'<td class="murk-said" colspan="{columns - 1 - known * (1 + units)}"><i>{NOT_LEARNED}</i>'
+            f'<td class="murk-said" colspan="{columns - 1 - has_effect * (1 + units)}"><i>{NOT_LEARNED}</i>'
             f'<span class="murk-soft">{needed}</span></td>'
         )
     else:

@@ -55,19 +55,19 @@ def figure(size: tuple[float, float]) -> Figure:
 
 def lifts(report: Mapping[str, Any]) -> Figure:
     """Draw the lift of each arm of an experiment, with its intervals for every look and, within, for one look."""
-    found = report["experiment"]
-    each = found["lifts"]
+    experiment = report["experiment"]
+    each = experiment["lifts"]
     picture = figure((7.0, 1.4 + 0.7 * len(each)))
     axes = picture.add_subplot()
     axes.axvline(0.0, color=GREY, linewidth=1.0)
-    for place, lift in enumerate(each):
+    for index, lift in enumerate(each):
         for key, width in (("interval", 2.0), ("fixed_interval", 6.0)):
             if math.isfinite(sum(lift[key])):
-                axes.plot(lift[key], [place, place], color=BLUE, linewidth=width, solid_capstyle="butt")
-        axes.plot([lift["value"]], [place], "o", color=INK)
+                axes.plot(lift[key], [index, index], color=BLUE, linewidth=width, solid_capstyle="butt")
+        axes.plot([lift["value"]], [index], "o", color=INK)
     axes.set_yticks(range(len(each)), [lift["arm"] for lift in each])
     axes.set_ylim(-0.7, len(each) - 0.3)
-    axes.set_xlabel(f"lift against {found['control']}, {found['unit']} (thin: every look; thick: one look)")
+    axes.set_xlabel(f"lift against {experiment['control']}, {experiment['unit']} (thin: every look; thick: one look)")
     axes.set_title(f"{report['task']}: {report['releases']:,} releases", loc="left", fontsize=10)
     return picture
 
@@ -167,25 +167,25 @@ def curve(
 
 def track(report: Mapping[str, Any], names: Sequence[str]) -> Figure:
     """Draw the estimates of windows, and the smoothed path with its band, a panel for each of some coefficients."""
-    found = report.get("track")
-    if found is None:
+    tracked = report.get("track")
+    if tracked is None:
         raise UserError(f"{report['task']} has no track to draw: say track: {{window: ...}} in the task")
     names = names[:_MOST_PANELS]
     drawn = figure((8.0, 0.4 + 2.5 * len(names)))
     panels = drawn.subplots(len(names), squeeze=False, sharex=True)[:, 0]
-    begins = np.array(found["begins"], dtype="datetime64[D]")
-    together = f"{100.0 * found['level']:g}% in all windows at once"
+    begins = np.array(tracked["begins"], dtype="datetime64[D]")
+    together = f"{100.0 * tracked['level']:g}% in all windows at once"
     for axes, name in zip(panels, names, strict=True):
-        each = found["coefficients"][name]
+        each = tracked["coefficients"][name]
         parts = {
             key: tuple(map(np.array, (each[key]["values"], each[key]["half_widths"]))) for key in ("windows", "path")
         }
         value, half = parts["path"]
-        known = np.isfinite(half)
+        finite = np.isfinite(half)
         axes.fill_between(
-            begins, value - half, value + half, where=known, color=BLUE, alpha=0.18, linewidth=0, label=together
+            begins, value - half, value + half, where=finite, color=BLUE, alpha=0.18, linewidth=0, label=together
         )
-        axes.plot(begins, np.where(known, value, np.nan), color=BLUE, linewidth=2, label="smoothed path")
+        axes.plot(begins, np.where(finite, value, np.nan), color=BLUE, linewidth=2, label="smoothed path")
         value, half = parts["windows"]
         learned = np.isfinite(half)
         alone: dict[str, Any] = {"fmt": "o", "color": GREY, "markersize": 4, "linewidth": 1, "label": "window alone"}
@@ -195,7 +195,7 @@ def track(report: Mapping[str, Any], names: Sequence[str]) -> Figure:
         axes.grid(alpha=0.25)
         _bare(axes, "top", "right")
     panels[0].legend(frameon=False, fontsize=9)
-    panels[-1].set_xlabel(f"{found['window']} of the answers")
+    panels[-1].set_xlabel(f"{tracked['window']} of the answers")
     drawn.autofmt_xdate()
     return drawn
 
@@ -229,24 +229,26 @@ def draw_curve(
     ratios. ``target`` is the estimate from all raw records. Values without an interval are guesses: they are not drawn
     if others have one, or if the last is not ``learned``.
     """
-    shown = _odds if odds else _plain
+    scaled = _odds if odds else _plain
     # For methods without intervals every estimate is drawn.
     guesses = ~np.isfinite(half) & (np.isfinite(half).any() or not learned)
     look: dict[str, Any] = {"color": BLUE, "alpha": 0.18, "linewidth": 0, "label": "95% interval"}
-    axes.fill_between(releases, shown(value - half), shown(value + half), where=~guesses, **look)
-    line = np.where(guesses, np.nan, shown(value))
+    axes.fill_between(releases, scaled(value - half), scaled(value + half), where=~guesses, **look)
+    line = np.where(guesses, np.nan, scaled(value))
     axes.plot(releases, line, color=BLUE, linewidth=2, label="learned from private releases")
     axes.axhline(1.0 if odds else 0.0, color=INK, linewidth=0.8)
     if target is not None:
-        known = float(shown(np.array(target)))
-        axes.axhline(known, color=GREY, linestyle="--", linewidth=1.5, label=f"with all raw records: {number(known)}")
-    axes.set_ylim(*shown(np.array(window(value, half, target, least=1.1 if odds else 0.0))))
+        true_value = float(scaled(np.array(target)))
+        axes.axhline(
+            true_value, color=GREY, linestyle="--", linewidth=1.5, label=f"with all raw records: {number(true_value)}"
+        )
+    axes.set_ylim(*scaled(np.array(window(value, half, target, least=1.1 if odds else 0.0))))
     axes.set_xscale("log")
     if releases[-1] > releases[0]:
         axes.set_xlim(releases[0], releases[-1])
     aside: dict[str, Any] = {"xytext": (6, 0), **_ASIDE}
     if learned:
-        last = float(shown(value[-1:])[0])
+        last = float(scaled(value[-1:])[0])
         # At least three significant digits.
         shown_last = number(last) if abs(last) >= 0.1 else f"{last:.3g}"
         axes.annotate(shown_last, (releases[-1], last), color=BLUE, fontweight="bold", **aside)
@@ -285,17 +287,17 @@ def _forest_row(
         axes.annotate(NOT_LEARNED, right, xycoords=("axes fraction", "data"), color=GREY, style="italic", **aside)
         return
     value, (least, most) = point
-    shown = odds_ratio if odds else float
+    scaled = odds_ratio if odds else float
     if math.isfinite(least + most):
-        ends = [shown(min(max(end, low), high)) for end in (least, most)]
+        ends = [scaled(min(max(end, low), high)) for end in (least, most)]
         axes.plot(ends, [row, row], color=BLUE, linewidth=2.5, alpha=0.6, solid_capstyle="butt")
         for end in (least, most):
             edge, mark = (low, "<") if end < low else (high, ">") if end > high else (end, "|")
-            axes.plot(shown(edge), row, mark, color=BLUE, markersize=7)
+            axes.plot(scaled(edge), row, mark, color=BLUE, markersize=7)
     if low <= value <= high:
-        axes.plot(shown(value), row, "o", color=BLUE, markersize=6)
+        axes.plot(scaled(value), row, "o", color=BLUE, markersize=6)
     value, (least, most) = labelled
-    numbers = f"{number(shown(value))}  ({span(shown(least), shown(most))})"
+    numbers = f"{number(scaled(value))}  ({span(scaled(least), scaled(most))})"
     axes.annotate(
         numbers + ("" if each.useful else ", too wide"), right, xycoords=("axes fraction", "data"), color=INK, **aside
     )

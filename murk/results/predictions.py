@@ -63,8 +63,8 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
 
     def halves(factors: Floats) -> Floats:
         weights = np.zeros((len(X), len(estimate.names)))
-        for factor, own, index in zip(factors.T, columns, indices, strict=True):
-            weights[:, index] = factor[:, None] * X[:, own]
+        for factor, column, index in zip(factors.T, columns, indices, strict=True):
+            weights[:, index] = factor[:, None] * X[:, column]
         return combined_half_widths(estimate, weights, level)
 
     if not isinstance(task.target, ClassTarget):
@@ -73,17 +73,19 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     by_line = task.coefficient_scale == "probability"
     shares = _class_shares(task, lines)
     total = np.clip((1.0 + lines) / 2.0, _LEAST, 1.0).sum(axis=1, keepdims=True)
-    found = np.empty((*shares.shape, 2))
+    intervals = np.empty((*shares.shape, 2))
     for k, share in enumerate(shares.T):
-        own = np.arange(shares.shape[1]) == k
+        is_class = np.arange(shares.shape[1]) == k
         rest = np.maximum(1.0 - share, 1e-12)[:, None]
-        half = halves((own - share[:, None]) / (2.0 * total) if by_line else np.where(own, 1.0, -shares / rest))
+        half = halves(
+            (is_class - share[:, None]) / (2.0 * total) if by_line else np.where(is_class, 1.0, -shares / rest)
+        )
         for end, sign in enumerate((-1.0, 1.0)):
             if by_line:
-                found[:, k, end] = np.clip(share + sign * half, 0.0, 1.0)
+                intervals[:, k, end] = np.clip(share + sign * half, 0.0, 1.0)
             else:
-                found[:, k, end] = logistic(np.log(np.maximum(share, 1e-12) / rest[:, 0]) + sign * half)
-    return found
+                intervals[:, k, end] = logistic(np.log(np.maximum(share, 1e-12) / rest[:, 0]) + sign * half)
+    return intervals
 
 
 def _refuse_quantiles(task: Task) -> None:
@@ -118,8 +120,8 @@ def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str
         raise UserError("predict: the task has no features, so its estimate is the prediction; leave --predict out")
     for name in (*columns, *record):
         if name not in columns or name not in record:
-            what = "not a feature of the task" if name not in columns else "not given"
-            raise UserError(f"predict: {name!r} is {what}; give a value of each of {', '.join(columns)}")
+            reason = "not a feature of the task" if name not in columns else "not given"
+            raise UserError(f"predict: {name!r} is {reason}; give a value of each of {', '.join(columns)}")
     coded = task.coding.encode({name: [value] for name, value in record.items()}, target=False)
     if coded.clamped.any() or coded.missing.sum() != sum(value == "" for value in record.values()):
         raise UserError(
@@ -132,10 +134,10 @@ def describe_prediction(task: Task, estimate: Estimate, record: Mapping[str, str
     target = task.target
     labels = target.classes if isinstance(target, ClassTarget) else [getattr(target, "positive", "mean")]
     of = {label: {"value": value, "interval": pair} for label, value, pair in zip(labels, values, pairs, strict=True)}
-    found = {"at": dict(record), "target": target.name, "of": of}
+    described = {"at": dict(record), "target": target.name, "of": of}
     if estimate.sets is not None and estimate.sets.known:
-        found |= _describe_set(task, estimate.sets, predicted_sets(task, estimate, [record])[0].tolist())
-    return found
+        described |= _describe_set(task, estimate.sets, predicted_sets(task, estimate, [record])[0].tolist())
+    return described
 
 
 def _describe_set(task: Task, sets: PredictionSets, members: list[Any]) -> dict[str, Any]:

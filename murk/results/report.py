@@ -36,6 +36,7 @@ from murk.privacy.guarantees import figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
+from murk.protocols.univariate.columns import ENOUGH, identifying_words
 from murk.protocols.windows import track_of
 from murk.results.cells import describe_cells
 from murk.results.diagnosis import Advise, describe_forgers, describe_missing, diagnose_task, too_wide
@@ -119,8 +120,8 @@ def describe_target(task: Task) -> str:
 def describe_levels(task: Task) -> dict[str, dict[str, Any]]:
     """Describe each level's guarantee, as data and in words; for a grid, only the default, lowest and highest."""
     mechanisms = device_for(task).mechanisms
-    shown = bounding(mechanisms)
-    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in shown.items()}
+    bounds = bounding(mechanisms)
+    levels = {level: describe_level(task.privacy.levels[level], mechanism) for level, mechanism in bounds.items()}
     if task.known_columns:
         for entry in levels.values():
             entry["words"] += f" {task.known_words}"
@@ -267,6 +268,9 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
     }
 
 
+_SURELY: Final = 2.0  # standard errors that are added to the share of targets beyond the ends
+
+
 def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
     """Return the ends beyond which a real target's values count as the ends, in its own units; None within bounds."""
     ends, target = getattr(estimate, "cut", None), task.target
@@ -277,11 +281,23 @@ def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
     return max(low, target.low), min(high, target.high)
 
 
-def _cut_words(task: Task, ends: tuple[float, float]) -> str:
+def cut_share(estimate: Estimate) -> dict[str, float] | None:
+    """Return the share of targets beyond the ends, and what it is at most, as fractions; None if unknown."""
+    compute = getattr(estimate, "share_beyond", None)
+    if compute is None:
+        return None
+    share, error = compute()
+    return {"share": share, "most": min(share + _SURELY * error, 1.0)}
+
+
+def _cut_words(task: Task, ends: tuple[float, float], share: Mapping[str, float] | None) -> str:
     assert isinstance(task.target, RealTarget)
     low, high = ends
     sides = [f"below {number(low)}"] * (low > task.target.low) + [f"above {number(high)}"] * (high < task.target.high)
-    return f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
+    words = f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
+    if share is None:
+        return words
+    return f"{words}: {share['share']:.1%} of them by the survey, and at most {share['most']:.1%}"
 
 
 def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
@@ -289,10 +305,10 @@ def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: floa
     if low == high and ends[0] < ends[1]:
         # Nothing possible lies within: the interval says no more than that the effect is possible.
         low, high = unit.possible(-math.inf), unit.possible(math.inf)
-    found: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
+    described: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
     if unit.scale == "log odds":
-        found |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
-    return found
+        described |= {"odds_ratio": odds_ratio(effect), "odds_ratio_interval": [odds_ratio(low), odds_ratio(high)]}
+    return described
 
 
 def coded_effects(scale: Scale, estimate: Estimate, level: float) -> tuple[Floats, Floats] | None:
@@ -365,7 +381,7 @@ def report_estimate(
     intervals = estimate.intervals(nominal)
     with loaded_state_arithmetic():
         needs = {name: need.to_dict() for name, need in estimate.needs(nominal).items()} if forecast else {}
-    held = {} if looks is None else {"looks": looks.to_dict(level)}
+    looks_described = {} if looks is None else {"looks": looks.to_dict(level)}
     change = estimate.stream_change() if looks is None or looks.repeats.most == 1 else None
     at_one = level if looks is None else looks.fixed(level)
     fixed = {} if nominal == at_one else {"fixed_intervals": _listed(estimate.intervals(at_one))}
@@ -379,7 +395,7 @@ def report_estimate(
             "level": level,
             "nominal_level": nominal,
             "note": intervals.note,
-            **held,
+            **looks_described,
         },
         "per_unit": per_unit(units, estimate, nominal),
         "average_effects": average_effects(scale, units if effects is None else effects, estimate, nominal),
@@ -427,10 +443,11 @@ def report_log(
     disclosure = Disclosure.of(task)
     levels = describe_levels(task)
     used = counts.get("records_learned", estimate.releases_used)
-    held = looks_of(task, estimate, used, live=live, asked=looks, repeats=repeats)
-    found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=held)
-    if (ends := cut(shown, estimate)) is not None:
-        found["interval"]["note"] += f"; {_cut_words(shown, ends)}"
+    looks_held = looks_of(task, estimate, used, live=live, asked=looks, repeats=repeats)
+    found = report_estimate(estimate, scale, units(shown), level, effects=effect_units(shown), looks=looks_held)
+    ends, share = cut(shown, estimate), cut_share(estimate)
+    if ends is not None:
+        found["interval"]["note"] += f"; {_cut_words(shown, ends, share)}"
     report = {
         "task": shown.name,
         "protocol": task.protocol,
@@ -442,9 +459,10 @@ def report_log(
         **counts,
         **found,
         "cut": None if ends is None else list(ends),
+        "cut_share": None if ends is None else share,
         "drift": None if drift is None else drift.to_dict(),
         **({} if track is None else {"track": track.to_dict(units(shown))}),
-        "repeats": held.repeats.words,
+        "repeats": looks_held.repeats.words,
         "forget": describe_forgetting(task.forget, estimate),
         **({"history": columns(points, estimate.names)} if history else {}),
         "guarantee": levels[DEFAULT_LEVEL]["guarantee"],
@@ -456,16 +474,19 @@ def report_log(
         "simulated": task.simulated,
         "task_hash": task.hash,
     }
-    report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, held, level)] if used else []
+    report["contrasts"] = [each.to_dict() for each in contrasts(shown, estimate, looks_held, level)] if used else []
     if estimate.sets is not None:
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
-    if (cells := describe_cells(shown, estimate, held.nominal(level))) is not None:
+    if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
-    if (found_experiment := experiment(shown, estimate, held, level)) is not None:
+        sizes = [cell["people"] for cell in cells]
+        # Of few people most are in small combinations.
+        report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
+    if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:
         report["experiment"] = found_experiment.to_dict()
     report["missing_values"] = describe_missing(shown, estimate)
     if at is not None:
-        report["prediction"] = describe_prediction(shown, estimate, at, held.nominal(level))
+        report["prediction"] = describe_prediction(shown, estimate, at, looks_held.nominal(level))
     if kept:
         report["estimate"] = estimate
     report["diagnosis"] = diagnose_task(shown, report, estimate, advise)

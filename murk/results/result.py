@@ -238,8 +238,8 @@ class Result:
 
         if kind not in ("forest", "curve", "track"):
             raise UserError(f'kind={kind!r} is not one of "forest", "curve", "track"')
-        shown = of_interest(list(self.coefficients)) if names is None else names
-        chosen = [self[name] for name in shown]
+        names_drawn = of_interest(list(self.coefficients)) if names is None else names
+        chosen = [self[name] for name in names_drawn]
         if kind == "track":
             return track(self.report, [each.name for each in chosen])
         return forest(self.report, chosen) if kind == "forest" else curve(self.report, self.history, chosen)
@@ -271,18 +271,20 @@ def summarize(
         "chances": scale == "probability",
         "releases": estimate.n_releases,
         **report_estimate(estimate, scale, units, level, effects=effects, forecast=forecast, half_range=half_range),
-        "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
+        "forget": describe_forgetting(learner.forget, estimate),
         "guarantee": levels["default"]["guarantee"],
         "levels": levels,
         "cap": None,
         "cap_words": _WINDOWS if hasattr(learner, "windows") else _CAP,
         "public_sample": None,
-        "simulated": learner.seed is not None or bool(getattr(learner.noise, "simulated", False)),
+        "simulated": learner.seed is not None or (learner.noise is not None and learner.noise.simulated),
     }
-    known = None if task is None else categories(task)
+    categories_of = None if task is None else categories(task)
     if estimate.sets is not None:
         report["prediction_sets"] = estimate.sets.to_dict(half_range or 1.0)
-    report["diagnosis"] = diagnose(report, estimate, scale, unit=half_range, categories=known, forecast=forecast)
+    report["diagnosis"] = diagnose(
+        report, estimate, scale, unit=half_range, categories=categories_of, forecast=forecast
+    )
     return Result(report)
 
 

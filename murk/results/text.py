@@ -166,20 +166,24 @@ def labelled(name: str, unit: str) -> str:
 
 def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the lifts of an experiment's arms, what they show, and whether the arms' counts fit their shares."""
-    found = report.get("experiment")
-    if not found:
+    experiment = report.get("experiment")
+    if not experiment:
         return
-    interval, unit = interval_words(report), found["unit"]
+    interval, unit = interval_words(report), experiment["unit"]
     columns = ["arm", "people", f"lift, {unit}", interval, "relative", f"{interval}, %", "p", "e"]
-    yield Table(f"{report['task']}: lifts against {found['control']}", columns, experiments.table(found))
-    yield from map(Paragraph, found["words"])
-    if found["segments"]:
-        title = f"Lifts by segment: {100 * found['level']:.3g}% for all together"
-        yield Table(title, ["segment", "arm", "people", f"lift, {unit}", "interval"], experiments.segment_table(found))
-    if found["sample_ratio"] is not None and not found["mismatch"]:
-        yield Paragraph(f"The arms' counts fit the stated shares (e = {found['sample_ratio']:.3g}; alarm from 1,000).")
-    if found["unassigned"]:
-        yield Paragraph(f"{many(found['unassigned'], 'person')} had no declared arm and count in no lift.")
+    yield Table(f"{report['task']}: lifts against {experiment['control']}", columns, experiments.table(experiment))
+    yield from map(Paragraph, experiment["words"])
+    if experiment["segments"]:
+        title = f"Lifts by segment: {100 * experiment['level']:.3g}% for all together"
+        yield Table(
+            title, ["segment", "arm", "people", f"lift, {unit}", "interval"], experiments.segment_table(experiment)
+        )
+    if experiment["sample_ratio"] is not None and not experiment["mismatch"]:
+        yield Paragraph(
+            f"The arms' counts fit the stated shares (e = {experiment['sample_ratio']:.3g}; alarm from 1,000)."
+        )
+    if experiment["unassigned"]:
+        yield Paragraph(f"{many(experiment['unassigned'], 'person')} had no declared arm and count in no lift.")
     yield Paragraph("")
 
 
@@ -191,6 +195,8 @@ def cell_table(report: Mapping[str, Any]) -> Iterator[Block]:
     cells = report.get("cells")
     if not cells:
         return
+    if report.get("identifying"):
+        yield Paragraph(f"{report['identifying'][0].upper()}{report['identifying'][1:]}.")
     if len(cells) > _MOST_CELLS:
         yield Paragraph(f"{len(cells):,} combinations of known columns have people: --json states the mean of each.")
         return
@@ -287,8 +293,8 @@ def contrast_table(report: Mapping[str, Any]) -> Iterator[Block]:
         row = [each["name"], *([number(value), span(*ends)] if learned else [NOT_LEARNED, ""])]
         if averaged:
             average, (low, high) = each["average_effect"], each["average_effect_interval"] or (-math.inf, math.inf)
-            known = average is not None and math.isfinite(low + high)
-            row += [number(average), span(low, high)] if known else [NOT_LEARNED, ""]
+            is_bounded = average is not None and math.isfinite(low + high)
+            row += [number(average), span(low, high)] if is_bounded else [NOT_LEARNED, ""]
         row += ["-", "-"] if each["p_value"] is None else [f"{each['p_value']:.2g}", f"{each['e_value']:.3g}"]
         rows.append(row)
     interval = interval_words(report)
@@ -303,13 +309,13 @@ def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the model's mean or probabilities at the features asked for, if any."""
     if report.get("prediction") is None:
         return
-    found = report["prediction"]
-    at = ", ".join(f"{name} = {value}" for name, value in found["at"].items())
-    rows = [[name, number(each["value"]), span(*each["interval"])] for name, each in found["of"].items()]
+    prediction = report["prediction"]
+    at = ", ".join(f"{name} = {value}" for name, value in prediction["at"].items())
+    rows = [[name, number(each["value"]), span(*each["interval"])] for name, each in prediction["of"].items()]
     yield Paragraph("")
-    yield Table(f"Prediction at {at}", [found["target"], "predicted", interval_words(report)], rows)
-    if found.get("set_words"):
-        yield Paragraph(found["set_words"])
+    yield Table(f"Prediction at {at}", [prediction["target"], "predicted", interval_words(report)], rows)
+    if prediction.get("set_words"):
+        yield Paragraph(prediction["set_words"])
 
 
 _MOST_WINDOWS: Final = 12  # newest windows in tables

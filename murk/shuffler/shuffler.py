@@ -130,9 +130,9 @@ class Shuffler:
             self._input_log, self._to, self._task, self._store, self._clock = input_log, log, task, store, clock
             self._settings: ShuffleBlock = task.shuffle
             # Everything is checked before anything is claimed: a refused shuffler takes nothing from another one.
-            found = log.crowd_mark()
-            check_claim(log.url, found, store.id, replace, any(log.ends()))
-            self._check_copy(found)
+            mark = log.crowd_mark()
+            check_claim(log.url, mark, store.id, replace, any(log.ends()))
+            self._check_copy(mark)
             for partition in range(input_log.partitions):
                 self._start(partition, input_log.checkpoint(partition), replace)
             self._mark = log.claim(store.id, replace=replace)
@@ -229,16 +229,16 @@ class Shuffler:
     def _check_copy(self, mark: CrowdMark | None) -> None:
         """Raise `MurkError` if the store's crowds are not the log's, or the logs belong to another store."""
         store = self._store
-        known, sealed = store.counts()[ALL, CROWDS], store.sealed(self._settings.crowd)
+        crowds, sealed = store.counts()[ALL, CROWDS], store.sealed(self._settings.crowd)
         if mark is None or mark.shuffler != store.id:
             if store.offset(FIRST_PARTITION) is not None:
                 raise UserError(
                     f"the store {store.path} was used before, but the logs now belong to another store: give that one "
                     "or, with --replace, a new path"
                 )
-        elif mark.crowds != known and (sealed is None or mark.crowds != sealed.number):
+        elif mark.crowds != crowds and (sealed is None or mark.crowds != sealed.number):
             raise MurkError(
-                f"the store {store.path} is an older copy: it knows {known} crowds of {self._to.url}, which has "
+                f"the store {store.path} is an older copy: it knows {crowds} crowds of {self._to.url}, which has "
                 f"{mark.crowds}. Restore the newest one; if it is lost, give another --store with --replace"
             )
 
@@ -254,7 +254,7 @@ class Shuffler:
     def _start(self, partition: int, checkpoint: Checkpoint, replace: bool) -> int:
         """Return a new store's first offset; raise `MurkError` if the input log has another store or lost releases."""
         state, committed = checkpoint
-        known = self._store.offset(partition)
+        offset = self._store.offset(partition)
         where = f"partition {partition} of {self._input_log.url}"
         owner = None if state is None else decode_state(state, where).learner.get(_OWN)
         if state is not None and owner is None:
@@ -264,20 +264,20 @@ class Shuffler:
                 f"{where} was taken in with another store: give its --store; if that is lost, --replace gives up what "
                 "waited there"
             )
-        if known is not None and known < committed and owner == self._store.id:
+        if offset is not None and offset < committed and owner == self._store.id:
             raise MurkError(
-                f"the store {self._store.path} is an older copy: it has taken in {where} up to offset {known}, and "
+                f"the store {self._store.path} is an older copy: it has taken in {where} up to offset {offset}, and "
                 f"{committed} was committed. Restore the newest one; if it is lost, give another --store with "
                 "--replace"
             )
         begin = self._input_log.begin(partition)
-        if known is not None and known < begin:
+        if offset is not None and offset < begin:
             raise MurkError(
-                f"{where} begins at offset {begin}, and the store ends at {known}: retention has removed "
+                f"{where} begins at offset {begin}, and the store ends at {offset}: retention has removed "
                 "releases that were not taken in. Give another --store with --replace, which begins at the end",
                 code="MURK-LOG-007",
             )
-        return self._input_log.end(partition) if replace and known is None else max(begin, committed)
+        return self._input_log.end(partition) if replace and offset is None else max(begin, committed)
 
     # A step
 
@@ -392,15 +392,15 @@ class Shuffler:
         values = messages.messages.values()
         for at in range(0, len(messages), _PART):
             end = at + _PART
-            offsets, times, own = messages.offsets[at:end], messages.times[at:end], values[at:end]
-            plain = self._plain(partition, Fetched(offsets, times, Packed.of(own)), tally)
+            offsets, times, payloads = messages.offsets[at:end], messages.times[at:end], values[at:end]
+            plain = self._plain(partition, Fetched(offsets, times, Packed.of(payloads)), tally)
             if plain is not None:
                 admitted += plain.packed.values()
                 continue
-            part = map(Message, offsets.tolist(), times.tolist(), own)
+            part = map(Message, offsets.tolist(), times.tolist(), payloads)
             validated = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
-            self._unreported.add(letter.reason for one in validated for letter in one.dead)
-            admitted += [self._rewrite(release) for one in validated for release in one.admitted]
+            self._unreported.add(letter.reason for each in validated for letter in each.dead)
+            admitted += [self._rewrite(release) for each in validated for release in each.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
         return releases
@@ -498,7 +498,7 @@ class Shuffler:
             offset = self._store.offset(partition)
             assert offset is not None
             dead = {
-                name[5:]: count for (place, name), count in counts.items() if place == partition and name[:5] == "dead:"
+                name[5:]: count for (index, name), count in counts.items() if index == partition and name[:5] == "dead:"
             }
             # Released by all partitions: populations wait for the models that follow from this number.
             learned = counts[ALL, RELEASED] if partition == FIRST_PARTITION else 0

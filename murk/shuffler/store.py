@@ -151,14 +151,14 @@ class Store:
 
     def bind(self, names: Mapping[str, str]) -> None:
         """Bind the store to logs and a task, by their identities; raise `UserError` if it has others."""
-        known = {name: self._meta(name) for name in names}
+        stored = {name: self._meta(name) for name in names}
         for name, value in names.items():
-            if known[name] not in (None, value):
+            if stored[name] not in (None, value):
                 raise UserError(
                     f"the store {self.path} belongs to another {name}: give the --store of these logs, or a path "
                     "where there is none"
                 )
-        if None in known.values():
+        if None in stored.values():
             with self._database.write() as connection:
                 connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", list(names.items()))
 
@@ -184,7 +184,7 @@ class Store:
                 yield from self._seen(run)
 
         def has(prints: Words) -> Any:
-            known = np.zeros(len(prints), np.bool_)
+            seen = np.zeros(len(prints), np.bool_)
             for run, _, bits, _ in self._runs():
                 parts = _parts_of(prints, bits)
                 touched, starts = np.unique(parts, return_index=True)
@@ -192,9 +192,9 @@ class Store:
                 for at in range(0, len(touched), _SEEN_PARTS):
                     these = touched[at : at + _SEEN_PARTS]
                     run_prints = self._as_prints(self._parts("prints", run, these))
-                    own = slice(starts[at], starts[at + len(these)])
-                    known[own] |= contained(prints[own], run_prints)
-            return known
+                    span = slice(starts[at], starts[at + len(these)])
+                    seen[span] |= contained(prints[span], run_prints)
+            return seen
 
         return Window(self._key, has, stored, lambda: sum(count for _, _, _, count in self._runs()))
 
@@ -219,11 +219,11 @@ class Store:
 
     def _seen(self, run: int) -> Iterator[Words]:
         """Iterate over the fingerprints of a run, in their order."""
-        place, end, count = (run << _PLACES) - 1, (run + 1) << _PLACES, 0
+        index, end, count = (run << _PLACES) - 1, (run + 1) << _PLACES, 0
         while rows := self._rows(
-            "prints", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (place, end, _SEEN_PARTS)
+            "prints", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (index, end, _SEEN_PARTS)
         ):
-            place = rows[-1][0]
+            index = rows[-1][0]
             count += len(prints := self._as_prints([seen for _, seen in rows]))
             yield prints
         if count != sum(number for each, _, _, number in self._runs() if each == run):
@@ -317,11 +317,11 @@ class Store:
         for at in range(0, len(touched), _PARTS):
             these = touched[at : at + _PARTS]
             new = rows[starts[at] : starts[at + len(these)]]
-            known = b"".join(self._parts("waiting", crowd, these))
-            out = np.empty(len(known) + int(texts[new].sum()), np.uint8)
+            stored = b"".join(self._parts("waiting", crowd, these))
+            out = np.empty(len(stored) + int(texts[new].sum()), np.uint8)
             first, span = int(these[0]), int(these[-1] - these[0] + 1)
             ends, numbers = np.empty(span, np.int64), np.zeros(span, np.int64)
-            if not merge(np.frombuffer(known, np.uint8), given, new, shift, first, out, ends, numbers):
+            if not merge(np.frombuffer(stored, np.uint8), given, new, shift, first, out, ends, numbers):
                 raise self._database.damaged("what waits for a crowd is not in order")
             begins, written = np.concatenate([[0], ends[:-1]]), out.tobytes()
             for part in (these - first).tolist():
@@ -331,8 +331,8 @@ class Store:
     def _parts(self, table: str, whole: int, parts: Integers) -> list[bytes]:
         """Return some parts of a crowd or run, in their order; with others between them, if most are."""
         first, last = whole << _PLACES | int(parts[0]), whole << _PLACES | int(parts[-1])
-        places = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
-        ranges = [(first, last)] if last - first < 2 * len(parts) else places
+        indices = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
+        ranges = [(first, last)] if last - first < 2 * len(parts) else indices
         query = "WHERE place BETWEEN ? AND ? ORDER BY place"
         return [row[-1] for each in ranges for row in self._rows(table, query, each)]
 
@@ -377,7 +377,7 @@ class Store:
         self, crowd: SealedCrowd | OpenCrowd, layout: Layout, time: int, expires: int
     ) -> Iterator[tuple[int, Packed]]:
         """Iterate over the messages of a crowd, with these times and by partition, in the order of their ids."""
-        last, end, found = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
+        last, end, yielded = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         before = np.zeros(2, np.uint64)
         while rows := self._rows(
             "waiting", "WHERE place > ? AND place < ? ORDER BY place LIMIT ?", (last, end, _PARTS)
@@ -388,10 +388,10 @@ class Store:
                 written = layout.write(records, count, crowd.level, crowd.version, time, expires, before)
             except ValueError as error:
                 raise self._database.damaged(str(error)) from error
-            found += count
+            yielded += count
             yield from written
-        if found != crowd.count:
-            raise self._database.damaged(f"of a crowd of {crowd.count} releases it has {found}")
+        if yielded != crowd.count:
+            raise self._database.damaged(f"of a crowd of {crowd.count} releases it has {yielded}")
 
     def delete(self, sealed: SealedCrowd) -> None:
         """Delete and overwrite a crowd that the log has, and count it."""
@@ -513,12 +513,12 @@ def _merged(sources: Sequence[Iterator[Words]], bits: int) -> Iterator[Words]:
         end = (first + _SEEN_PARTS) << (64 - bits)
         pieces = []
         for i, source in enumerate(sources):
-            own = [rests[i]]
-            while not len(own[-1]) or int(own[-1][-1]) < end:
+            parts = [rests[i]]
+            while not len(parts[-1]) or int(parts[-1][-1]) < end:
                 if (more := next(source, None)) is None:
                     break
-                own.append(more)
-            whole = np.concatenate(own)
+                parts.append(more)
+            whole = np.concatenate(parts)
             cut = len(whole) if end >= 2**64 else int(np.searchsorted(whole, np.uint64(end)))
             pieces.append(whole[:cut])
             rests[i] = whole[cut:]

@@ -565,13 +565,13 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
     >>> class_clash(["a", "a:b"], ["c", "b:c"])
     ('a:b', 'a', 'c')
     """
-    known = set(classes)
-    if len(known) < len(classes):
+    labels = set(classes)
+    if len(labels) < len(classes):
         twice = next(label for index, label in enumerate(classes) if label in classes[:index])
         return twice, twice, next(iter(names))
     for label in classes:
         for colon in re.finditer(":", label):
-            if (other := label[: colon.start()]) in known:
+            if (other := label[: colon.start()]) in labels:
                 for name in names:
                     if f"{label[colon.end() :]}:{name}" in names:
                         return label, other, name
@@ -642,7 +642,7 @@ class Coding:
             else (name, column, math.inf, -math.inf, 1.0, 0, fill)
             for name, column, fill in zip(self.columns, self._inputs, self._fills, strict=True)
         ]
-        self._complete = [-1.0 if place in self.indicators else 0.0 for place in range(len(names))] + [1.0]
+        self._complete = [-1.0 if index in self.indicators else 0.0 for index in range(len(names))] + [1.0]
         self._output = _target_column(target)
         self.names: tuple[str, ...] = (*names, INTERCEPT)
         self.numbers: tuple[bool, ...] = tuple(
@@ -681,9 +681,9 @@ class Coding:
             return ()
         if feature.missing == INDICATOR:
             return ((column.start + len(self.names_of(index)) - 1, 1.0),)
-        coded = [0.0] * sum(len(self.names_of(place)) for place in range(index + 1))
+        coded = [0.0] * sum(len(self.names_of(index)) for index in range(index + 1))
         column.encode_one(feature.missing, coded)
-        return tuple((place, coded[place]) for place in range(column.start, len(coded)))
+        return tuple((index, coded[index]) for index in range(column.start, len(coded)))
 
     @property
     def stated(self) -> list[tuple[float, float] | None]:
@@ -694,6 +694,19 @@ class Coding:
                 # Among the columns of a date, its number has the feature's own name.
                 stated[self.names.index(feature.name)] = stated_location(feature)
         return stated
+
+    @property
+    def stated_coordinates(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+        """Centres and spreads of the coded features but the constant, from `stated`; None if nothing is stated.
+
+        A number without statement counts as uniform within its bounds, and a category as of mean 0 and variance 1.
+        """
+        stated = self.stated
+        if not any(stated):
+            return None
+        default = [(0.0, 1.0 / math.sqrt(3.0)) if number else (0.0, 1.0) for number in self.numbers]
+        centres, spreads = zip(*(at or other for at, other in zip(stated, default, strict=True)), strict=True)
+        return centres, spreads
 
     def encode(self, columns: Mapping[str, Sequence[Any]], *, target: bool = True) -> EncodedBlock:
         """Code records given as columns (see `murk.task.containers.column_array`); without ``target``, every y is NaN.

@@ -36,11 +36,11 @@ class Block(BaseModel):
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
         if isinstance(data, dict):
-            known = cls.keys()
+            keys = cls.keys()
             for key in data:
-                if key not in known and key not in cls.hidden:
+                if key not in keys and key not in cls.hidden:
                     # A comma ends an unquoted name between braces; the rest is read as a key without a value.
-                    raise unknown_key(key, known, cut="name" in data and data[key] is None)
+                    raise unknown_key(key, keys, cut="name" in data and data[key] is None)
         return data
 
 

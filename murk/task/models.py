@@ -132,9 +132,9 @@ class Model(Block):
 
     def refuse_beyond(self, keys: Iterable[str], protocol: str, learner: tuple[str, ...] = ()) -> None:
         """Raise `UserError` if the file sets a key that models of this protocol do not read."""
-        known = {"name", "features", "target", "learner", *keys}
+        allowed = {"name", "features", "target", "learner", *keys}
         for key, field in type(self).model_fields.items():
-            if key not in known and getattr(self, key) != field.default:
+            if key not in allowed and getattr(self, key) != field.default:
                 raise self.refuse(key, f"has no effect on a log of protocol: {protocol}; remove it")
         others = tuple(key for key in LearnerBlock.model_fields if key not in learner)
         if (wrong := self.learner.beyond_defaults(others)) is not None:
@@ -164,11 +164,11 @@ class Columns:
 
 def columns_of(model: Model, task: Task) -> Columns:
     """Return the columns of a task that a model uses; raise `UserError` for one that it cannot use."""
-    known: dict[str, Feature | Target] = {feature.name: feature for feature in task.features}
-    known[task.target.name] = task.target
+    columns: dict[str, Feature | Target] = {feature.name: feature for feature in task.features}
+    columns[task.target.name] = task.target
     for name in model.features or ():
-        _check_known(model, "features", name, known)
-    target, aim, sign = _target(model, task, known)
+        _check_known(model, "features", name, columns)
+    target, aim, sign = _target(model, task, columns)
     names = model.features
     if names is None:
         names = tuple(feature.name for feature in task.features if feature.name != target.name)
@@ -176,7 +176,7 @@ def columns_of(model: Model, task: Task) -> Columns:
             raise model.refuse("features", f"the task {task.name!r} has no column but the target {target.name!r}")
     if target.name in names:
         raise model.refuse("features", f"{shown(target.name)} is the target, which cannot predict itself; remove it")
-    features = tuple(_feature(known[name]) for name in names)
+    features = tuple(_feature(columns[name]) for name in names)
     coded, indices = task.coding.names, []
     of_feature = {feature.name: task.coding.names_of(index) for index, feature in enumerate(task.features)}
     for name in names:

@@ -121,7 +121,7 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *,
     >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)])
     Repeats(most=10, effect=2.4, supposed=False, within=1, same=False)
     >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)], same=True).effect
-    7.75
+    7.85
     >>> repeats_of_counts({1: 8, 10: 2}, [GaussianDP(1.0)]).effect
     2.8
     """

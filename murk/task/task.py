@@ -414,12 +414,14 @@ class Task(_ProtocolBlocks):
                 raise task_error(f"contrast {self.contrasts.index(contrast) + 1} is the same; remove one", *at)
 
     def _check_experiment(self, experiment: ExperimentBlock) -> None:
-        known, at = self.known_columns, "experiment"
-        if experiment.arm not in known:
-            remedy = nearest(experiment.arm, known) if known else "make it one with categories and known: true"
+        known_names, at = self.known_columns, "experiment"
+        if experiment.arm not in known_names:
+            remedy = (
+                nearest(experiment.arm, known_names) if known_names else "make it one with categories and known: true"
+            )
             raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
         for place, name in enumerate(experiment.segments):
-            others = [each for each in known if each != experiment.arm]
+            others = [each for each in known_names if each != experiment.arm]
             if name not in others:
                 remedy = nearest(name, others) if others else "remove it, or add a known feature"
                 raise task_error(
@@ -686,13 +688,18 @@ class Task(_ProtocolBlocks):
     ) -> Self:
         """Return the task without public covariates and with another fitted model, or raise `UserError`."""
         names = {feature.name for feature in features}
-        parts = {
+        parts: dict[str, Any] = {
             "features": [feature.model_dump(mode="json", by_alias=True) for feature in features],
             "target": target.model_dump(mode="json", by_alias=True),
             "learner": learner.model_dump(mode="json", by_alias=True),
             "contrasts": [each.model_dump(mode="json") for each in self.contrasts if each.feature in names],
-            self.protocol: dict(block),
         }
+        if self.protocol in BLOCKS:
+            parts[self.protocol] = dict(block)
+        if self.experiment is not None:
+            own = self.experiment.model_dump(mode="json", by_alias=True)
+            segments = [name for name in self.experiment.segments if name in names]
+            parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
         # The task's releases, and so its guarantees, stay its own.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 

@@ -29,8 +29,8 @@ def untouched(folder: Path) -> bool:
 def test_where_nobody_can_be_asked_nothing_is_published(folder: Path, command: str) -> None:
     world(folder, ROWS, ASIDE)
     asked = f"pass --make-public {DRAWN}"
-    # `--yes` is for what can be taken back; and nobody agreed to more people than they knew of.
-    for options in ([], ["--yes"], ["--make-public", DRAWN - 1], ["--yes", "--make-public", 1]):
+    # Nobody agreed to more people than they knew of.
+    for options in ([], ["--make-public", DRAWN - 1], ["--make-public", 1]):
         done = murk(command, *REAL, *options, folder=folder)
         refused(done, WHAT, "become public", "drawn at random from people.csv", asked)
         assert untouched(folder)

@@ -13,6 +13,8 @@ from murk import Task
 from murk.cli.commands.dossier import command
 from murk.producers import Ledger, Producer
 from murk.stream import open_log
+from murk.stream.archive.archiver import Archiver
+from murk.stream.archive.files import LocalFolder
 from tests.dossier.test_example import TASKS
 from tests.test_files import small_files
 
@@ -41,6 +43,25 @@ def test_of_a_file_and_of_a_log(tmp_path: Path) -> None:
     assert url in out.read_text()
     assert not any("--log" in one for one in found["to_settle"])
     assert Path(tmp_path / "sleep.db").read_bytes() == before
+
+
+def test_an_archive_is_stated_with_who_deletes_it_to_be_settled(tmp_path: Path) -> None:
+    task, out = tmp_path / "task.yaml", tmp_path / "page.html"
+    task.write_text("name: sleep\n" + TASKS["examples"])
+    for name in ("sleep", "other"):
+        with open_log(f"sqlite:///{tmp_path}/{name}.db") as log:
+            log.register_task(Task.load(task).document())
+            Archiver(log, log.registered_task(), LocalFolder(f"{tmp_path}/{name}"))
+    log_of = ("--draws", 0, "--out", out, "--log", f"sqlite:///{tmp_path}/sleep.db", "--json")
+    status, said = run(task, *log_of)
+    assert status == 0, said
+    assert not any("who deletes it" in one for one in json.loads(said)["to_settle"])
+    status, said = run(task, *log_of, "--archive", f"{tmp_path}/sleep")
+    assert status == 0, said
+    assert any("who deletes it" in one for one in json.loads(said)["to_settle"])
+    assert f"the archive {tmp_path}/sleep" in out.read_text()
+    status, said = run(task, *log_of, "--archive", f"{tmp_path}/other")
+    assert (status, "of another log" in said) == (1, True)
 
 
 def test_a_page_that_cannot_be_written_is_said_before_the_work_and_leaves_the_former_one(

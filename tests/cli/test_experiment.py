@@ -13,9 +13,12 @@ from murk.cli import cli
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
 from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence
+from murk.monitoring import Monitor
 from murk.planning.experiments import false_alarms, people_for_effect, plan_experiment
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
+from murk.results.report import report_log
+from murk.stream import open_log
 from murk.task.experiment import assigned_place
 
 TASK = """
@@ -238,6 +241,25 @@ def test_several_arms_share_the_error():
         assert each["p_value"] == pytest.approx(min(1.0, 1.0 / each["e_value"]))
         assert (each["e_value"] >= 20.0) == (each["verdict"] != "open")
     assert len(two.arms) == 2
+
+
+def test_the_monitor_shows_the_arms(tmp_path):
+    task = Task.parse(
+        TASK.replace("[control, treatment]", "[control, treatment, other]").replace("[0.5, 0.5]", "[0.4, 0.3, 0.3]")
+    )
+    url = f"sqlite:///{tmp_path / 'log.db'}"
+    murk.run(task, people(task, 2_000, 0.1), log=url, ledger=tmp_path / "ledger.db", seed=3)
+    with open_log(url) as log:
+        found = report_log(task.with_simulated(True), log, live=True)["experiment"]["lifts"]
+        monitor = Monitor(log, task.with_simulated(True))
+        monitor.poll()
+        shown = monitor.snapshot.figures.contrasts
+        monitor.close()
+    assert [each.name for each in shown] == ["arm: treatment against control", "arm: other against control"]
+    for contrast, lift in zip(shown, found, strict=True):
+        assert contrast.average_effect == pytest.approx(lift["value"])
+        assert contrast.average_effect_interval == pytest.approx(lift["interval"])
+        assert contrast.e_value == pytest.approx(lift["e_value"])
 
 
 def test_segments_share_the_error():

@@ -305,6 +305,25 @@ def test_nobody_is_asked_what_the_device_refuses(chromium, gateway, why):
     assert gateway.received == []
 
 
+def test_an_error_of_the_page_is_on_the_console_and_not_the_storages(chromium, gateway):
+    driver = opened(chromium, gateway)
+    # Errors of a driver's own scripts would be muted.
+    driver.execute_script("""
+        const script = document.createElement("script");
+        script.textContent = `window.raised = [];
+          addEventListener("error", ({ error }) => raised.push(String(error)));
+          document.querySelector("murk-consent").record = () => ({ age: document.querySelector("#renamed").value });`;
+        document.head.append(script);
+        document.querySelector("murk-consent").shadowRoot.getElementById("share").click();
+    """)
+    services.eventually(lambda: "This page has an error. Nothing was shared." in card_text(driver))
+    [raised] = driver.execute_script("return window.raised")
+    assert raised.startswith("TypeError")
+    assert gateway.received == []
+    # The errors of this page are no findings of other tests.
+    assert any("TypeError" in entry["message"] for entry in driver.get_log("browser"))
+
+
 def test_tabs_race_for_the_last_of_a_budget(chromium, gateway):
     opened(chromium, gateway)
     first = chromium.current_window_handle

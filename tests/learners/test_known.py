@@ -3,8 +3,10 @@
 import itertools
 import json
 import math
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom
 
@@ -15,8 +17,10 @@ from murk.audit.release_distributions import distribution_of
 from murk.errors import MurkError, UserError
 from murk.gateway.admission import Admission
 from murk.inference.confidence_sequences import Looks
+from murk.learners import MeanRegressor, ShareClassifier
 from murk.monitoring import Monitor
 from murk.populations.combinations import CombinationSurvey
+from murk.privacy import PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
 from murk.producers.blocks import Block
@@ -24,9 +28,11 @@ from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import cells, forecast
 from murk.protocols.univariate.engine import estimated
+from murk.results.fit import model_device_for
 from murk.stream import Worker, open_log
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import TargetRelease
+from murk.task.models import Model
 
 ARM = "{name: arm, categories: [control, treatment], known: true}"
 PLATFORM = "{name: platform, categories: [web, ios, other], known: true}"
@@ -372,6 +378,97 @@ def test_one_person_with_many_rows_is_one_of_a_combination():
     assert "1 of 1 people are in 1 combinations" in survey.mistake()
 
 
+def test_a_model_of_fewer_columns_is_that_of_a_task_which_knows_no_more():
+    wide, narrow = task("maybe"), task("maybe", features=f"[{ARM}]")
+    used = model_device_for(Model.parse("{name: arms, features: [arm]}"), wide)
+    rng = np.random.default_rng(5)
+    arm, platform = rng.integers(2, size=4_000), rng.integers(3, size=4_000)
+    X = np.column_stack([2 * arm - 1, *(2 * (platform == each) - 1 for each in (1, 2)), np.ones(4_000)]).astype(float)
+    y = rng.choice([0.0, 1.0, math.nan], 4_000)
+    payloads = (
+        device_for(wide)
+        .mechanisms["default"]
+        .randomize(device_for(wide).vectors(X, y), SimulatedNoise(1), np.arange(4_000))
+    )
+    whole, own, other = device_for(wide).engine(), used.engine(), device_for(narrow).engine()
+    whole.add(payloads, "default")
+    own.adopt(whole.state_dict())
+    other.add(np.column_stack([payloads[:, 0] // 4, payloads[:, 1:]]), "default")
+    found, expected = used.estimate([own]), other.estimate()
+    assert found.values.tolist() == expected.values.tolist()
+    assert found.half_widths().tolist() == expected.half_widths().tolist()
+    assert found.cells.counts.tolist() == expected.cells.counts.tolist()
+    with pytest.raises(UserError, match="serve models of its own target by any of them"):
+        model_device_for(Model.parse("{name: odd, features: [platform], target: arm}"), wide)
+    with pytest.raises(UserError, match="releases products of private features, which serve the task's own model"):
+        model_device_for(Model.parse("{name: odd, features: [arm]}"), task(features=MIXED))
+
+
+def test_models_are_fitted_to_a_log(tmp_path):
+    own, url = task(more="experiment: {arm: arm, control: control}"), f"sqlite:///{tmp_path / 'log.db'}"
+    murk.run(own, people("binary", 3_000, 5), seed=2, log=url, ledger=tmp_path / "ledger.db")
+    replayed, fitted = (
+        murk.fit(Model.parse(f"{{name: arms{replay}, features: [arm]}}"), url, replay=bool(replay)).report
+        for replay in (1, 0)
+    )
+    assert [cell["known"] for cell in fitted["cells"]] == [{"arm": "control"}, {"arm": "treatment"}]
+    assert fitted["experiment"]["lifts"] == replayed["experiment"]["lifts"]
+    low, high = fitted["experiment"]["lifts"][0]["interval"]
+    assert low < 10.0 < high
+    assert "agree in arm and platform" in fitted["levels"]["default"]["words"]
+
+
+# River
+
+
+@pytest.mark.parametrize("kind", ["binary", "classes", "real"])
+def test_river_learners_of_known_columns_are_those_of_a_task(kind):
+    own = task(kind, "{pure: {epsilon: 3.0}}")
+    known = {"arm": ["control", "treatment"], "platform": ["web", "ios", "other"]}
+    arguments = {"guarantee": PureDP(3.0), "known": known, "missing": False, "seed": 5}
+    rows = people(kind, 3_000, 6)
+    if kind == "real":
+        made = lambda: MeanRegressor(target_bounds=(10, 60), **arguments)  # noqa: E731
+    else:
+        classes = ["red", "green", "blue"] if kind == "classes" else ["no", "yes"]
+        made = lambda: ShareClassifier(classes=classes, **arguments)  # noqa: E731
+    one, many = made(), made()
+    for row in rows:
+        one.learn_one({name: row[name] for name in known} | {"unused": 3}, row["y"])
+    frame = pd.DataFrame(rows)
+    many.learn_many(frame[["platform", "arm"]], frame["y"])
+    assert one.coefficients() == many.coefficients()
+    device = device_for(own)
+    assert device.settings.digest == one._engine.settings.digest
+    block = own.coding.encode({name: [row[name] for row in rows] for name in ("arm", "platform", "y")})
+    engine = device.engine()
+    engine.add(
+        one._engine.mechanisms["default"].randomize(
+            device.vectors(block.x, block.y), SimulatedNoise(5), np.arange(3_000)
+        ),
+        "default",
+    )
+    assert engine.totals == one._engine.totals
+    found = one.predict_many(frame[["arm", "platform"]])
+    assert found.tolist() == [one.predict_one(row) for row in rows] if kind == "real" else len(set(found)) <= 3
+    again = made()
+    again.load_state_dict(json.loads(json.dumps(one.state_dict())))
+    assert again.coefficients() == one.coefficients()
+    assert one.clone().n_releases == 0
+
+
+def test_river_learners_refuse_odd_known_columns():
+    with pytest.raises(UserError, match="at least two distinct categories"):
+        ShareClassifier(guarantee=PureDP(1.0), known={"arm": ["a", "a"]})
+    with pytest.raises(UserError, match="2,002 combinations of values"):
+        MeanRegressor(guarantee=PureDP(1.0), target_bounds=(0, 1), known={"zip": [*range(2_001)]})
+    swapped = [ShareClassifier(guarantee=PureDP(1.0), known={"arm": arms}, seed=1) for arms in (["a", "b"], ["b", "a"])]
+    with pytest.raises(UserError, match="same known columns"):
+        swapped[0].merged(swapped[1:])
+    with pytest.raises(MurkError, match="the state has the known columns"):
+        swapped[1].load_state_dict(swapped[0].state_dict())
+
+
 # Private features beside known columns
 
 
@@ -508,4 +605,11 @@ def test_columns_that_nearly_identify_are_refused_with_counts(tmp_path):
     with pytest.raises(UserError, match=r"200 of 200 people are in \d+ combinations of arm and code with fewer"):
         murk.run(own, rows, log=f"sqlite:///{tmp_path / 'log.db'}", ledger=tmp_path / "ledger.db")
     with pytest.warns(UserWarning, match="nearly identify people"):
-        murk.run(own, rows, seed=1)
+        few = murk.run(own, rows, seed=1)
+    assert few.report["identifying"] == ""
+    # Devices release by themselves, so that the receiver's report says it.
+    many = [row | {"code": f"c{number % 40}"} for number, row in enumerate(people("binary", 1_200, 1))]
+    with pytest.warns(UserWarning, match="nearly identify people"):
+        found = murk.run(own, many, seed=1)
+    assert re.search("1,... of 1,200 people are in .. combinations of arm and code", found.report["identifying"])
+    assert "Known columns nearly identify people" in str(found)

@@ -11,8 +11,16 @@ from river import compose, datasets, evaluate, metrics, optim, preprocessing, st
 from river.checks import yield_checks
 
 import murk.learners
+from murk import Task
 from murk.errors import UserError
-from murk.learners import IWPSGDClassifier, IWPSGDRegressor, LDPSGDClassifier, LDPSGDRegressor
+from murk.learners import (
+    Encoder,
+    IWPSGDClassifier,
+    IWPSGDRegressor,
+    LDPSGDClassifier,
+    LDPSGDRegressor,
+    ScoreRegressor,
+)
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP
 from murk.protocols.options import InverseScalingStep
 from tests.learners.catalogue import NAMES
@@ -104,6 +112,27 @@ def test_in_a_pipeline_with_progressive_validation():
 
 def _half(x):
     return {name: 2 * value - 1 for name, value in x.items()}
+
+
+def test_a_pipelines_summary_is_its_learners_in_the_encoders_units():
+    encoder = Encoder(
+        Task.parse("""
+name: commuters
+features: [{name: age, low: 20, high: 80}]
+target: {name: minutes, kind: real, low: 0, high: 100}
+privacy: {guarantee: {gdp: {mu: 4.0}}}
+""")
+    )
+    learner = ScoreRegressor(guarantee=GaussianDP(4.0), features=encoder.features, target_bounds=(0, 100), seed=1)
+    model = encoder | learner
+    for i in range(2_000):
+        age = 20 + i * 7919 % 61
+        model.learn_one({"age": age}, 10 + age / 2)
+    assert str(model.summary()) == str(learner.summary(encoder))
+    assert "age: one unit more" in str(model.summary())
+    assert type(model.clone()) is type(model)
+    # Whatever pipeline an encoder is put before stays what it is.
+    assert type(encoder | compose.Pipeline(learner.clone())) is compose.Pipeline
 
 
 def test_budget_reaches_the_learner_through_a_pipeline():

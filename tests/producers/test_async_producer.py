@@ -123,9 +123,12 @@ def test_one_requests_error_is_its_own(tmp_path: Path) -> None:
         kinds = [each.outcome if not isinstance(each, Exception) else type(each) for each in results]
         unreadable = [ZeroDivisionError, "known", UserError, UserError, AttributeError]
         assert kinds == ["released", UserError, *unreadable, "released"]
+        # One key in two canonically equal spellings.
+        spelled = [ReleaseCall(RECORD, "gus", key="caf\u00e9"), ReleaseCall(RECORD, "gus", key="cafe\u0301")]
+        assert [each.outcome for each in world.producer.release_group(spelled)] == ["released", "known"]  # type: ignore[union-attr]
         assert (results[0].level, results[-1].level) == ("default", "open")  # type: ignore[union-attr]
         totals = world.ledger.totals()
-        assert (totals.releases, totals.people, world.producer.counts.records) == (2, 2, 2)
+        assert (totals.releases, totals.people, world.producer.counts.records) == (3, 3, 3)
 
 
 def test_a_group_is_what_its_records_are_one_by_one(tmp_path: Path) -> None:

@@ -195,3 +195,14 @@ def test_by_lot_a_person_keeps_their_level_after_a_restart(tmp_path: Path) -> No
         for name in ("ann", "bob", "eve"):
             [own] = [each for each in world.ledger.account(name).tasks[0].levels if each.released]
             assert own.released == 4
+
+
+@pytest.mark.parametrize("levels", [("tiny", "default"), ("default", "tiny"), ("tiny", "tiny")])
+@pytest.mark.parametrize("more", ["", "  window: week\n"])
+def test_a_tiny_level_leaves_room_for_nothing_further(tmp_path: Path, levels: tuple[str, str], more: str) -> None:
+    """One release of each person is a count, too: mu of 1 covers one of 1 and one of 0.0001."""
+    head = TEXT[: TEXT.index("  levels")].replace("privacy:\n", f"privacy:\n{more}")
+    task = Task.parse(head + "  levels: {tiny: {gdp: {mu: 0.0001}}}\nprotocol: moments\n")
+    with World(tmp_path, task) as world:
+        outcomes = [world.producer.release(RECORD, person="ann", level=level).outcome for level in levels]
+        assert outcomes == ["released", "refused"]

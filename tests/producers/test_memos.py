@@ -256,6 +256,9 @@ def test_anew_is_the_default() -> None:
     plain = make_task("protocol: moments", simulated=False)
     assert plain.privacy.repeat == "anew"
     assert b"repeat" not in plain.document()
+    assert (
+        task_of().hash != Task.parse(f"name: visits\n{TASKS['share']}\n{(PRIVACY % LIFE).replace('same', 'anew')}").hash
+    )
 
 
 def test_a_block_holds_a_person_once(tmp_path: Path) -> None:

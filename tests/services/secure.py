@@ -8,6 +8,7 @@ from typing import NamedTuple
 from deploy.broker import Broker, ports
 
 PASSWORDS = {
+    "archiver": "archiver-Lp37",
     "admin": "admin-7Jq2",  # may do everything
     "operator": "operator-Kd08",
     "device": "device-x9Lw",
@@ -52,6 +53,10 @@ RIGHTS = (
     Right("learner", "TOPIC", "murk-NAME-estimates", ("WRITE",), "publish the newest estimate"),
     Right("learner", "GROUP", "murk-NAME", ("READ",), "share the partitions"),
     Right("learner", "TRANSACTIONAL_ID", "murk-NAME-PARTITION", ("WRITE",), "own a partition"),
+    Right("archiver", "TOPIC", "murk-NAME-releases", ("READ",), "copy them"),
+    Right("archiver", "TOPIC", "murk-NAME-models", ("READ",), "read the task"),
+    Right("archiver", "TOPIC", "murk-NAME-states", ("READ",), "copy the models that people answered at"),
+    Right("archiver", "TOPIC", "murk-NAME-dead-letters", ("DESCRIBE",), "see that the log is the same one"),
     Right("reader", "TOPIC", "murk-NAME-releases", ("DESCRIBE",), "see how far behind learners are"),
     Right("reader", "TOPIC", "murk-NAME-models", ("READ",), "read the task and the newest models"),
     Right("reader", "TOPIC", "murk-NAME-states", ("READ",), "read what was learned"),

@@ -1,7 +1,9 @@
 """Crowds are whole, of one level and version, released once; what is refused does not count."""
 
 import json
+import os
 import sqlite3
+import stat
 from collections import Counter
 from contextlib import closing
 
@@ -151,6 +153,19 @@ def test_a_release_is_recognised_until_it_expires_wherever_it_comes_again(tmp_pa
             drain(one)
             assert one.totals.refused == {"expired": 2, "future": 1}
         assert len(set(numbers(log))) == len(numbers(log))
+
+
+def test_nobody_else_reads_intake_store_or_log_whatever_the_umask(tmp_path):
+    task, before = make_task(), os.umask(0o000)
+    try:
+        with logs(tmp_path, task) as (input_log, log), shuffler(tmp_path, input_log, log, task) as one:
+            input_log.append([(0, message(task, number)) for number in range(CROWD)])
+            drain(one)
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+    assert {"input.db", "input.db-wal", "store", "store-wal", "store.lock", "log.db"} <= modes.keys()
+    assert set(modes.values()) == {0o600}, modes
 
 
 def test_a_few_late_people_are_not_completed_by_a_forger(tmp_path):

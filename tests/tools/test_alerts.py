@@ -134,6 +134,7 @@ def test_the_services_of_the_deployment_are_scraped():
         "murk-learner": [{"names": names("learner"), "type": "A", "port": 9466}],
         "murk-population": [{"names": names("population"), "type": "A", "port": 9465}],
         "murk-gateway": [{"targets": ["gateway:9467"]}],
+        "murk-archiver": [{"names": ["archiver"], "type": "A", "port": 9469}],
         "murk-shuffler": [{"names": ["shuffler"], "type": "A", "port": 9468}],
     }
 

@@ -96,7 +96,7 @@ def test_grid_is_full_and_nothing_overlaps(made):
 def is_of_some(metric):
     """Whether only tasks of some protocols, or with a service of their own, have a metric."""
     words = ("with protocol", "iterative", "with `contrasts`", "with `predictions`", "with `track`")
-    return metric.side in ("gateway", "shuffler") or any(word in metric.optional for word in words)
+    return metric.side in ("gateway", "shuffler", "archiver") or any(word in metric.optional for word in words)
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name != "tasks"])

@@ -429,4 +429,7 @@ The task's `schema` is part of its hash, so releases of different meanings never
 no magic byte: register schemas for lookup only, under topic and kind (`murk-NAME-releases-gradient`), without the
 registry's serializers. The compatibility mode is `NONE` for releases, models, estimates and dead letters, whose schemas
 never change, and `BACKWARD` for states and the task ([upgrades](deploy.md#upgrades)).
+
+[`deploy/asyncapi.yaml`](../deploy/asyncapi.yaml) describes topics, messages and who writes them as AsyncAPI 3.0, with
+these schemas.
 """

@@ -265,7 +265,7 @@ export class Device extends EventTarget {
       if (this.optOut) return { outcome: "refused", reason: "opt-out" };
       const assign = await this.assigning();
       const make = (): string => randomize(this.prepared, choice, moment.now, assign(record), words);
-      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key });
+      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key: key?.normalize() });
       this.changed();
       if (outcome.outcome === "refused") return outcome;
       const tried = await locked("murk", () => this.sendAll());

@@ -2,17 +2,17 @@
 import { composite, divided, labelOf } from "./composite.js";
 import { added, quantise, type Vector } from "./lattice.js";
 import { calibrate, type Guarantee, isPure, type Loss } from "./mechanisms.js";
-import { kindFor, levelsOf, outerOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
+import { kindFor, levelsOf, located, outerOf, type Protocol, type Randomizer, secondMoment, statedOf, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
-/** (w, a, r, m / sqrt 2) of coded features, the constant last. */
-function direction(label: boolean, x: Vector, y: number): Vector {
+/** (w, a, r, m / sqrt 2) of features, the constant last; coded ones are within [-1, 1]. */
+function direction(label: boolean, x: Vector, y: number, coded: boolean): Vector {
   const last = x.length - 1;
   const out = new Float64Array(last + 3);
   let square = 0;
   for (let j = 0; j < last; j++) {
-    out[j] = y === y ? Math.min(Math.max(x[j]!, -1), 1) : 0;
+    out[j] = y === y ? (coded ? Math.min(Math.max(x[j]!, -1), 1) : x[j]!) : 0;
     square += out[j]! * out[j]!;
   }
   const inverse = y === y ? 1 / Math.sqrt(square + 1) : 0;
@@ -25,9 +25,9 @@ function direction(label: boolean, x: Vector, y: number): Vector {
 }
 
 /** v = (x, y) / sqrt(|x|^2 + 1), or zeros without a target. */
-function unitVector(label: boolean, x: Vector, y: number): Vector {
+function unitVector(label: boolean, x: Vector, y: number, coded: boolean): Vector {
   const p = x.length;
-  const along = direction(false, x, label && y === y ? (y > 0.5 ? 1 : -1) : y);
+  const along = direction(false, x, label && y === y ? (y > 0.5 ? 1 : -1) : y, coded);
   const shrink = 1 / Math.sqrt(1 + along[p - 1]! * along[p - 1]!);
   const out = along.slice(0, p + 1);
   for (let j = 0; j <= p; j++) out[j]! *= shrink;
@@ -85,11 +85,12 @@ function outerBest(kind: string, cap: Loss, size: number): Randomizer {
 
 export function examples(task: Task, p: number): Protocol {
   const { target } = task;
-  const block = task.examples as { release: string; split: number };
+  const block = task.examples as { release: string; split: number; intercept?: boolean };
   const label = target.kind === "binary";
   if (block.release === "cells") throw new Refused("task", "examples released as cells are not known to this device");
   if (!label && target.kind !== "real") throw new Refused("task", "examples have a binary or a real target");
-  secondMoment(task, p); // only checks the covariates
+  // The covariates are only checked.
+  const stated = secondMoment(task, p) || block.intercept === false ? null : statedOf(task);
   const square = p;
   const inner = Math.sqrt(square - 1);
   const form = label ? (block.release === "joint" ? "product" : "label") : "real";
@@ -114,8 +115,13 @@ export function examples(task: Task, p: number): Protocol {
     kind: "example",
     ...WITHOUT_MODEL,
     vector({ x, y }) {
-      if (block.release === "outer") return unitVector(label, x, y);
-      return block.release === "directions" ? direction(label, x, y) : plain(form, scale, x, y);
+      const weighted = { outer: unitVector, directions: direction }[block.release];
+      if (!weighted) return plain(form, scale, x, y);
+      if (!stated) return weighted(label, x, y, true);
+      const z = located(x, stated);
+      const out = weighted(label, z, y, false);
+      z.fill(0);
+      return out;
     },
     mechanism: (level) => mechanisms.get(level)!,
     cost: (level, currency) => mechanisms.get(level)!.cost(currency),

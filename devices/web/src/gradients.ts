@@ -2,7 +2,7 @@
 import { ONE, tail } from "./exact.js";
 import type { Vector } from "./lattice.js";
 import { calibrate } from "./mechanisms.js";
-import { contrasts, eigen, hostile, kindFor, levelsOf, locationsOf, type Protocol, secondMoment, whitening } from "./protocol.js";
+import { contrasts, eigen, hostile, kindFor, levelsOf, type Protocol, secondMoment, statedOf, whitening } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -31,8 +31,9 @@ function positive(value: unknown, name: string): number {
 
 /** The second moment of uncorrelated features of stated centres and spreads, or null where none is stated. */
 function statedMoment(task: Task, p: number): Vector | null {
-  if (task.features.every((feature) => !feature.typical)) return null;
-  const places = [...locationsOf(task).map((place) => place ?? [0, 1]), [1, 0]] as [number, number][];
+  const stated = statedOf(task);
+  if (!stated) return null;
+  const places: [number, number][] = [...stated, [1, 0]];
   return Float64Array.from({ length: p * p }, (_, at) => {
     const [[a, spread], [b]] = [places[Math.floor(at / p)]!, places[at % p]!];
     return a * b + (at % (p + 1) === 0 ? spread * spread : 0);

@@ -259,6 +259,17 @@ export function locationsOf(task: Task): ([number, number] | null)[] {
   });
 }
 
+/** The centre and spread of each coded feature but the constant, [0, 1] of a category; null where the task states none. */
+export function statedOf(task: Task): [number, number][] | null {
+  if (task.features.every((feature) => !feature.typical)) return null;
+  return locationsOf(task).map((place) => place ?? [0, 1]);
+}
+
+/** Coded features, the constant last, in the coordinates of stated centres and spreads. */
+export function located(x: Vector, stated: [number, number][]): Vector {
+  return x.map((value, j) => (j < stated.length ? (value - stated[j]![0]) / stated[j]![1] : value));
+}
+
 /** The symmetric inverse square root of a second-moment matrix. */
 export function whitening(moment: Vector, p: number): Vector {
   const [values, vectors] = eigen(moment, p);

@@ -8,6 +8,7 @@ import {
   kindFor,
   levelsOf,
   locationsOf,
+  statedOf,
   matrixSize,
   outerOf,
   type Protocol,
@@ -238,6 +239,11 @@ export function scores(task: Task, p: number): Protocol {
     }
     if (moment) model.transform.set(whitening(moment, p));
     else for (let i = 0; i < p; i++) model.transform[i * p + i] = 1;
+    if (once && !moment)
+      statedOf(task)?.forEach(([centre, spread], j) => {
+        model.transform[j * p + j] = 1 / spread;
+        model.transform[j * p + p - 1] = -centre / spread;
+      });
     let shares = classes ? [0.375, 0.125] : [0, 0.5];
     if (moment) shares = [0, 0.1];
     if (!matrices) shares = [0, 0];

@@ -70,7 +70,8 @@ for (const [kind, begin] of Object.entries(kinds)) {
       gateway.answer = () => ({ status: 202 });
       assert.equal((await device.release(record, { key: "form-1" })).outcome, "known");
       assert.deepEqual(gateway.accepted, [first.bytes]);
-      assert.equal((await device.release(record, { key: "form-2" })).outcome, "released");
+      assert.equal((await device.release(record, { key: "form-2 \u00e9" })).outcome, "released");
+      assert.equal((await device.release(record, { key: "form-2 e\u0301" })).outcome, "known"); // one text, written twice
       device.close();
     });
 
@@ -1082,4 +1083,14 @@ test("a build of scores alone refuses other protocols", async () => {
   const gateway = new Gateway(document({ protocol: "moments", scores: undefined, moments: { release: "observed", design: "bounded" } }));
   const options = { gateway: "https://gateway.test", task: "third-child", fetch: gateway.fetch, store: { update: async (_, change) => change(new Map())[0] } };
   await assert.rejects(murk.connecting({ scores: murk.ALL.scores })(options), { reason: "task" });
+});
+
+test("midnight in UTC, as an input's valueAsDate is, names its day in every zone", () => {
+  const zone = process.env.TZ;
+  for (const other of ["Europe/Berlin", "America/New_York", "Pacific/Honolulu", "Pacific/Kiritimati"]) {
+    process.env.TZ = other;
+    assert.equal(murk.dayOf(new Date("2024-05-31")), murk.dayOf("2024-05-31"), other);
+  }
+  if (zone === undefined) delete process.env.TZ;
+  else process.env.TZ = zone;
 });

@@ -111,7 +111,7 @@ def command(
                 say("stopped", INFO)
         archiver.flush()
         measured = archiver.measure()
-    found = {
+    summary = {
         "task": task.name,
         "archive": path,
         "archived": archiver.archived,
@@ -120,9 +120,9 @@ def command(
         "seconds": time.monotonic() - start,
     }
     if as_json:
-        print_json(found)
+        print_json(summary)
         return
     click.echo(
-        f"{task.name}: {many(archiver.archived, 'message')} archived to {path}, which has {found['bytes']:,} bytes; "
-        f"{found['lag']:,} not archived yet"
+        f"{task.name}: {many(archiver.archived, 'message')} archived to {path}, which has {summary['bytes']:,} bytes; "
+        f"{summary['lag']:,} not archived yet"
     )

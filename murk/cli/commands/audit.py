@@ -91,8 +91,8 @@ def _show(findings: list[Finding], confidence: float, seed: int | None, *, whole
     rows = []
     for each in findings:
         pair = "-" if each.pair is None else number(each.pair)
-        found = number(each.detectable, 2) if math.isfinite(each.detectable) else "-"
-        figures = number(each.claimed), number(each.bound), number(each.ratio, 2), pair, found, f"{each.draws:,}"
+        detectable = number(each.detectable, 2) if math.isfinite(each.detectable) else "-"
+        figures = number(each.claimed), number(each.bound), number(each.ratio, 2), pair, detectable, f"{each.draws:,}"
         rows.append([each.name, each.measure, *figures, each.verdict])
     table("", ["audited", "measure", "claim", "at least", "ratio", "of the pair", "would find", "draws", ""], rows)
     source = "the randomness that devices use" if seed is None else f"noise simulated from seed {seed}"

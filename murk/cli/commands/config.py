@@ -46,13 +46,13 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
 
     group = context.find_root()
     assert isinstance(group.command, _Lazy)
-    known = group.command.list_commands(group)
+    commands = group.command.list_commands(group)
     name, flags = (command_line[0], list(command_line[1:])) if command_line else (None, [])
-    if name is not None and name not in known:
-        raise UserError(f"there is no command {name!r}; the commands are {', '.join(known)}")
+    if name is not None and name not in commands:
+        raise UserError(f"there is no command {name!r}; the commands are {', '.join(commands)}")
     settings: list[Setting] = []
     file = Configuration()
-    for each in known if name is None else [name]:
+    for each in commands if name is None else [name]:
         target = group.command.get_command(group, each)
         assert target is not None
         file = group.command.configure(group, each, target)
@@ -68,16 +68,16 @@ def command(context: click.Context, everything: bool, as_json: bool, command_lin
 
 
 def _show(settings: list[Setting], file: Configuration, *, as_json: bool, everything: bool) -> None:
-    path, shown = file.path and str(file.path), [_masked(each) for each in settings]
+    path, displayed = file.path and str(file.path), [_masked(each) for each in settings]
     if as_json:
-        print_json({"file": path, "order": ORDER, "settings": [each._asdict() for each in shown]})
+        print_json({"file": path, "order": ORDER, "settings": [each._asdict() for each in displayed]})
         return
-    shown = [each for each in shown if everything or each.origin != "default"]
+    displayed = [each for each in displayed if everything or each.origin != "default"]
     click.echo(f"File: {path or 'none'}")
-    if not shown:
+    if not displayed:
         click.echo("Nothing is set; --all lists all settings.")
         return
-    rows = [[f"{each.command}.{each.key}", _text(each.value), each.place or each.origin] for each in shown]
+    rows = [[f"{each.command}.{each.key}", _text(each.value), each.place or each.origin] for each in displayed]
     table("", ["setting", "value", "from"], rows)
 
 
@@ -94,8 +94,8 @@ def _command_settings(
                 variable = next(each for each in option.envvar or () if os.environ.get(each))
                 yield Setting(name, key, os.environ[variable], "environment", variable)
             case ParameterSource.DEFAULT_MAP:
-                place = file.table_of(name, key)
-                yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{place}]' if place else ''}")
+                index = file.table_of(name, key)
+                yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{index}]' if index else ''}")
             case _:
                 yield Setting(name, key, context.params[option.name], "default", None)
 
@@ -106,14 +106,14 @@ def _kafka_settings() -> Iterator[Setting]:
     configured: Mapping[str, tuple[str, str]] = sources()
     defaults = Settings()
     for key, name in KEYS.items():
-        value, place = configured.get(name, (getattr(defaults, name), None))
-        if place is None:
+        value, index = configured.get(name, (getattr(defaults, name), None))
+        if index is None:
             origin = "default"
-        elif place.startswith(PREFIX):
+        elif index.startswith(PREFIX):
             origin = "environment"
         else:
-            origin = "properties" if place == os.environ.get(VARIABLE) else "file"
-        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, place)
+            origin = "properties" if index == os.environ.get(VARIABLE) else "file"
+        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, index)
 
 
 def _masked(setting: Setting) -> Setting:
@@ -122,7 +122,7 @@ def _masked(setting: Setting) -> Setting:
     if isinstance(value, str):
         value = _PASSWORD.sub("://****@", value)
     elif isinstance(value, list | tuple):
-        value = [_PASSWORD.sub("://****@", one) if isinstance(one, str) else one for one in value]
+        value = [_PASSWORD.sub("://****@", each) if isinstance(each, str) else each for each in value]
     elif value is not None and not isinstance(value, bool | int | float | list):
         value = str(value)
     return setting._replace(value=value)

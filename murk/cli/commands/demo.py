@@ -146,9 +146,9 @@ def _print(report: dict[str, Any], folder: Path, stem: str, url: str) -> None:
             continue
         raw = report["trusted"][name]
         factor = unit["value"] / report["coefficients"][name]
-        own = number(math.exp(unit["value"])), _range(unit["interval"])
+        odds_ratio = number(math.exp(unit["value"])), _range(unit["interval"])
         trusted = number(math.exp(raw["value"] * factor)), _range([raw["low"] * factor, raw["high"] * factor])
-        rows.append([unit["unit"], *own, *trusted])
+        rows.append([unit["unit"], *odds_ratio, *trusted])
     columns = ["", "learned privately", "95% interval", "trusted server", "95% interval"]
     table("Odds ratio of a third child", columns, rows)
     click.echo("The trusted server's fit was computed from the raw records, for comparison only.")

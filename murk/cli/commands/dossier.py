@@ -13,7 +13,7 @@ import click
 from murk._internal.atomic_files import check_place, write_whole
 from murk.cli.options import as_json, load_task, log_url
 from murk.cli.output import print_json, progress
-from murk.errors import UserError
+from murk.errors import UserError, reason_of
 
 if TYPE_CHECKING:
     from murk.dossier.deployment import Accounts, Deployment
@@ -32,6 +32,7 @@ _ERROR_CODE = "MURK-CLI-002"
     metavar="URL",
     help="Of a shuffled task: read the input log, to which devices send; --log is then the log of releases.",
 )
+@click.option("--archive", metavar="PATH", help="An archive of the log (`murk archive`), which keeps releases longer.")
 @click.option(
     "--web", is_flag=True, help="People answer in a web page: state whom they trust then, and what is stored."
 )
@@ -60,8 +61,8 @@ _ERROR_CODE = "MURK-CLI-002"
 @click.option(
     "--verify",
     metavar="PAGE",
-    help="Make PAGE again from TASK, --log, --intake and --ledger as they are now, and name the sections that differ; "
-    "writes nothing.",
+    help="Make PAGE again from TASK, --log, --intake, --archive and --ledger as they are now, and name the sections "
+    "that differ; writes nothing.",
 )
 @click.option(
     "--registry",
@@ -75,6 +76,7 @@ def command(
     task_path: str,
     log_url: str | None,
     intake: str | None,
+    archive: str | None,
     web: bool,
     ledger: str | None,
     audit_path: str | None,
@@ -114,9 +116,11 @@ def command(
     if web and task.of_organisations:
         raise UserError("--web is for people: only organisations release to this task, and no web page does")
     intake_read = None if intake is None else _read_intake(intake, task)
+    if archive is not None:
+        _check_archive(archive, task, deployment)
     path = Path(out or f"{task.name}.dossier.html")
-    for place in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
-        check_place(place)
+    for index in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
+        check_place(index)
     accounts = None if ledger is None else read_accounts(ledger)
     if inputs is not None:
         audit, example, now = inputs.audit, inputs.example, inputs.time
@@ -136,6 +140,7 @@ def command(
         controller,
         web,
         intake_read,
+        archive or "",
     )
     dossier = dossier_of(facts, _forecast(task, people, accounts, quiet=as_json), now=now)
     made = Inputs(now.strftime(TIME), example, audit, purpose, controller, web, simulated, people)
@@ -160,11 +165,22 @@ def command(
         click.echo(f"{registry}: a draft for the registry; fill in what begins with TODO")
 
 
+def _check_archive(path: str, task: Task, deployment: Deployment | None) -> None:
+    """Raise `UserError` unless there is an archive of the task's log at a path."""
+    from murk.stream.archive.files import folder_of
+    from murk.stream.archive.reader import ArchiveLog
+
+    archive = ArchiveLog(folder_of(path))
+    other = deployment is not None and deployment.identity not in ("", archive.identity)
+    if archive.task.hash != task.hash or other:
+        raise UserError(f"--archive {path}: it is the archive of another log or task", code="MURK-ARCHIVE-002")
+
+
 def _read_page(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'it is not text'})") from None
+        raise UserError(f"{path}: cannot be read ({reason_of(error, 'it is not text')})") from None
 
 
 def _compare(name: str, page: str, again: str, as_json: bool) -> None:

@@ -142,8 +142,8 @@ def _watch(task: Task, log_url: str, picture: Path | None, as_json: bool) -> Non
                 f"{log_url} carries another task than {task.name!r}: give the task file that it was begun with"
             )
         report = report_log(carried, log, live=True, history=False)
-    found = report.get("experiment")
-    if picture is not None and found is not None:
+    state = report.get("experiment")
+    if picture is not None and state is not None:
         import io
 
         from murk.results.plot import lifts
@@ -152,9 +152,9 @@ def _watch(task: Task, log_url: str, picture: Path | None, as_json: bool) -> Non
         lifts(report).savefig(drawn, format=picture.suffix[1:].lower())
         write_whole(picture, drawn.getvalue())
     if as_json:
-        print_json({"task": task.name, "releases": report["releases"], "experiment": found})
+        print_json({"task": task.name, "releases": report["releases"], "experiment": state})
         return
-    if found is None:
+    if state is None:
         paragraph(f"{task.name}: no release was learned yet.")
         return
     for block in experiment_table(report):
@@ -175,14 +175,14 @@ def _count_alarms(task: Task, path: Path, runs: int, seed: int, as_json: bool) -
     blocks: list[Any] = list(FileSource(path, task.with_simulated(True), strict=False).blocks())
     X, y = np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
     with progress("runs", runs, quiet=as_json) as tick:
-        found = false_alarms(task, X, y, runs=runs, seed=seed, tick=tick)
+        alarms = false_alarms(task, X, y, runs=runs, seed=seed, tick=tick)
     if as_json:
-        print_json({"task": task.name, **asdict(found)})
+        print_json({"task": task.name, **asdict(alarms)})
         return
     error = 100.0 * math.sqrt(0.05 * 0.95 / runs)
     paragraph(
-        f"Of {runs:,} runs with {found.people:,} rows, as different people, and no effect, {found.looks} looks each: "
-        f"sequences excluded zero in {found.watched:.1%} (at most 5%, give or take {error:.1g} points), intervals for "
+        f"Of {runs:,} runs with {alarms.people:,} rows, as different people, and no effect, {alarms.looks} looks each: "
+        f"sequences excluded zero in {alarms.watched:.1%} (at most 5%, give or take {error:.1g} points), intervals for "
         f"one look in "
-        f"{found.fixed:.1%}, and the arms' counts seemed wrong in {found.sample_ratio:.1%}."
+        f"{alarms.fixed:.1%}, and the arms' counts seemed wrong in {alarms.sample_ratio:.1%}."
     )

@@ -18,7 +18,7 @@ from murk.cli.output import print_json, progress
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from murk.results.fit import ModelDevice
+    from murk.results.models import ModelDevice
     from murk.stream.log.interface import Log
     from murk.stream.worker.interface import StreamLearner
     from murk.task import Task
@@ -69,7 +69,8 @@ def command(
 
     from murk.cli.estimates import publisher
     from murk.errors import UserError
-    from murk.results.fit import models_of, open_fittings
+    from murk.results.fit import open_fittings
+    from murk.results.models import models_of
 
     models = models_of(list(model_paths))
     names = [model.name for model in models]
@@ -120,15 +121,15 @@ def command(
                     time.sleep(_PAUSE)
             if asked():
                 say("stopped", INFO)
-        found = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
-    _print(found, as_json=as_json)
+        reports = [fitting.report(names, live=follow, seconds=time.monotonic() - start) for fitting in fittings]
+    _print(reports, as_json=as_json)
 
 
-def _print(found: Sequence[dict[str, Any]], *, as_json: bool) -> None:
+def _print(reports: Sequence[dict[str, Any]], *, as_json: bool) -> None:
     from murk.cli.report import print_result
 
     if as_json:
-        print_json(found[0] if len(found) == 1 else {"models": {each["task"]: each for each in found}})
+        print_json(reports[0] if len(reports) == 1 else {"models": {each["task"]: each for each in reports}})
         return
-    for each in found:
+    for each in reports:
         print_result(each, as_json=False)

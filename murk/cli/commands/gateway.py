@@ -18,7 +18,7 @@ from murk.cli.logs import logging_options, say, start_logging
 from murk.cli.metrics import gateway_metrics, metrics_port
 from murk.cli.options import begin_on, existing_log, listening, store, wait_for_task
 from murk.cli.output import address_as_json, print_address
-from murk.errors import UserError
+from murk.errors import UserError, reason_of
 
 if TYPE_CHECKING:
     from murk.gateway.server import Gateway
@@ -251,7 +251,7 @@ def _token(path: str) -> str:
         with open(path, encoding="ascii") as file:
             token = file.read(4_096).strip()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not ASCII"
+        reason = reason_of(error, "not ASCII")
         raise UserError(f"--token-file {path}: cannot be read ({reason})") from None
     if len(token) < _LEAST_TOKEN or not token.isprintable() or " " in token:
         raise UserError(f"--token-file {path}: a token is one word of at least {_LEAST_TOKEN} characters")

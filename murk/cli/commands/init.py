@@ -92,21 +92,21 @@ def command(
             "bounds and categories taken from people's own records disclose their content. Give public ones with "
             "--columns, or add --simulation if the task is for simulated noise only"
         )
-    known = _looked_at(public, source)
-    chosen = [column for text in columns for column in given(text)] or list(known.values())
+    public_columns = _looked_at(public, source)
+    chosen = [column for text in columns for column in given(text)] or list(public_columns.values())
     if not chosen and target is None:
         raise UserError(f"there are no columns: {_REMEDY}")
     wanted = chosen[-1] if target is None else _target(target, chosen)
-    if not _is_described(wanted) and known and wanted.name not in known:
-        there = ", ".join(map(repr, known))
+    if not _is_described(wanted) and public_columns and wanted.name not in public_columns:
+        there = ", ".join(map(repr, public_columns))
         raise UserError(f"--target: the column {wanted.name!r} is not in {public or source}, which has {there}")
-    found = [_settled(column, known) for column in chosen if column.name != wanted.name]
+    found = [_settled(column, public_columns) for column in chosen if column.name != wanted.name]
     called = _task_name(name or source or public or "my-task")
     path = Path(out or f"{called}.yaml")
     there_already = UserError(f"{path} exists already: name another file with --out, or remove it")
     if path.exists():
         raise there_already
-    target_column = _settled(wanted, known)
+    target_column = _settled(wanted, public_columns)
     warned = _cautions(source or public, [column.name for column in found if not column.without], wanted.name)
     write = partial(draft, called, found, target_column, promise.to_dict(), rate, cautions=warned)
     text = write()
@@ -206,14 +206,14 @@ def _looked_at(public: str | None, source: str | None) -> dict[str, Column]:
     from murk.cli.draft import looked_at
     from murk.populations import open_records
 
-    known: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     if source is not None:
         origin = f"SIMULATION: taken from people's own records in {Path(source).name!r}"
-        known |= {column.name: column for column in looked_at(open_records(source), origin)}
+        columns |= {column.name: column for column in looked_at(open_records(source), origin)}
     if public is not None:
         origin = f"read off {Path(public).name!r}, which is public"
-        known |= {column.name: column for column in looked_at(open_records(public), origin)}
-    return known
+        columns |= {column.name: column for column in looked_at(open_records(public), origin)}
+    return columns
 
 
 def _at_terminal() -> bool:

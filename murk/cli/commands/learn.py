@@ -110,7 +110,7 @@ def command(
             return brief(task, device.estimate(engines), engines)
 
         start = last = time.monotonic()
-        shown, learned = 0.0, 0
+        shown_at, learned = 0.0, 0
         with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
@@ -121,18 +121,18 @@ def command(
                         last = moment
                     else:
                         time.sleep(min(_LONGEST, max(_SHORTEST, _SHARE * (moment - last))))
-                    if not (as_json or log_json) and moment - shown > 0.2:
+                    if not (as_json or log_json) and moment - shown_at > 0.2:
                         if team.learners and team.trouble is None:
                             # Otherwise show the previous count, for example while the log is unreachable.
                             learned = sum(engine.n_releases for engine in team.learners.values())
                         tick(learned, now())
-                        shown = moment
+                        shown_at = moment
             if asked():
                 say("stopped", INFO)
             patience = _PATIENCE if wait and not asked() else 0.0
         seconds = time.monotonic() - start
-        found = patiently(patience, lambda: report_log(task, log, seconds=seconds, advise=advise, live=True))
-    print_result(found, as_json=as_json)
+        report = patiently(patience, lambda: report_log(task, log, seconds=seconds, advise=advise, live=True))
+    print_result(report, as_json=as_json)
 
 
 def _raise_descriptor_limit() -> None:

@@ -162,9 +162,9 @@ def _withdraw(
 ) -> dict[str, Any]:
     """Withdraw a person, after confirmation, and return the receipt."""
     tasks: list[str | None] = [None] if task is None else [*ledger.tasks_named(task)]
-    known = ledger.account(key, source=source).is_known
+    is_known = ledger.account(key, source=source).is_known
     scope = "every task, now and later" if task is None else f"every task named {task!r}, now and later"
-    if agreed and not known and not new:
+    if agreed and not is_known and not new:
         raise UserError(
             "nobody withdrew: nothing was ever released under this name. Check its spelling; capitals count. "
             "To withdraw somebody who has not released yet, add --new"
@@ -172,7 +172,7 @@ def _withdraw(
     if not agreed:
         if not terminal():
             raise UserError("--withdraw asks for confirmation, and there is no terminal to ask at: add --yes")
-        unknown = "" if known else "Nothing was ever released under this name; check its spelling. Capitals count. "
+        unknown = "" if is_known else "Nothing was ever released under this name; check its spelling. Capitals count. "
         question = f"{unknown}Withdraw from {scope}? Waiting releases are deleted and nothing more is released."
         click.confirm(f"{question} This cannot be undone.", abort=True, err=True)
     purged = sum(ledger.withdraw(key, task_hash=each, source=source) for each in tasks)
@@ -182,9 +182,9 @@ def _withdraw(
     words = (
         f"Withdrawn from {scope}{f', on {day}' if day else ''}. {purged} release(s) that waited in the outbox "
         f"{'is' if purged == 1 else 'are'} deleted{_PERHAPS if purged else ''}."
-        f"{'' if known else ' Nothing was ever released under this name, and capitals count.'}"
+        f"{'' if is_known else ' Nothing was ever released under this name, and capitals count.'}"
     )
-    return {"task": task, "date": day, "purged": purged, "known": known, "words": words}
+    return {"task": task, "date": day, "purged": purged, "known": is_known, "words": words}
 
 
 _PERHAPS = " (not confirmed by the log; a release that was just being sent may have arrived)"

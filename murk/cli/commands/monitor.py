@@ -118,8 +118,8 @@ def command(
     def make(log: Log, carried: Task) -> Monitor:
         if carried.name in expected:
             # The file does not contain the public covariates.
-            own = expected[carried.name].without_public().with_simulated(carried.simulated)
-            check_task_change(log.url, carried.without_public().document(), own.document())
+            declared = expected[carried.name].without_public().with_simulated(carried.simulated)
+            check_task_change(log.url, carried.without_public().document(), declared.document())
         again, patience = partial(open_log, log.url, create=False), max(60.0, 10.0 * interval)
         return Monitor(log, carried, reopen=again, patience=patience, **figures.of(carried))
 
@@ -203,9 +203,9 @@ class _Figures:
         try:
             check()
         except UserError as error:
-            found = UserError(f"{text} and the task {task.name!r}: {error}")
-            self._errors.setdefault(text, found)
-            return found
+            error_of_task = UserError(f"{text} and the task {task.name!r}: {error}")
+            self._errors.setdefault(text, error_of_task)
+            return error_of_task
         self._errors[text] = None
         return None
 

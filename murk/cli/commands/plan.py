@@ -118,15 +118,15 @@ def command(
         counts = (max(counts[0] // 4, 1), counts[0], 4 * counts[0])
     named = protocols or None
     with progress(f"{task.name}: plan", size(task, counts, FACTORS, named), quiet=as_json) as tick:
-        found = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
+        planned = plan(task, people=counts, protocols=named, effects=assumed, within=wanted, tick=tick)
     if picture is not None:
         from murk.planning.plan import draw
 
-        write_whole(picture, draw(found, picture.suffix[1:].lower()))
+        write_whole(picture, draw(planned, picture.suffix[1:].lower()))
     if as_json:
-        print_json({**found.to_dict(), **({"promises": promises(task)} if task.shuffle is not None else {})})
+        print_json({**planned.to_dict(), **({"promises": promises(task)} if task.shuffle is not None else {})})
         return
-    _show(found, assumed, asked=bool(wanted))
+    _show(planned, assumed, asked=bool(wanted))
     if picture is not None:
         click.echo(f"{picture}")
 
@@ -161,14 +161,14 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         )
     for level, both in promises(found.task).items():
         paragraph(f"Promised for each release at level {level}: two guarantees.")
-        for one in both:
-            paragraph(f"  {one}", hang="  ")
+        for each in both:
+            paragraph(f"  {each}", hang="  ")
     click.echo()
-    own = _own_table(found)
-    table(*own)
+    own_table = _own_table(found)
+    table(*own_table)
     click.echo()
     table(*_comparison(found))
-    for line in _notes(found, len(own[1]) - 1):
+    for line in _notes(found, len(own_table[1]) - 1):
         paragraph(line, hang="  ")
     for (chosen, why), group in itertools.groupby(found.chosen.items(), key=itemgetter(1)):
         counts = " or ".join(f"{people:,}" for people, _ in group)
@@ -228,8 +228,8 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
         of = "coefficients in coded units, with features from -1 to 1"
     else:
         of += ", in percentage points" if points else ", in the target's units"
-    shown = _fitting([["people", *labels], *rows])
-    return f"Half-widths of 95% intervals by {task.protocol}: {of}", shown[0], shown[1:]
+    fitting_rows = _fitting([["people", *labels], *rows])
+    return f"Half-widths of 95% intervals by {task.protocol}: {of}", fitting_rows[0], fitting_rows[1:]
 
 
 def _fitting(rows: list[list[str]]) -> list[list[str]]:
@@ -242,8 +242,12 @@ def _fitting(rows: list[list[str]]) -> list[list[str]]:
 
 def _has_effects(found: Plan) -> bool:
     """Return whether the task's own protocol estimates average effects."""
-    own = [one.forecast for one in found.cells if one.protocol == found.task.protocol and one.forecast is not None]
-    return bool(found.units) and (any(one.effects for one in own) or not any(one.learned for one in own))
+    forecasts = [
+        cell.forecast for cell in found.cells if cell.protocol == found.task.protocol and cell.forecast is not None
+    ]
+    return bool(found.units) and (
+        any(each.effects for each in forecasts) or not any(each.learned for each in forecasts)
+    )
 
 
 def _features(found: Plan) -> tuple[list[str], list[str]]:
@@ -263,8 +267,8 @@ def _half_width(forecast: Forecast | None, name: str, *, points: bool) -> str:
     half = forecast.effects.get(name)
     if half is None:
         # In coded units; for classes, the widest of a feature's coefficients.
-        own = (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name)
-        half, points = max(own, default=math.inf), False
+        halves = (value for key, value in forecast.halves.items() if key.rpartition(":")[2] == name)
+        half, points = max(halves, default=math.inf), False
     # An interval wider than all probabilities carries no information, even for a rare category.
     widest = math.inf if points and half > POINTS else forecast.spread.get(name, half)
     return _cell(forecast, min(widest, 1e300), half)
@@ -302,7 +306,7 @@ def _notes(found: Plan, shown: int) -> Iterator[str]:
     more = (len(found.units) if _has_effects(found) else len(found.task.coding.names) - 1) - shown
     if more > 0:
         yield f"The first table has room for {shown} of {shown + more} coefficients; --json has all."
-    if any(one.forecast is not None and not one.forecast.settled for one in found.cells):
+    if any(cell.forecast is not None and not cell.forecast.settled for cell in found.cells):
         yield (
             "~ marks an order of magnitude: half-widths differ by a tenth or more between draws of the noise, and may "
             "not yet shrink with the root of the number of people."

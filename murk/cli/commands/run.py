@@ -64,8 +64,8 @@ def command(
         print_check(task, crowd, as_json)
         return
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    found = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
-    print_result(found, as_json=as_json)
+    report = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
+    print_result(report, as_json=as_json)
 
 
 def execute(
@@ -88,15 +88,15 @@ def execute(
         people = run.population
         say_notice(run.task, people, quiet, rate=rate)
         with progress(task.name, people.size, quiet=quiet) as tick:
-            shown = 0.0
+            shown_at = 0.0
             for step in run.steps():
-                if not quiet and monotonic() - shown > 0.2:
+                if not quiet and monotonic() - shown_at > 0.2:
                     tick(
                         step.rows,
                         brief(run.task, run.estimate(), run.engines, people.repeats())
                         if run.releases
                         else people.words(),
                     )
-                    shown = monotonic()
+                    shown_at = monotonic()
             tick(people.size, brief(run.task, run.estimate(), run.engines, people.repeats()))
         return report_run(run, start, history=history)

@@ -72,7 +72,7 @@ def command(
         crowd = task.shuffle.crowd
         update = stack.enter_context(shuffler_metrics(metrics_port, metrics_host, running))
         start = last = time.monotonic()
-        shown = 0.0
+        shown_at = 0.0
         with progress(f"{task.name}: released", None, quiet=as_json or log_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
@@ -81,17 +81,17 @@ def command(
                     if done:
                         last = moment
                     update()
-                    if not (as_json or log_json) and moment - shown > 0.2:
+                    if not (as_json or log_json) and moment - shown_at > 0.2:
                         tick(running.totals.released, running.trouble or _words(running.totals, crowd))
-                        shown = moment
+                        shown_at = moment
             if asked():
                 say("stopped", INFO)
     totals = running.totals
     urls = dict(zip(("from", "to"), running.urls, strict=True))
-    found = {"task": task.name, **urls, "store": str(running.store), "crowd": crowd, **asdict(totals)}
-    found["seconds"] = time.monotonic() - start
+    report = {"task": task.name, **urls, "store": str(running.store), "crowd": crowd, **asdict(totals)}
+    report["seconds"] = time.monotonic() - start
     if as_json:
-        print_json(found)
+        print_json(report)
         return
     click.echo(f"{task.name}: {totals.released:,} releases in {many(totals.crowds, 'crowd')}; {_words(totals, crowd)}")
     if totals.duplicates or totals.refused:

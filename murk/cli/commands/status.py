@@ -40,17 +40,17 @@ def command(log_url: str, looks: Validity | None, at: tuple[str, ...], as_json: 
     log, task = open_existing(log_url)
     with log:
         partitions = task.log.partitions
-        found = report_log(
+        report = report_log(
             task, log, partitions=partitions, history=as_json, advise=advise, live=True, looks=looks, at=record
         )
-        found["removed"] = sum(max(0, log.begin(each) - log.checkpoint(each).offset) for each in range(partitions))
-    found["lag"] -= found["removed"]
-    print_result(found, as_json=as_json)
+        report["removed"] = sum(max(0, log.begin(each) - log.checkpoint(each).offset) for each in range(partitions))
+    report["lag"] -= report["removed"]
+    print_result(report, as_json=as_json)
     if as_json:
         return
-    click.echo(f"{found['lag']:,} messages on the log wait to be learned")
-    if found["removed"]:
-        words = f"retention has removed {many(found['removed'], 'message')} that nobody had learned"
+    click.echo(f"{report['lag']:,} messages on the log wait to be learned")
+    if report["removed"]:
+        words = f"retention has removed {many(report['removed'], 'message')} that nobody had learned"
         click.echo(f"{words}: the result lacks them. Begin with a new log and a longer retention, or learn sooner")
 
 

@@ -131,9 +131,9 @@ def _set_up(
             announced = setup.announced()
         warnings = [_ONE_COPY] if setup.topics.copies() == 1 else []
     where = {"task": task.name, "log": setup.url, "created": created, "problems": problems}
-    found = {**where, "warnings": warnings, "announced": announced, "simulated": simulated}
+    report = {**where, "warnings": warnings, "announced": announced, "simulated": simulated}
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
         for topic in created:
             click.echo(f"created {topic}")

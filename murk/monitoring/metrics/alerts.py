@@ -13,6 +13,7 @@ SHARE_DEAD: Final = 0.05
 SHARE_REFUSED: Final = 0.25
 SHARE_STALE: Final = 0.02
 SHARE_LEFT_OUT: Final = 0.01
+SHARE_LATE: Final = 0.5
 SECONDS_BEHIND: Final = 60
 WIDER: Final = 2.5
 LOWER: Final = 0.1
@@ -217,6 +218,17 @@ ALERTS: Final = (
         "The releases contradict the public rows, or show that they add next to nothing, so the rows are not used. The "
         "estimate is valid, but its intervals are wider, or there are none. Check the origin of the rows, and begin a "
         "task with better ones or without.",
+    ),
+    _warning(
+        "MurkArchiveLate",
+        "5m",
+        "the-archive-is-late",
+        "max by (task) (murk_archive_oldest_seconds) / on (task) max by (task) (murk_archive_retention_seconds)"
+        f" > {SHARE_LATE}",
+        "The log of {{ $labels.task }} will delete messages that its archive lacks",
+        "{{ $value | humanizePercentage }} of the retention of the oldest of them have passed. Check that `murk "
+        "archive` reaches the log and can write to the archive, and that its disk has room; raise `log.retention` "
+        "until it has caught up.",
     ),
     _critical(
         "MurkShufflerUnreachable",

@@ -132,8 +132,8 @@ def _promises(name: str) -> Callable[[Snapshot], Value]:
 
 
 def _by_result(s: Snapshot) -> Value:
-    found = s.figures
-    return dict(zip(RESULTS, (found.releases, found.duplicates, sum(found.dead.values())), strict=True))
+    figures = s.figures
+    return dict(zip(RESULTS, (figures.releases, figures.duplicates, sum(figures.dead.values())), strict=True))
 
 
 def _ages(s: Snapshot) -> Value:
@@ -149,10 +149,10 @@ def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Va
     """Return a mean or shares in the target's own units, or half-widths of them, named by what they are."""
     if s.task.features:
         return None
-    known = zip(units(s.task).values(), values, strict=True)
+    in_units = zip(units(s.task).values(), values, strict=True)
     # Metrics have shares from 0 to 1, as Prometheus asks for.
     percent = POINTS if s.task.target.kind != "real" else 1.0
-    return {unit.label: (unit.factor * value + unit.shift * shifted) / percent for unit, value in known}
+    return {unit.label: (unit.factor * value + unit.shift * shifted) / percent for unit, value in in_units}
 
 
 _MOST_WINDOWS: Final = 12  # newest windows exported, as each is a series for each coefficient

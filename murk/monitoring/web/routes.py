@@ -106,8 +106,8 @@ def health_routes(registry: CollectorRegistry, trouble: Callable[[], str | None]
     """Return ``/metrics``, and ``/healthz``, which answers 503 with the reason while something is wrong."""
 
     def healthz(headers: Message) -> Response:
-        found = trouble()
-        return text(200, "ok") if found is None else text(503, found)
+        problem = trouble()
+        return text(200, "ok") if problem is None else text(503, problem)
 
     return {"/metrics": partial(metrics, registry), "/healthz": healthz}
 

@@ -22,7 +22,7 @@ from socketserver import TCPServer
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self
 
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError, UserError, reason_of
 
 _ERROR_CODE = "MURK-MONITOR-001"
 
@@ -125,18 +125,16 @@ def text(status: int, words: str) -> Response:
     return Response(status, "text/plain; charset=utf-8", words.encode() + b"\n")
 
 
-def reason_of(error: Exception) -> str:
-    """Return the system's reason for an error, or that the address is invalid."""
-    return getattr(error, "strerror", None) or "not an address of this machine"
+_NO_ADDRESS = "not an address of this machine"
 
 
 def listening_error(
     error: Exception, host: str, port: int, options: tuple[str, str] = ("--port", "--host")
 ) -> MurkError | UserError:
     """Return the error for an address that a server cannot listen on; ``options`` are the remedies' names, if any."""
-    kind = MurkError if getattr(error, "errno", None) == errno.EADDRINUSE else UserError
+    kind = MurkError if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else UserError
     remedy = f"choose another {options[0]} (0 lets the system choose)" + (f" or {options[1]}" if options[1] else "")
-    return kind(f"cannot listen on {host} port {port} ({reason_of(error)}): {remedy}")
+    return kind(f"cannot listen on {host} port {port} ({reason_of(error, _NO_ADDRESS)}): {remedy}")
 
 
 class Server:

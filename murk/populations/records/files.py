@@ -118,13 +118,13 @@ def _has_later_object(content: BinaryIO | gzip.GzipFile) -> bool:
 
 
 def _check_text(path: Path, head: bytes, gzipped: bool) -> None:
-    known = kind_of(head)
-    if known is not None:
+    kind = kind_of(head)
+    if kind is not None:
         remedy = "unpack it, or convert it to CSV"
-        if known == "a Parquet file":
+        if kind == "a Parquet file":
             unpack = "gzipped Parquet files cannot be read. Unpack it, and " if gzipped else ""
             remedy = f"{unpack}give it a name that ends in .parquet"
-        raise UserError(f"{path} is {known}: {remedy}")
+        raise UserError(f"{path} is {kind}: {remedy}")
     if head.startswith(GZIP) and not gzipped:
         raise UserError(f"{path} is not a valid gzip file, or is truncated: fetch or compress it again")
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):

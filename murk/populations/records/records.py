@@ -36,12 +36,12 @@ class Columns:
 
     def digest(self) -> str:
         """Return the SHA-256 of names and values in hexadecimal, independent of the container."""
-        found = hashlib.sha256(json.dumps(self.names).encode())
+        digest_so_far = hashlib.sha256(json.dumps(self.names).encode())
         for start in range(0, self.size, SLICE):
             stop = min(start + SLICE, self.size)
             values = [self.read(index, start, stop) for index in range(len(self.names))]
-            found.update(json.dumps(values, default=_as_json, skipkeys=True).encode())
-        return found.hexdigest()
+            digest_so_far.update(json.dumps(values, default=_as_json, skipkeys=True).encode())
+        return digest_so_far.hexdigest()
 
 
 class MemoryTable(TupleTable):
@@ -111,8 +111,8 @@ def _of_arrow(source: object) -> Columns:
     table = arrow("the table").table(source)
 
     def read(place: int, start: int, stop: int) -> list[Any]:
-        what = f"the table, column {table.column_names[place]!r}"
-        return python_values(table.column(place).slice(start, stop - start), what)
+        column_words = f"the table, column {table.column_names[place]!r}"
+        return python_values(table.column(place).slice(start, stop - start), column_words)
 
     def check(names: Sequence[str]) -> None:
         check_types("the table", table.schema, names)

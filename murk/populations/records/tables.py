@@ -161,9 +161,9 @@ class ParquetTable(TupleTable):
             ) as file:
                 yield file
         except (module.ArrowNotImplementedError, module.ArrowMemoryError) as error:
-            what = "more memory than there is" if isinstance(error, MemoryError) else "features that pyarrow lacks here"
+            need = "more memory than there is" if isinstance(error, MemoryError) else "features that pyarrow lacks here"
             raise UserError(
-                f"{self.path} needs {what}: write it with smaller row groups, another compression or without encryption"
+                f"{self.path} needs {need}: write it with smaller row groups, another compression or without encryption"
             ) from None
         except module.ArrowException:
             # The library's message may quote the file.

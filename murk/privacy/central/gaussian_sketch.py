@@ -196,8 +196,8 @@ class GaussMixMechanism:
 
     def decode(self, integers: npt.ArrayLike, spread: float) -> Floats:
         """Decode a release to a sketch M (k, p + 1) in the rows' units; raise `UserError` if it does not fit."""
-        what = f"a sketch of {self.rows} rows and {self.columns} columns"
-        array = checked_release(integers, self.dimension, what)
+        expected = f"a sketch of {self.rows} rows and {self.columns} columns"
+        array = checked_release(integers, self.dimension, expected)
         return np.asarray(array.reshape(self.rows, self.columns) * self.spacing(spread))
 
     def noise_variance(self, spread: float) -> float:
@@ -299,9 +299,9 @@ def _shape(rows: object, columns: object) -> tuple[int, int]:
 
 def check_choice(name: str, value: object, kinds: Any) -> None:
     """Raise `UserError` if the value is not one of a literal type's values."""
-    known = get_args(kinds)
-    if value not in known:
-        raise UserError(f"unknown {name} {value!r}{nearest(value, known)}; use one of {', '.join(known)}")
+    choices = get_args(kinds)
+    if value not in choices:
+        raise UserError(f"unknown {name} {value!r}{nearest(value, choices)}; use one of {', '.join(choices)}")
 
 
 def _check_choices(method: str, neighbours: str, analysis: str) -> None:

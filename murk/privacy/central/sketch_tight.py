@@ -309,8 +309,8 @@ def _tails(terms: Floats) -> Floats:
     top = float(np.max(terms))
     sums = np.cumsum(np.exp(terms - top)[::-1])[::-1]
     with np.errstate(divide="ignore"):
-        found: Floats = np.log(sums) + top
-    return found
+        logs: Floats = np.log(sums) + top
+    return logs
 
 
 def _log_upper(reach: float) -> float:

@@ -103,6 +103,6 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
             cap = TruncatedCDP(rho, omega, own)
             caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
     if not caps:
-        what = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
-        raise UserError(f"{what}: give a larger delta, or fewer releases")
+        problem = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
+        raise UserError(f"{problem}: give a larger delta, or fewer releases")
     return min(caps)[-1]

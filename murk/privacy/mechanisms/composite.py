@@ -14,7 +14,6 @@ import numpy.typing as npt
 from murk._internal.arrays import Floats, Integers
 from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
-from murk.privacy.accounting import Accountant
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_block, checked_indices, plain
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
@@ -24,6 +23,7 @@ from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
 
 if TYPE_CHECKING:
+    from murk.privacy.accounting import Accountant
     from murk.privacy.noise import NoiseSource
 
 _ERROR_CODE = "MURK-PRIVACY-001"
@@ -99,7 +99,9 @@ class CompositeMechanism:
             delta = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
             return delta <= decimal(Fraction(cap.delta_units, DELTA_UNITS))
 
-    def _account(self) -> Accountant:
+    def _account(self) -> "Accountant":
+        from murk.privacy.accounting import Accountant
+
         return reduce(Accountant.compose, self.parts, Accountant())
 
     def _added(self) -> PrivacyLoss | None:

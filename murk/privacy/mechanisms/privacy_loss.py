@@ -57,8 +57,8 @@ class PrivacyLoss:
 
     def __post_init__(self) -> None:
         if self.currency not in get_args(Currency) and omega_of(self.currency) is None:
-            known = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
-            raise UserError(f"unknown currency {self.currency!r}; use one of {known}")
+            currencies = ", ".join((*get_args(Currency), f"{TRUNCATED}OMEGA"))
+            raise UserError(f"unknown currency {self.currency!r}; use one of {currencies}")
         for name in ("units", "delta_units"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 0:

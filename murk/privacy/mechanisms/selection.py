@@ -281,13 +281,13 @@ class SubsetSelection(SelectionMechanism):
         k, d, chance = self.categories, self.size, self.chance
         inside = self.gain * shares + self.base
         # Two categories are both in the subset of one of them, or of a third.
-        one = chance * (d - 1) / (k - 1)
+        variance = chance * (d - 1) / (k - 1)
         neither = 0.0
         if k > 2:
             neither = chance * (d - 1) * (d - 2) / ((k - 1) * (k - 2)) + (1.0 - chance) * d * (d - 1) / (
                 (k - 1) * (k - 2)
             )
-        both = neither + (one - neither) * (shares[:, None] + shares[None, :])
+        both = neither + (variance - neither) * (shares[:, None] + shares[None, :])
         np.fill_diagonal(both, inside)
         return np.asarray((both - np.outer(inside, inside)) / self.gain**2)
 
@@ -380,14 +380,15 @@ def _best_subset(guarantee: Guarantee, categories: int) -> SubsetSelection:
 LEVELS: Final = 31
 """Number of levels to which a bounded number is rounded, at random, so that its mean is unchanged."""
 
-# From an epsilon on: sizes of a window, in levels, with the least mean variance over the range, and where targets may
-# be missing also the number of outcomes that only a missing one favours. Written by `python -m tools.windows`.
+# From an epsilon on: sizes of a window, in levels, with the least variance, and where targets may be missing also the
+# number of outcomes that only a missing one favours. Written by `python -m tools.windows`, which has the criterion.
 _ALWAYS: Final = ((0.0, 30), (1.0, 27), (1.1, 24), (1.2, 22), (1.3, 16), (1.4, 15), (2.3, 14), (2.5, 13), (2.7, 12),
                   (2.9, 11), (3.0, 10), (3.5, 9), (3.8, 8), (4.1, 7), (4.6, 6), (5.1, 5), (5.7, 4), (6.5, 3),
                   (7.5, 2))  # fmt: skip
-_MAYBE: Final = ((0.0, 30, 0), (1.0, 25, 3), (1.2, 21, 4), (1.3, 15, 3), (1.9, 15, 6), (2.4, 12, 5), (3.0, 10, 6),
-                 (3.6, 9, 6), (3.8, 8, 5), (4.2, 7, 4), (4.6, 6, 4), (5.1, 5, 4), (5.7, 4, 3), (6.5, 3, 2),
-                 (7.2, 3, 3), (7.5, 2, 2))  # fmt: skip
+_MAYBE: Final = ((0.0, 30, 2), (0.3, 30, 4), (0.5, 30, 6), (1.1, 25, 10), (1.2, 20, 10), (1.3, 15, 6), (1.8, 15, 7),
+                  (2.5, 14, 7), (2.8, 13, 7), (3.0, 11, 8), (3.1, 10, 7), (3.4, 9, 6), (3.8, 8, 6), (3.9, 8, 5),
+                  (4.2, 7, 5), (4.5, 7, 4), (4.6, 6, 5), (5.0, 6, 4), (5.1, 5, 5), (5.3, 5, 4), (5.5, 5, 3),
+                  (5.7, 4, 4), (6.1, 4, 3), (6.4, 3, 3), (7.1, 3, 2), (7.5, 2, 2))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -470,7 +471,7 @@ class WindowSelection(SelectionMechanism):
         if self.missing:
             spread = self.window - self.apart
             # Integers alone, so that all languages agree.
-            even = [(2 * place + 1) * windows // (2 * spread) for place in range(spread)]
+            even = [(2 * index + 1) * windows // (2 * spread) for index in range(spread)]
             rows.append(np.array([*even, *range(windows, windows + self.apart)]))
         return np.array(rows, dtype=np.int64)
 
@@ -530,10 +531,10 @@ class WindowSelection(SelectionMechanism):
 
         rows, indices = _rows(vectors, records)
         words = track(noise.words(indices, 2, Purpose.COIN))
-        place = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
-        level = track(np.minimum(np.floor(place), LEVELS - 2).astype(np.int64))
+        index = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
+        level = track(np.minimum(np.floor(index), LEVELS - 2).astype(np.int64))
         # 53 bits of a word are a uniform number.
-        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(place - level))
+        level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(index - level))
         np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=track(rows > 1.0))
         word, threshold, each = words[:, 1], self.threshold, self.threshold // self.favoured
         favoured = track(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))

@@ -80,9 +80,9 @@ class SimplexGaussian(Wrapped):
         rows = copied(vectors)
         if rows.ndim != 2 or rows.shape[1] != 1:
             raise UserError(f"positions in a simplex need an array of shape (m, 1), got {rows.shape}")
-        place = track(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.vertices - 1.0))
-        whole = track(np.floor(place).astype(np.int64))
-        part = track(np.rint((place - whole) * self.height).astype(np.int64))
+        index = track(np.clip(np.nan_to_num(rows[:, 0]), 0.0, self.vertices - 1.0))
+        whole = track(np.floor(index).astype(np.int64))
+        part = track(np.rint((index - whole) * self.height).astype(np.int64))
         out = empty((len(rows), self.vertices), np.int64)
         out.fill(0)
         at = np.arange(len(rows))

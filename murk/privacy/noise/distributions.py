@@ -204,7 +204,7 @@ GAUSSIAN_NOISE = NoiseDistribution("gaussian", LATTICE_WIDTH, 32, levels=4)
 LAPLACE_NOISE = NoiseDistribution("laplace", LATTICE_WIDTH, 16, levels=4)
 
 NOISE_DISTRIBUTIONS: Final[Mapping[str, NoiseDistribution]] = MappingProxyType(
-    {one.kind: one for one in (GAUSSIAN_NOISE, LAPLACE_NOISE)}
+    {each.kind: each for each in (GAUSSIAN_NOISE, LAPLACE_NOISE)}
 )
 """The distributions in use, by kind.
 

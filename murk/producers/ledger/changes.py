@@ -42,7 +42,7 @@ class CapChange:
 
     def describe(self) -> str:
         """Describe the change, as in ``the cap over all tasks: gdp mu = 2, then mu = 9``."""
-        before, after = (f"at most {one}" if one is not None else "no cap" for one in (self.before, self.after))
+        before, after = (f"at most {each}" if each is not None else "no cap" for each in (self.before, self.after))
         return f"{self.scope}: {before}, then {after}"
 
 

@@ -68,7 +68,7 @@ class Charge:
     def row(self) -> Row:
         """Return the row for the table ``tariffs``."""
         units = {currency: cost.units for currency, cost in self.costs.items()}
-        claims: list[dict[str, Any]] = [one.to_dict() for one in (self.guarantee, *self.guarantees)]
+        claims: list[dict[str, Any]] = [each.to_dict() for each in (self.guarantee, *self.guarantees)]
         if self.central is not None:
             claims.append({_SHUFFLED: self.central.to_dict()})
         delta = self.costs["approx"].delta_units if "approx" in self.costs else None
@@ -120,8 +120,8 @@ class Cost:
     @property
     def central(self) -> CentralGuarantee | None:
         """The guarantee of a shuffled release, if the shuffler keeps the order of arrival to itself."""
-        found = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
-        return CentralGuarantee.from_dict(found[0]) if found else None
+        shuffled = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
+        return CentralGuarantee.from_dict(shuffled[0]) if shuffled else None
 
     @property
     def guarantee(self) -> Guarantee:
@@ -190,18 +190,18 @@ class Costs(dict[int, Cost]):
                 self.setdefault(row[0], Cost(*row))
         return self
 
-    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> dict[str, int]:
-        """Return the price number of each charge by level, adding new prices."""
-        known = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
-        levels = {}
+    def numbers(self, connection: Connection, task: int, charges: Sequence[Charge]) -> list[int]:
+        """Return the price number of each charge, adding new prices; call it once in a transaction."""
+        stored = {(price.task, *price.row): price.number for price in self.refresh(connection).values()}
+        numbers = []
         for charge in charges:
             row = (task, *charge.row())
-            if row not in known:
+            if row not in stored:
                 # Not remembered beyond this call: the transaction may still be rolled back.
                 added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-                known[row] = int(added.lastrowid or 0)
-            levels[charge.level] = known[row]
-        return levels
+                stored[row] = int(added.lastrowid or 0)
+            numbers.append(stored[row])
+        return numbers
 
 
 def read_prices(file: Database) -> dict[int, Cost]:

@@ -44,7 +44,7 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
     Comparable are rows of the same records, columns of the same name, and names given by applications. People and
     organisations have different accounts and are not compared.
     """
-    alike = [one for one in _namings(query) if _is_organisation(one[0]) == _is_organisation(people)]
+    alike = [naming for naming in _namings(query) if _is_organisation(naming[0]) == _is_organisation(people)]
     others = [named for named, digest in alike if named != people or (people == "row" and digest != source)]
     return list(dict.fromkeys(others))
 
@@ -107,9 +107,9 @@ def several_ways(query: Query) -> list[str]:
     """Return cautions that people of real tasks were named in several ways, so one may have several accounts."""
     lines = []
     for organisations in (False, True):
-        found = [one for one in _namings(query) if _is_organisation(one[0]) == organisations]
-        rows = {digest for named, digest in found if named == "row"}
-        ways = {named: _words(named) for named, _ in found}
+        namings = [naming for naming in _namings(query) if _is_organisation(naming[0]) == organisations]
+        rows = {digest for named, digest in namings if named == "row"}
+        ways = {named: _words(named) for named, _ in namings}
         if len(rows) > 1:
             ways["row"] = f"their rows in {len(rows)} files"
         if len(ways) + max(0, len(rows) - 1) > 1:
@@ -135,11 +135,11 @@ def _namings(query: Query) -> list[tuple[str, str | None]]:
             AND EXISTS (SELECT 1 FROM debits WHERE debits.task = runs.task AND debits.source = runs.source)""",
         CENTRAL,
     )
-    found = [*runs, *organisations]
+    namings = [*runs, *organisations]
     first = "SELECT mechanism FROM debits JOIN tariffs ON tariffs.number = tariff WHERE debits.task = ? AND source = 0"
     for task in query("SELECT number FROM tasks WHERE simulated IS NOT 1", ()):
-        found += [(_naming_of(mechanism), None) for (mechanism,) in query(f"{first} LIMIT 1", task)]
-    return found
+        namings += [(_naming_of(mechanism), None) for (mechanism,) in query(f"{first} LIMIT 1", task)]
+    return namings
 
 
 def _naming_of(mechanism: str) -> str:

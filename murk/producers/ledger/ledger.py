@@ -289,16 +289,18 @@ class Ledger:
             if row is None:
                 raise MurkError("the task is not tied to a log yet: call Ledger.bind first")
             task = int(row[0])
-            levels = self._prices.numbers(connection, task, charges)
-            free = self._prices.numbers(connection, task, [each.repeated() for each in charges] if repeats else [])
+            repeated = [each.repeated() for each in charges] if repeats else []
+            numbers = self._prices.numbers(connection, task, [*charges, *repeated])
             promised = [(task, level, amount, False) for level, amount in caps]
             promised += [(task, level, amount, True) for level, amount in renewing]
             promised += [(0, "", lifetime, False)] if lifetime is not None else []
             for scope, level, amount, renews in promised:
                 set_cap(connection, check_tighter(self.path, connection, scope, level, amount, renews=renews), _today())
         # Another producer may have booked other levels of a grid.
-        before = self._tasks.get(task_hash, BookedTask(task, {}, {}))
-        self._tasks[task_hash] = BookedTask(task, {**before.levels, **levels}, {**before.repeats, **free})
+        before, names = self._tasks.get(task_hash, BookedTask(task, {}, {})), [each.level for each in charges]
+        levels = {**before.levels, **dict(zip(names, numbers, strict=False))}
+        free = dict(zip(names, numbers[len(names) :], strict=False))
+        self._tasks[task_hash] = BookedTask(task, levels, {**before.repeats, **free})
 
     def loosen(
         self,
@@ -479,17 +481,17 @@ class Ledger:
             self._common.forget()
             home = self.names.source_number(connection, source)
             named = [str(person)] if source is None else None
-            known = self.names.called(connection, named).person(person)
+            stored_name = self.names.called(connection, named).person(person)
             connection.execute(
                 "INSERT INTO withdrawals VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (home, known, task or 0, truncate_time(time.time() if now is None else now, DAY)),
+                (home, stored_name, task or 0, truncate_time(time.time() if now is None else now, DAY)),
             )
             if source is None:
                 where = "person = ? AND (? IS NULL OR task IN (SELECT number FROM tasks WHERE name = (%s)))"
                 of_task = "SELECT name FROM tasks WHERE number = ?"
                 for table in ("held", "memos"):
-                    connection.execute(f"DELETE FROM {table} WHERE {where % of_task}", (known, task, task))
-            key, owner = self.names.writing(connection), Owner(home, known)
+                    connection.execute(f"DELETE FROM {table} WHERE {where % of_task}", (stored_name, task, task))
+            key, owner = self.names.writing(connection), Owner(home, stored_name)
             dropped = drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
             # A number of its own shows whether a copy knows of it.
             ((following,),) = connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'next' RETURNING value")
@@ -527,10 +529,10 @@ class Ledger:
 
     def tasks_named(self, name: str) -> list[str]:
         """Return the hashes of all tasks of a name, or raise a UserError if there are none."""
-        known = self._file.query("SELECT name, hash FROM tasks ORDER BY number")
-        hashes = [task_hash for other, task_hash in known if other == name]
+        tasks = self._file.query("SELECT name, hash FROM tasks ORDER BY number")
+        hashes = [task_hash for other, task_hash in tasks if other == name]
         if not hashes:
-            names = ", ".join(dict.fromkeys(other for other, _ in known)) or "none"
+            names = ", ".join(dict.fromkeys(other for other, _ in tasks)) or "none"
             raise UserError(f"the ledger {self.path} knows no task of the name {name!r}: it knows {names}")
         return hashes
 

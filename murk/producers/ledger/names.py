@@ -27,7 +27,7 @@ from typing import Any, Final, cast
 
 from murk._internal.atomic_files import sync, warn_if_exposed, write_whole
 from murk._internal.printable import INVISIBLE
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError, UserError, reason_of
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
@@ -86,8 +86,8 @@ def person_name(name: str) -> str:
         seen = text.isprintable()
     else:
         text = unicodedata.normalize("NFKC", text)
-        text = "".join(" " if unicodedata.category(one) == "Zs" else one for one in text).strip()
-        seen = all(one == " " or is_seen(one) for one in text)
+        text = "".join(" " if unicodedata.category(each) == "Zs" else each for each in text).strip()
+        seen = all(each == " " or is_seen(each) for each in text)
     if not text:
         raise UserError("a person's name must have one character or more besides white space")
     if not seen:
@@ -98,7 +98,7 @@ def person_name(name: str) -> str:
     if "  " in text:
         text = re.sub(" {2,}", " ", text)
     if not text.isascii():
-        text = "".join(str(unicodedata.decimal(one)) if unicodedata.category(one) == "Nd" else one for one in text)
+        text = "".join(str(unicodedata.decimal(each)) if unicodedata.category(each) == "Nd" else each for each in text)
     text = _number(text)
     if text == name:
         return name
@@ -154,7 +154,7 @@ def _is_unclear(text: str) -> bool:
     """Return whether a name is a number that is not written by its digits alone, and so is another's name as well."""
     if not text.isascii():
         # Signs around digits, such as an enclosing keycap.
-        text = "".join(one for one in text if unicodedata.category(one) not in ("Me", "Mn"))
+        text = "".join(each for each in text if unicodedata.category(each) not in ("Me", "Mn"))
     return _UNCLEAR.fullmatch(text) is not None
 
 
@@ -289,7 +289,8 @@ class NameKey:
     def record(self, key: Key | None, person: Id) -> Id | None:
         """Return the stored name of a person's record."""
         if isinstance(person, bytes) and isinstance(key, str):
-            return self._hash(person + key.encode(), b"murk record")
+            # Devices write one text in several canonically equal ways.
+            return self._hash(person + unicodedata.normalize("NFC", key).encode(), b"murk record")
         return key
 
     def source(self, digest: str) -> str:
@@ -338,7 +339,7 @@ def read_key(ledger: Path, fingerprint: str) -> NameKey:
         except FileNotFoundError:
             continue
         except (OSError, UnicodeDecodeError) as error:
-            why = getattr(error, "strerror", None) or "it is not text"
+            why = reason_of(error, "it is not text")
             raise UserError(f"the key {candidate} of {ledger} cannot be read ({why}). {KEPT}", code=LOST_KEY) from None
         key = _parse(text)
         if key is not None and key.fingerprint == fingerprint:

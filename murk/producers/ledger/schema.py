@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from murk._internal.atomic_files import sync
-from murk._internal.sqlite import Database, FileKind
+from murk._internal.sqlite import Database, FileKind, error_name, primary_code
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
@@ -109,9 +109,9 @@ class LedgerFile(Database):
     def _check_newest(self) -> None:
         """Raise an error if the ledger does not know the last write that was noted beside it."""
         noted = self._last_path.read_text().split() if self._last_path.exists() else []
-        known = int(self.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
-        if len(noted) == 2 and noted[0] == self.identity and noted[1].isdigit() and int(noted[1]) > known:
-            later = f"{self._last_path.name} beside it knows {int(noted[1]) - known:,} later writes"
+        next_number = int(self.query("SELECT value FROM meta WHERE key = 'next'")[0][0])
+        if len(noted) == 2 and noted[0] == self.identity and noted[1].isdigit() and int(noted[1]) > next_number:
+            later = f"{self._last_path.name} beside it knows {int(noted[1]) - next_number:,} later writes"
             raise _lost(f"the ledger {self.path} is an older copy, or has lost its -wal: {later}")
 
     @property
@@ -191,15 +191,15 @@ class LedgerFile(Database):
         return _lost(f"the ledger {self.path} is damaged ({what})")
 
     def _explained(self, error: Exception) -> Exception:
-        # The low byte is SQLite's primary result code, whatever the extended one says.
-        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:
-            case sqlite3.SQLITE_CONSTRAINT if getattr(error, "sqlite_errorname", "") == "SQLITE_CONSTRAINT_TRIGGER":
+        name = error_name(error)
+        match primary_code(error):
+            case sqlite3.SQLITE_CONSTRAINT if name == "SQLITE_CONSTRAINT_TRIGGER":
                 return self.was_closed()
             case sqlite3.SQLITE_NOTADB:
                 return _lost(f"{self.path} is not a ledger, or its beginning was destroyed")
 
             case sqlite3.SQLITE_CORRUPT:
-                return self.damaged(getattr(error, "sqlite_errorname", "") or "unreadable")
+                return self.damaged(name or "unreadable")
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
                 return MurkError(f"the ledger {self.path} is read-only for this user: make it and its folder writable")
             case sqlite3.SQLITE_ERROR if not self._examined:

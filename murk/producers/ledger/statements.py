@@ -59,8 +59,8 @@ class LevelAccount:
     def plus(self, other: LevelAccount) -> LevelAccount:
         """Return the sum of two accounts of the same level."""
         sums = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
-        spent = [one for one in (self, other) if one.released]
-        first, last = [one.first for one in spent], [one.last for one in spent if one.last is not None]
+        spent = [each for each in (self, other) if each.released]
+        first, last = [each.first for each in spent], [each.last for each in spent if each.last is not None]
         sums["first"] = None if None in first else min((day for day in first if day is not None), default=None)
         receipts = tuple(sorted(self.receipts + other.receipts))
         return replace(self, **sums, last=max(last, default=None), receipts=receipts)
@@ -219,22 +219,22 @@ REPEATS = (
 
 def _task_lines(task: TaskAccount) -> list[str]:
     lines = []
-    for one in task.levels:
-        if one.mechanism == REPEATED:
-            lines.append(f"{task.name}, level {one.level!r}: {one.released} repeated{one.days}. {REPEATS}")
+    for level in task.levels:
+        if level.mechanism == REPEATED:
+            lines.append(f"{task.name}, level {level.level!r}: {level.released} repeated{level.days}. {REPEATS}")
             continue
-        state = [f"{one.sent} sent", f"{one.queued} waiting for the log's confirmation"]
-        if one.dropped:
-            them = "it" if one.dropped == 1 else "them"
-            state.append(f"{one.dropped} deleted before the log confirmed {them}, perhaps after sending")
-        each = promised(one.guarantee, one.mechanism)
-        if one.mechanism in CENTRAL:
-            each = _told_apart(one.guarantee) + each
-        if one.central:
-            each = f"{COLLUDING}: {each} {one.central.describe()}"
+        state = [f"{level.sent} sent", f"{level.queued} waiting for the log's confirmation"]
+        if level.dropped:
+            them = "it" if level.dropped == 1 else "them"
+            state.append(f"{level.dropped} deleted before the log confirmed {them}, perhaps after sending")
+        each = promised(level.guarantee, level.mechanism)
+        if level.mechanism in CENTRAL:
+            each = _told_apart(level.guarantee) + each
+        if level.central:
+            each = f"{COLLUDING}: {each} {level.central.describe()}"
         lines.append(
-            f"{task.name}, level {one.level!r}: {one.released} released ({', '.join(state)}){one.days}, "
-            f"{one.refused} refused. Each release: {each}"
+            f"{task.name}, level {level.level!r}: {level.released} released ({', '.join(state)}){level.days}, "
+            f"{level.refused} refused. Each release: {each}"
         )
     if task.windows is not None:
         lines.append(_window_words(task.name, task.windows))
@@ -310,7 +310,7 @@ def _values(guarantee: Guarantee) -> Iterable[float]:
 def describe_together(statuses: Sequence[CapStatus], who: str = "person") -> list[str]:
     """Describe the largest amount that one person (or organisation) has spent over all tasks, a line for each cap."""
     owner = "a person" if who == "person" else "an organisation's account"
-    return [f"All tasks together: {_most_words(one, owner, central=who != 'person')}" for one in statuses]
+    return [f"All tasks together: {_most_words(status, owner, central=who != 'person')}" for status in statuses]
 
 
 def _most_words(one: CapStatus, owner: str, *, central: bool) -> str:
@@ -378,12 +378,14 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     # A withdrawal from a task holds for all tasks of its name.
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
     for number, name, task_hash, simulated, window, known in found:
-        own = [row for row in rows if prices[row[0]].task == number]
+        of_task = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
-        if not own and number not in withdrawn and number not in published and windows is None:
+        if not of_task and number not in withdrawn and number not in published and windows is None:
             continue
-        levels = _levels(_level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in own)
+        levels = _levels(
+            _level(prices[row[0]], row, waiting.get(row[0], 0), receipts.get(row[0], ())) for row in of_task
+        )
         used = {"", *(level.level for level in levels)}
         caps = [promise for promise in promises if promise.task == number and promise.level in used]
         day, is_gone = withdrawn.get(number, left.get(name)), number in withdrawn or name in left
@@ -392,12 +394,15 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
             last, count, current = newest[number]
             renewed = Renewed(window, count, begin_of(window, last))
         statuses = (
-            *(replace(one, window=window) for one in _cap_statuses([c for c in caps if c.renews], current, prices)),
+            *(
+                replace(status, window=window)
+                for status in _cap_statuses([c for c in caps if c.renews], current, prices)
+            ),
             *_cap_statuses([cap for cap in caps if not cap.renews], history, prices),
         )
         states = levels, statuses, is_gone, number in published
         origin = bool(simulated), number in of_files
-        total = _compose({row[0]: row[1] for row in own if row[1]}, prices)
+        total = _compose({row[0]: row[1] for row in of_task if row[1]}, prices)
         tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed, known))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     names = {task.name for task in tasks} | {""}
@@ -415,8 +420,8 @@ def together(file: Database) -> tuple[CapStatus, ...]:
     histories = [parse_history(text) for (text,) in rows]
     caps = [Cap(*row) for row in file.query(f"SELECT {Cap.columns} FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
-        found = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
-        return tuple(replace(one, joint=_largest(histories, prices)) if added(one) else one for one in found)
+        statuses = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
+        return tuple(replace(each, joint=_largest(histories, prices)) if added(each) else each for each in statuses)
     if not histories:
         return ()
     most = _most_anywhere(histories, prices)
@@ -440,15 +445,15 @@ def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost])
     most = _most_anywhere(histories, prices)
     if most is not None and most.currency != "approx":
         return guarantee_from_dict(most.to_dict())
-    found = [_compose(history, prices)[1] for history in histories]
-    known = [one for one in found if one is not None]
-    return None if len(known) < len(found) else max(known, key=lambda one: (one.max_attack_accuracy, *_values(one)))
+    joint = [_compose(history, prices)[1] for history in histories]
+    stated = [each for each in joint if each is not None]
+    return None if len(stated) < len(joint) else max(stated, key=lambda one: (one.max_attack_accuracy, *_values(one)))
 
 
 def _most(cap: Cap, histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> PrivacyLoss | None:
     spent = [cap.spent(history, prices) for history in histories]
-    known = [one for one in spent if one is not None]
-    return None if len(known) < len(spent) else PrivacyLoss(cap.currency, *max(known, default=(0, 0)))
+    stated = [each for each in spent if each is not None]
+    return None if len(stated) < len(spent) else PrivacyLoss(cap.currency, *max(stated, default=(0, 0)))
 
 
 def totals(file: Database) -> Totals:

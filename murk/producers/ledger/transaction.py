@@ -126,9 +126,9 @@ class Windows:
             return {}
         query = f"""SELECT person, max(next_row) FROM windows
                     WHERE state IN ('released', 'refused', 'left out') AND {self._where} GROUP BY person"""
-        found = dict(self._file.query(query, self._values(None)))
+        ended = dict(self._file.query(query, self._values(None)))
         called = {person: self._names().person(person) for person in people}
-        return {person: found[name] for person, name in called.items() if name in found}
+        return {person: ended[name] for person, name in called.items() if name in ended}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
         """Count the windows of an organisation, or all."""
@@ -462,7 +462,7 @@ class Spending:
 
     def decide(self) -> None:
         """Divide the block into granted, known and refused records; each decision counts the grants before it."""
-        known, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
+        known_records, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
         windows, newest = self._requests.windows, self._newest()
         if windows is None and any(cap.renews for each in caps.values() for cap in each):
@@ -474,12 +474,12 @@ class Spending:
         own_keys = self._source == 0
         for index, (key, person, asked) in enumerate(zip(self._keys, self._people, wanted, strict=True)):
             record = (key, person) if own_keys else key
-            if record in known and key is not None:
-                self.known[index] = known[record]
+            if record in known_records and key is not None:
+                self.known[index] = known_records[record]
                 continue
             past, number = history.get(person), asked
             if keep and past:
-                levels = {self._prices[one].level for one in past if self._prices[one].task == self._task}
+                levels = {self._prices[each].level for each in past if self._prices[each].task == self._task}
                 if levels and self._prices[number].level not in levels:
                     number = self._price_of(min(levels))
             if person in withdrawn:
@@ -514,7 +514,7 @@ class Spending:
                 count = 1 if renewal is None else renewal.windows + (windows[index] > renewal.newest)
                 history_now = {**current, number: current.get(number, 0) + 1}
                 newest[person] = self._renewed[person] = Renewal(windows[index], count, history_now)
-            known[record] = self._first + len(self.granted)
+            known_records[record] = self._first + len(self.granted)
             self.granted.append(index)
             self._paid.append(number)
         self.levels = [self._prices[number].level for number in self._paid]

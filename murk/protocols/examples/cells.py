@@ -206,17 +206,17 @@ class Cells:
 
     def shares(self, vectors: Floats) -> Floats:
         """Return the probability of each cell, (m, classes), for vectors (x, y)."""
-        found = np.ones((len(vectors), 1))
+        chances = np.ones((len(vectors), 1))
         for shares in self._each(vectors):
-            found = (found[:, :, None] * shares[:, None, :]).reshape(len(vectors), -1)
+            chances = (chances[:, :, None] * shares[:, None, :]).reshape(len(vectors), -1)
         known = ~np.isnan(vectors[:, -1])
-        return np.column_stack([found * known[:, None], ~known])
+        return np.column_stack([chances * known[:, None], ~known])
 
     def _each(self, vectors: Floats) -> list[Floats]:
-        found = [column.shares(vectors) for column in self.columns]
+        factors = [column.shares(vectors) for column in self.columns]
         if self.labelled:
-            return [*found, track(vectors[:, -1:] == np.arange(self.target))]
-        return [*found, Column.of_number(vectors.shape[1] - 1, self.target).shares(vectors)]
+            return [*factors, track(vectors[:, -1:] == np.arange(self.target))]
+        return [*factors, Column.of_number(vectors.shape[1] - 1, self.target).shares(vectors)]
 
     @wiped
     def drawn(self, vectors: Floats, words: npt.NDArray[np.uint64]) -> Integers:
@@ -309,15 +309,15 @@ class CellTable:
         X, y = both[:, list(columns.places)], columns.sign * both[:, columns.aim]
         if real:
             grids[OWN % both.shape[1]] = cells.target
-        found = ((at, grids.get(index % both.shape[1], 0)) for at, index in enumerate(columns.places))
-        rounded = tuple((at, grid) for at, grid in found if grid)
+        gridded = ((at, grids.get(index % both.shape[1], 0)) for at, index in enumerate(columns.places))
+        rounded = tuple((at, grid) for at, grid in gridded if grid)
         return cls(np.nan_to_num(X), np.where(np.isnan(cells.y), math.nan, y), rounded)
 
 
 def rounded_names(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
     """Return the first features that devices round, with the numbers of values."""
-    shown = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
-    return f"{shown} and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else shown
+    listed_names = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
+    return f"{listed_names} and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else listed_names
 
 
 def note_of(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:

@@ -225,11 +225,11 @@ class CellLoss:
             matrix = self.hessian(shares, bend) + ridge * np.eye(len(theta))
             step, pull = np.zeros(len(theta)), (shares @ slope + ridge * theta)[free]
             if self.settings.labels:
-                own = matrix[np.ix_(free, free)]
+                block = matrix[np.ix_(free, free)]
                 try:
                     # It decides definiteness much faster than eigenvalues, of which there are hundreds.
-                    np.linalg.cholesky(own)
-                    step[free] = np.linalg.solve(own, pull)
+                    np.linalg.cholesky(block)
+                    step[free] = np.linalg.solve(block, pull)
                 except np.linalg.LinAlgError:
                     return theta, False
             else:
@@ -255,8 +255,8 @@ class CellLoss:
         ridge, shares, d = self.settings.regularization, sums.shares, self.settings.size
         positive = np.maximum(shares, 0.0)
         start, _ = self.minimise(positive / positive.sum(), max(ridge, 1e-3), np.zeros(d))
-        theta, found = self.minimise(shares, ridge, start)
-        if not found:
+        theta, value = self.minimise(shares, ridge, start)
+        if not value:
             theta = start * min(1.0, (self.settings.radius or math.inf) / max(float(np.linalg.norm(start)), 1e-300))
         _, slope, bend = self.at(theta)
         mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
@@ -269,7 +269,7 @@ class CellLoss:
         noise = 2.0 * math.sqrt(max(square, 0.0) / d) / float(sums.totals[WEIGHT])
         turns = math.sqrt(float(sizes.max())), float(np.linalg.norm(total))
         fit = CellFit(theta, slope, turns, values, noise)
-        if not (found and values[0] > 0.0):
+        if not (value and values[0] > 0.0):
             return fit
         inverse = np.zeros((d, d))
         inverse[np.ix_(self.free, self.free)] = (vectors / values) @ vectors.T
@@ -406,9 +406,11 @@ class CellEngine(NeverPublished, RecordEngine):
             records = np.arange(self.n_releases, self.n_releases + len(vectors), dtype=np.int64)
             cells = np.empty(len(vectors), dtype=np.int64)
             for index, mechanism in enumerate(distinct):
-                own = levels[block] == index
-                if own.any():
-                    cells[own] = mechanism.randomize(track(vectors[own]), self._noise, records[own])[:, 0]
+                at_level = levels[block] == index
+                if at_level.any():
+                    cells[at_level] = mechanism.randomize(track(vectors[at_level]), self._noise, records[at_level])[
+                        :, 0
+                    ]
             self._learn(cells, levels[block], distinct)
 
     def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
@@ -548,11 +550,11 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     settings, fitted = first.settings, first._loss  # noqa: SLF001
     n, names = sum(engine.n_releases for engine in engines), settings.coefficients
     zero, none = np.zeros(len(names)), np.full(len(names), math.inf)
-    found = CellEstimate(names, zero, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
+    result = CellEstimate(names, zero, SANDWICH, none, "none: nothing was learned yet", len(engines), n)
     if settings.loss == "log":
-        found = replace(found, average=zero, average_covariance=np.diag(none))
+        result = replace(result, average=zero, average_covariance=np.diag(none))
     if n == 0:
-        return found
+        return result
     sums = CellSums(sum(each.sums.cells for each in engines), sum(each.sums.totals for each in engines))  # type: ignore[arg-type]
     fit = fitted.fit(sums)
     shown = np.kron(fitted.named, np.eye(settings.features))
@@ -569,12 +571,12 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
                 "regularization if the features separate the labels"
             )
         note = f"none: these releases do not determine the coefficients. {why}"
-        return replace(found, values=shown @ fit.theta, note=note)
+        return replace(result, values=shown @ fit.theta, note=note)
     covariance = shown @ fit.covariance @ shown.T
     if settings.loss == "log":
         average, moved = _average_effects(sums, fitted, fit.theta, fit.pulled)
         spread = larger(sums.covariance(moved), fit.pooled.covariance(moved))
-        found = replace(found, average=average, average_covariance=spread)
+        result = replace(result, average=average, average_covariance=spread)
     note, most = f"standard errors of cells' linear predictors are at most {fit.error:.2g}", f"{_SURE:g}"
     if fit.values[0] > TRUST * fit.noise:
         note = f"noise moves the mean Hessian by about {fit.noise / fit.values[0]:.0%} of its smallest eigenvalue"
@@ -582,7 +584,7 @@ def estimate(engines: Sequence[CellEngine]) -> Estimate:
     note += f"; from {most} on there is no interval (docs/iwp-sgd.md){note_of(settings.names, fitted.table.rounded)}"
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, influence = shown @ fit.theta, _influence(engines, sums, fit)
-    return replace(found, values=values, spread=spread, note=note, covariance=covariance, influence=influence)
+    return replace(result, values=values, spread=spread, note=note, covariance=covariance, influence=influence)
 
 
 def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floats) -> tuple[Floats, Floats]:

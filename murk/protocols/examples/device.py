@@ -19,6 +19,7 @@ from murk.protocols.examples.outer import to_units
 from murk.protocols.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.protocols.options import InverseScalingStep
 from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.stated import StatedCoordinates
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import history_bytes
 from murk.task.features import ClassTarget
@@ -59,8 +60,8 @@ class ExampleDevice:
 
         They are v of an outer product, (m, p + 1), directions, ``y x``, or ``(x, a y)``; zeros without a target (NaN).
         """
-        rows = copied(X)
         settings = self.settings
+        rows = copied(X) if settings.coordinates is None else settings.coordinates.rows(X)
         targets = copied(y)
         if settings.outer:
             units = empty((len(rows), settings.features + 1))
@@ -147,11 +148,18 @@ def settings_of(task: Task) -> ExampleSettings:
         raise UserError(f"the task {task.name!r} does not release examples")
     step = learner.step
     default = BY_RULE[task.target.kind]
+    release = block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1)
+    coordinates = None
+    if release in ("outer", "directions") and block.intercept and task.covariates is None:
+        # Vectors of any length are divided by it, so that no coordinate needs a bound.
+        coordinates = StatedCoordinates.of(coding)
     return ExampleSettings(
         target=task.target.kind,
         names=tuple(coding.names),
-        square=coding.largest_square,
-        release=block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1),
+        square=coding.largest_square if coordinates is None else coordinates.largest_square,
+        boxed=coordinates is None,
+        coordinates=coordinates,
+        release=release,
         loss=block.loss or default,
         step=step if step == "noise-aware" else InverseScalingStep(step.eta, step.alpha),
         newton=(coding.size <= POLISHED or block.release in ("outer", "cells"))

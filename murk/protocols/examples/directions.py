@@ -117,8 +117,8 @@ def read_direction(form: int, payload: Array, unit: float, steps: int, u: Array)
     p = payload.shape[0] - 2
     for j in range(p - 1):
         u[j] = payload[j] * unit
-    own, beside = (p, p - 1) if form == k.DIRECTED_LABEL else (p - 1, p)
-    u[p - 1], u[p] = payload[own] * unit, payload[p + 1] / missing_steps(steps)
+    target_index, beside = (p, p - 1) if form == k.DIRECTED_LABEL else (p - 1, p)
+    u[p - 1], u[p] = payload[target_index] * unit, payload[p + 1] / missing_steps(steps)
     return float(payload[beside] * unit)
 
 

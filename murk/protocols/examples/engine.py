@@ -218,13 +218,18 @@ class IWPEngine(NeverPublished, IterateEngine):
                 self.use(mechanisms[0])
             return [self.current], _ALL, _NO_LEVELS
         distinct, levels = levels_of(mechanisms)
-        known = level_rows(self.settings, distinct)
+        tables = level_rows(self.settings, distinct)
         self.current = None
-        return distinct, levels, known
+        return distinct, levels, tables
+
+    def _rows(self, X: Floats) -> Floats:
+        """Return a copy of coded rows, in the stated coordinates if there are any."""
+        coordinates = self.settings.coordinates
+        return copied(X) if coordinates is None else coordinates.rows(X)
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
-        X, y = copied(X), copied(y)
+        X, y = self._rows(X), copied(y)
         if len(X) == 0:
             return
         _, levels, (reals, wholes) = self._levels_for(mechanisms)
@@ -341,12 +346,12 @@ class OuterEngine(IWPEngine):
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
-        rows, targets = copied(X), copied(y)
-        used, levels, known = self._levels_for(mechanisms)
+        rows, targets = self._rows(X), copied(y)
+        used, levels, tables = self._levels_for(mechanisms)
         for start in range(0, len(rows), _OUTER_BLOCK):
             block = slice(start, start + _OUTER_BLOCK)
             numbers = self._randomized(rows[block], targets[block], levels[block], used)
-            self._learn_numbers(self.real, self.whole, numbers, levels[block], *known)
+            self._learn_numbers(self.real, self.whole, numbers, levels[block], *tables)
 
     @wiped
     def _randomized(self, rows: Floats, targets: Floats, levels: Integers, used: Sequence[Any]) -> Floats:
@@ -361,8 +366,10 @@ class OuterEngine(IWPEngine):
             return np.asarray(used[0].decode(used[0].randomize(vectors, self._noise, indices)))
         numbers = np.empty((m, self.dimension))
         for index, mechanism in enumerate(used):
-            own = levels == index
-            numbers[own] = mechanism.decode(mechanism.randomize(track(vectors[own]), self._noise, indices[own]))
+            at_level = levels == index
+            numbers[at_level] = mechanism.decode(
+                mechanism.randomize(track(vectors[at_level]), self._noise, indices[at_level])
+            )
         return numbers
 
     def _vectors(self, rows: Floats, targets: Floats) -> Floats:
@@ -384,8 +391,8 @@ class OuterEngine(IWPEngine):
         self.current = None
         numbers = np.empty((len(block), self.dimension))
         for level in {*block.levels}:
-            own = levels == self._levels[level]
-            numbers[own] = self.mechanisms[level].decode(payloads[own])
+            at_level = levels == self._levels[level]
+            numbers[at_level] = self.mechanisms[level].decode(payloads[at_level])
         self._learn_numbers(self.real, self.whole, numbers, levels, *self._level_table)
 
     @locked

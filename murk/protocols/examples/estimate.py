@@ -88,6 +88,8 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     meat = _matrix_sum(engines, 1) / sums[k.MEAT_SQUARES]
     share = sums[k.POLISH_SQUARES] / total**2
     mean = float(aimed[-1])
+    # Coefficients of the coded features, from those of the coordinates in which releases are made.
+    back = (np.eye(p) if settings.coordinates is None else settings.coordinates.matrix)[:free, :free]
     bend, aimed, meat = bend[:free, :free], aimed[:free], meat[:free, :free]
     if not settings.weighted:
         bend = bend + settings.regularization * np.eye(free)
@@ -99,7 +101,9 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     signal = share * float(np.sum(_matrix_sum(engines, 0) ** 2)) / total**2
     entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    curvature_error[:free] = np.sqrt(entry * (np.sum(inverse**2, axis=1) + np.diag(inverse) ** 2))
+    along, lengths = back @ inverse, np.sum(back**2, axis=1)
+    changes = np.sum(along**2, axis=1) / lengths + (np.sum(along * back, axis=1) / lengths) ** 2
+    curvature_error[:free] = np.sqrt(entry * changes)
     note = (
         f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -110,10 +114,10 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
                 "none: these releases do not determine the coefficients. The smallest eigenvalue of their mean Hessian "
                 f"is {values[0]:.3g}, and noise alone moves it by about {noise:.3g}"
             )
-            return Estimate(settings.names, average, SANDWICH, none, note, len(engines), n)
+            return Estimate(settings.names, _coded(settings, average), SANDWICH, none, note, len(engines), n)
         few = int(np.sum(~seen))
         theta[:free], spread[:free] = _floored_solution(
-            values, vectors, aimed, meat * share, few, TRUST * noise, settings.radius
+            values, vectors, aimed, meat * share, few, TRUST * noise, settings.radius, back
         )
         note = _hidden_note(settings.names, spread, few)
     else:
@@ -121,7 +125,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
         if not settings.weighted:
             raw = bend - settings.regularization * np.eye(free)
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
-        covariance = inverse @ meat @ inverse * share
+        covariance = back @ inverse @ meat @ inverse @ back.T * share
         spread[:free] = np.sqrt(np.diag(covariance))
     near = np.isfinite(spread) & (curvature_error > 1.0 / LARGEST)
     if near.any():
@@ -132,6 +136,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     elif settings.form == k.REAL:
         note += MISSING
     if settings.loss in ("quadratic", "squared"):
+        theta = _coded(settings, theta)
         return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n, curvature_error=curvature_error)
     length = float(np.linalg.norm(theta))
     if length > settings.radius:
@@ -152,6 +157,11 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     return BallEstimate(
         settings.names, theta, SANDWICH, spread, note, len(engines), n, curvature_error=curvature_error, room=room
     )
+
+
+def _coded(settings: Any, coefficients: Floats) -> Floats:
+    """Return coefficients of the coded features, from those of the coordinates in which releases are made."""
+    return coefficients if settings.coordinates is None else settings.coordinates.coded(coefficients)
 
 
 def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
@@ -232,16 +242,28 @@ def _outer_with_rows(
 
 
 def _floored_solution(
-    values: Floats, vectors: Floats, aimed: Floats, meat: Floats, few: int, least: float, radius: float
+    values: Floats,
+    vectors: Floats,
+    aimed: Floats,
+    meat: Floats,
+    few: int,
+    least: float,
+    radius: float,
+    back: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Solve with the ``few`` smallest eigenvalues raised to ``least``; spreads are infinite where these matter."""
+    """Solve with the ``few`` smallest eigenvalues raised to ``least``; spreads are infinite where these matter.
+
+    Spreads are of the combinations of coefficients that are the rows of ``back``, by default of each coefficient.
+    """
+    back = np.eye(len(values)) if back is None else back
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
-    inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    error = np.sqrt(np.diag(inverse @ meat @ inverse))
+    inverse = back @ (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    error = np.sqrt(np.diag(inverse @ meat @ inverse.T))
     # The unknown part of a coefficient: its share of the hidden directions, times what the ball allows.
-    share = np.linalg.norm(vectors[:, ~seen], axis=1)
-    unknown = share * (radius + float(np.linalg.norm(along[~seen])))
+    length = np.linalg.norm(back, axis=1)
+    share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length
+    unknown = share * length * (radius + float(np.linalg.norm(along[~seen])))
     return vectors @ along, np.where(share <= MOST_HIDDEN, error + unknown / LEAST_QUANTILE, math.inf)
 
 
@@ -267,6 +289,8 @@ def _random_scaling(engines: Sequence[Any], average: Floats) -> Estimate:
     note = "valid in the limit only: far below the nominal coverage before the iterates settle (docs/iwp-sgd.md)"
     if settings.intervals is None:
         note = NOT_ASKED
+    elif settings.coordinates is not None:
+        note = "none: random scaling has no intervals in stated coordinates (`typical`), where the Newton step has some"
     elif settings.averaging != "polyak":
         note = "none: random scaling needs the plain average; this learner uses another"
     elif updates < FEWEST:
@@ -275,7 +299,7 @@ def _random_scaling(engines: Sequence[Any], average: Floats) -> Estimate:
         spread = np.sqrt(sum(_scaling(engine) for engine in engines) / len(engines) / updates)
         if np.linalg.norm(average) > _NEAR * settings.radius:
             note = f"the estimate lies at the edge of the ball (radius {settings.radius:.3g}); the best may lie outside"
-    return Estimate(settings.names, average, RANDOM_SCALING, spread, note, len(engines), n)
+    return Estimate(settings.names, _coded(settings, average), RANDOM_SCALING, spread, note, len(engines), n)
 
 
 def _scaling(engine: Any) -> Floats:

@@ -187,13 +187,13 @@ def effect_variance(device: ExampleDevice | CellDevice, task: Task, people: int)
     noise = mechanism.variance
     if device.settings.outer:
         # Numbers off the diagonal have half of the noise variance; records are divided by 1 + their squared length.
-        own = noise / 2.0 * (2.0 + design.VARIANCE * (p - 1)) ** 2
-        return (_OUTER * p) ** 2 * design.moments_variance(own, own, people) + design.misfit_variance(task)
+        variance = noise / 2.0 * (2.0 + design.VARIANCE * (p - 1)) ** 2
+        return (_OUTER * p) ** 2 * design.moments_variance(variance, variance, people) + design.misfit_variance(task)
     if public:
         return 4.5**2 * design.vectors_variance(p, noise, people)
     length = 1.0 + design.VARIANCE * (p - 1)
-    own = design.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
-    return 2.6**2 * own + design.misfit_variance(task)
+    variance = design.moments_variance((noise**2 + noise) * length**2, noise**2 * length**2, people)
+    return 2.6**2 * variance + design.misfit_variance(task)
 
 
 def bias(task: Task) -> str:

@@ -150,7 +150,14 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
     if isinstance(whole, CellDevice):
         return _of_cells(model, task, columns, whole, block)
     derived = task_of(model, task, columns, {**block, "release": task.block.release, "split": task.block.split})
-    settings = replace(settings_of(derived), newton=True)
+    coordinates = released.coordinates
+    if coordinates is not None:
+        if not model.intercept:
+            raise model.refuse(
+                "intercept", f"the log of {task.name!r} has centred features (`typical`), which need one"
+            )
+        coordinates = coordinates.part(columns.places, columns.aim)
+    settings = replace(settings_of(derived), newton=True, coordinates=coordinates)
     # Lengths are those of the released vector, all of whose columns weigh a record.
     note = f"; with x all features of {task.name}" if released.weighted else ""
     p = released.features
@@ -167,13 +174,13 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
         if released.directed and model.regularization > 0.0:
             raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
         # A label multiplies all numbers of a direction, so that the target is 1/|x|.
-        place = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
-        places = [place.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]
+        index = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
+        indices = [index.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]
         values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
         values |= {"target": "real", "loss": "squared", "release": "joint"}
         values["square"] = 2.0 if released.directed else released.square
         note = f"{WEIGHTED.format(released.weight)}{note}" if released.directed else note
-        take = EntrySelection.of(places, [1] * (len(places) - 1) + [columns.sign])
+        take = EntrySelection.of(indices, [1] * (len(indices) - 1) + [columns.sign])
         vector = VectorSettings(**values)
         vectors = map_levels(partial(_vector, dimension=vector.dimension), whole.mechanisms)
         return _part(derived, vector, vectors, take, note, VectorDevice)
@@ -181,8 +188,8 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
         take = EntrySelection.of(columns.places)
     else:
         # The target is the last number.
-        places = list(columns.places[:-1])
-        take = EntrySelection.of([*places, p - 1 if own else columns.aim], [1] * len(places) + [columns.sign])
+        indices = list(columns.places[:-1])
+        take = EntrySelection.of([*indices, p - 1 if own else columns.aim], [1] * len(indices) + [columns.sign])
     if own:
         # The public bound is that of the released record, by which its target is scaled.
         settings = replace(settings, square=released.square)
@@ -232,13 +239,13 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
         return
     if released.weighted:
         if loss not in DIRECTED:
-            what = "outer products" if released.outer else "directions"
+            released_words = "outer products" if released.outer else "directions"
             # Only cells serve such a loss of another column.
             served = f"{{for: [{loss}]}}" if columns.own_target else "{release: cells}"
             raise model.refuse(
                 "loss",
-                f"the log releases {what}, which serve linear fits only ({linear}), of any of its columns; {loss} "
-                f"needs examples: {served} in the task, from its first release on",
+                f"the log releases {released_words}, which serve linear fits only ({linear}), of any of its columns; "
+                f"{loss} needs examples: {served} in the task, from its first release on",
             )
         return
     if columns.uses_own_target:
@@ -259,13 +266,13 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
 def _of_matrix(columns: Columns, features: int) -> tuple[list[int], list[int]]:
     """Return the indices and signs of a matrix's entries for the model's columns, the target last."""
     position = {pair: at for at, pair in enumerate(combinations_with_replacement(range(features + 1), 2))}
-    own = [features if place < 0 else place for place in (*columns.places, columns.aim)]
-    places, signs = [], []
+    own = [features if index < 0 else index for index in (*columns.places, columns.aim)]
+    indices, signs = [], []
     for at, row in enumerate(own):
         for beside, column in enumerate(own[at:], start=at):
-            places.append(position[min(row, column), max(row, column)])
+            indices.append(position[min(row, column), max(row, column)])
             signs.append(columns.sign if (at == len(own) - 1) != (beside == len(own) - 1) else 1)
-    return places, signs
+    return indices, signs
 
 
 def _part(

@@ -24,6 +24,7 @@ from murk.protocols.examples.cells import CellMechanism, Cells
 from murk.protocols.examples.directions import BESIDE, ExampleDirections
 from murk.protocols.examples.newton import FIRST_REFRESH
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
+from murk.protocols.stated import StatedCoordinates
 from murk.task.learning import ASKED
 from murk.task.protocols.examples import example_release
 
@@ -91,6 +92,7 @@ class ExampleSettings:
     corrected: bool = True  # False to learn from releases as if they were the records
     cells: Cells | None = None  # the combinations of values that `release: cells` releases
     labels: tuple[str, ...] = ()  # names of several classes
+    coordinates: StatedCoordinates | None = None  # in which weighted releases are made, if the task states any
 
     def __post_init__(self) -> None:
         if self.target == "classes" and not self.cells:
@@ -217,7 +219,8 @@ class ExampleSettings:
     @property
     def weight(self) -> str:
         """Weight of the loss."""
-        return "1/(1 + |x|^2)" if self.outer else "1/|x|^2" if self.directed else "1"
+        x = "x" if self.coordinates is None else "z"
+        return f"1/(1 + |{x}|^2)" if self.outer else f"1/|{x}|^2" if self.directed else "1"
 
     @cached_property
     def form(self) -> int:
@@ -244,11 +247,11 @@ class ExampleSettings:
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
         # Later settings enter only if they differ from their default, so that older states still load.
-        added = ("intercept", "intervals", "kind", "corrected", "cells", "labels")
+        added = ("intercept", "intervals", "kind", "corrected", "cells", "labels", "coordinates")
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
         parts += [] if self.intercept else ["no intercept"]
         parts += [] if self.corrected else ["uncorrected"]
-        parts += [repr(each) for each in (self.cells, self.labels) if each]
+        parts += [repr(each) for each in (self.cells, self.labels, self.coordinates) if each]
         parts += ["laplace"] if self.laplace else []
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 

@@ -160,16 +160,11 @@ class GradientDevice:
 
 
 def _stated_moment(coding: Coding) -> Floats | None:
-    """Return the second moment of uncorrelated features of stated centres and spreads; None if none is stated.
-
-    A number without statement counts as uniform within its bounds, and a category as of mean 0 and variance 1.
-    """
-    stated = coding.stated
-    if not any(stated):
+    """Return the second moment of uncorrelated features of stated centres and spreads; None if none is stated."""
+    stated = coding.stated_coordinates
+    if stated is None:
         return None
-    default = [(0.0, 1.0 / math.sqrt(3.0)) if number else (0.0, 1.0) for number in coding.numbers]
-    mean, spread = np.array([at or other for at, other in zip(stated, default, strict=True)]).T
-    mean, spread = np.append(mean, 1.0), np.append(spread, 0.0)
+    mean, spread = np.append(stated[0], 1.0), np.append(stated[1], 0.0)
     return np.asarray(np.outer(mean, mean) + np.diag(spread**2))
 
 
@@ -185,8 +180,8 @@ def device_for(task: Task) -> GradientDevice:
         classes = tuple(task.target.classes)
         objective = (FullSoftmax if learner.coordinates == "classes" else Softmax)(len(classes))
     else:
-        known = None if learner.scale == "estimate" else float(learner.scale)
-        objective = Huber(learner.huber_c, known, learner.scale_multiplier if known is None else 1.0)
+        scale = None if learner.scale == "estimate" else float(learner.scale)
+        objective = Huber(learner.huber_c, scale, learner.scale_multiplier if scale is None else 1.0)
     covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
     step = learner.step
     unbounded, radius = learner.radius == "unbounded", FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS

@@ -200,8 +200,8 @@ def _influence(
     total = sum(float(memory.real[k.SUM_PRECISION]) for memory in memories)
     if estimate.method != PLUG_IN or total == 0.0:
         return Influence(math.inf, limit=limit)
-    d, own = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
-    farthest = max(longest(each) / (own + d * float(each.variance)) for each in mechanisms.values())
+    d, own_spread = settings.dimension, float(memories[0].real[k.OWN_SPREAD])
+    farthest = max(longest(each) / (own_spread + d * float(each.variance)) for each in mechanisms.values())
     # Standard errors are larger by the allowance for missing targets.
     start = _START * (1.0 - settings.most_missing)
     return Influence(farthest * math.sqrt(d / total), start=start, limit=limit)
@@ -289,8 +289,8 @@ def _plug_in(
     polished, curvature = _newton_step(settings, covariates, at, slope, wander)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
     # Weights assume a mean square of v C0^2 of people's own gradients, and the noise is the rest of 1 / q.
-    own = float(memories[0].real[k.OWN_SPREAD])
-    noise = max(1.0 / total - own / n, 0.0) / d
+    own_spread = float(memories[0].real[k.OWN_SPREAD])
+    noise = max(1.0 / total - own_spread / n, 0.0) / d
     middle = noise * np.eye(d) + own_moment(settings, covariates, polished) / n
     variance = inverse @ middle @ inverse / present**2
     if present < 1.0:

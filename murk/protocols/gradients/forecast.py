@@ -111,9 +111,9 @@ def _quieter(device: GradientDevice, mechanism: Mechanism, factor: float) -> Mec
 def _count_everybody(device: GradientDevice, engine: SGDEngine, sizes: Mapping[str, int], more: float) -> None:
     """Set the state's precision and count to those of all people, since each step counts for several of them."""
     settings, memory = device.settings, engine.memory
-    own = settings.objective.spread * settings.bound**2
+    precision = settings.objective.spread * settings.bound**2
     noise = {level: settings.dimension * device.mechanisms[level].variance for level in sizes}
-    memory.real[k.SUM_PRECISION] = sum(size / (own + noise[level]) for level, size in sizes.items())
+    memory.real[k.SUM_PRECISION] = sum(size / (precision + noise[level]) for level, size in sizes.items())
     if device.covariates is not None and has_plug_in(settings):
         memory.whole[k.COUNT] = sum(sizes.values())
     elif more > 1.0:

@@ -105,8 +105,8 @@ def device_for(task: Task) -> MomentDevice:
     response = response_range_of(task.target, curve, intercept)
     radius = math.sqrt(min(coding.largest_square - 1.0, clipping_norm**2) + intercept)
     if block.design == "gaussian" and public is not None:
-        own = public.second_moment[:-1, :-1] if intercept else public.second_moment
-        clipping_norm = normal_norm_bound(own, published=block.release == "separate")
+        second_moment = public.second_moment[:-1, :-1] if intercept else public.second_moment
+        clipping_norm = normal_norm_bound(second_moment, published=block.release == "separate")
         radius = min(radius, math.sqrt(intercept + clipping_norm**2))
     whole = block.release in WHOLE
     layout = Statistics(

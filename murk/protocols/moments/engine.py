@@ -87,12 +87,12 @@ class MomentMemory(KernelMemory):
     @property
     def learned(self) -> MomentSums:
         """Copy of the sums, cached until the next release."""
-        known = self._known
-        if self.count != known.count:
+        cached = self._known
+        if self.count != cached.count:
             # During numpy's own copy, a kernel of another thread may run.
             now = np.frombuffer(self._sums.tobytes()).copy()
-            self._known = known = MomentSums(now[1 + k.SUMS :], now[1 : 1 + k.SUMS], int(now[0]))
-        return known
+            self._known = cached = MomentSums(now[1 + k.SUMS :], now[1 : 1 + k.SUMS], int(now[0]))
+        return cached
 
 
 class MomentEngine(NeverPublished, RecordEngine):
@@ -152,10 +152,10 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     def fitted(self) -> Fit:
         """Return the model fitted to all releases so far, computed once until the next release."""
-        now, known = self._learned, self._fit
-        if known is None or known[0] is not now:
-            self._fit = known = now, fit(self.model, now, self.layout)
-        return known[1]
+        now, cached = self._learned, self._fit
+        if cached is None or cached[0] is not now:
+            self._fit = cached = now, fit(self.model, now, self.layout)
+        return cached[1]
 
     @property
     def coefficients(self) -> int:
@@ -180,10 +180,10 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     def use(self, mechanism: Randomizer) -> None:
         """Randomize the next records by ``mechanism``, in place if the kernel of one record supports it."""
-        held: Any = Held(self._learned)
+        memory: Any = Held(self._learned)
         if self._direct and type(mechanism) is MomentMechanism and worth_compiling(k.learn_record, self.dimension):
-            held = MomentMemory(held.learned, mechanism, self.layout, self._seed)
-        self._hold(held, mechanism)
+            memory = MomentMemory(memory.learned, mechanism, self.layout, self._seed)
+        self._hold(memory, mechanism)
 
     def _learn_block(self, X: Floats, y: Floats) -> None:
         X[:, :-1] *= self.layout.gain
@@ -199,13 +199,13 @@ class MomentEngine(NeverPublished, RecordEngine):
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Randomizer]) -> None:
         for start in range(0, len(X), BLOCK):
             block = slice(start, start + BLOCK)
-            own = mechanisms if len(mechanisms) == 1 else mechanisms[block]
+            of_block = mechanisms if len(mechanisms) == 1 else mechanisms[block]
             vectors = self.layout.vectors(X[block], y[block])
             records = np.arange(self.n_releases, self.n_releases + len(vectors), dtype=np.int64)
-            distinct, levels = levels_of(own)
+            distinct, levels = levels_of(of_block)
             if len(distinct) == 1:
                 levels = np.zeros(len(vectors), dtype=np.int64)
-                payloads = own[0].randomize(vectors, self._noise, records)
+                payloads = of_block[0].randomize(vectors, self._noise, records)
             else:
                 payloads = np.empty(vectors.shape, dtype=np.int64)
                 for index, mechanism in enumerate(distinct):
@@ -216,14 +216,14 @@ class MomentEngine(NeverPublished, RecordEngine):
     def _table_of(self, mechanisms: list[Randomizer]) -> _Table:
         tables = []
         for mechanism in mechanisms:
-            known = self._others.get(id(mechanism))
+            cached = self._others.get(id(mechanism))
             # Another mechanism may have the id of one that is gone.
-            if known is None or known[0] is not mechanism:
-                known = mechanism, _table_of(Level.of(mechanism, self.layout))
+            if cached is None or cached[0] is not mechanism:
+                cached = mechanism, _table_of(Level.of(mechanism, self.layout))
                 # Budgets may come from a continuum, so the cache is bounded.
                 if len(self._others) < 256:
-                    self._others[id(mechanism)] = known
-            tables.append(known[1])
+                    self._others[id(mechanism)] = cached
+            tables.append(cached[1])
         if len(tables) == 1:
             return tables[0]
         balls, units, weights, variances = map(np.concatenate, zip(*tables, strict=True))

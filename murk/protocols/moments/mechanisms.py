@@ -127,8 +127,8 @@ def calibrated(
             half = statistics.sensitivity / 2.0
             noise = calibrate("gaussian", guarantee, dimension=statistics.dimension, radius=half, method=method)
             assert isinstance(noise, GaussianMechanism)
-            own = MomentMechanism(statistics, noise)
-            return own if kind == "gaussian" or method != "analytic" else _better(own, guarantee)
+            gaussian = MomentMechanism(statistics, noise)
+            return gaussian if kind == "gaussian" or method != "analytic" else _better(gaussian, guarantee)
         return calibrate(kind, guarantee, dimension=statistics.dimension, radius=statistics.norm, method=method)
     if release != "separate":
         raise UserError(f'release={release!r} is not one of "observed", "joint", "separate"')

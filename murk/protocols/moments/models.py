@@ -47,13 +47,13 @@ def part_of_means(private: Private, columns: Columns) -> Private:
     """Return the means of a model's columns, with the noise of the release."""
     indices = list(columns.places)
     among = np.ix_(indices, indices)
-    found = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
+    part = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
     if columns.own_target:
-        return replace(found, cross=private.cross[indices])
+        return replace(part, cross=private.cross[indices])
     cross, people = columns.sign * private.matrix[indices, columns.aim], (private.people[0], private.people[0])
     # Off the diagonal, all entries have the same noise.
     noise = float(private.matrix_noise[indices[0], columns.aim])
-    return replace(found, cross=cross, cross_noise=noise, people=people)
+    return replace(part, cross=cross, cross_noise=noise, people=people)
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherModel:
@@ -69,14 +69,14 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
             f"log serves {others}",
         )
     binary = columns.target.kind == "binary"
-    key, wrong, known = ("loss", "link", LOSSES) if binary else ("link", "loss", LINKS)
+    key, wrong, choices = ("loss", "link", LOSSES) if binary else ("link", "loss", LINKS)
     if getattr(model, wrong) is not None:
         raise model.refuse(wrong, f"has no effect on a {columns.target.kind} target; remove it, or give {key}")
     if model.solver == "score" and (whole.model.public is None or getattr(model, key) == "identity"):
         raise model.refuse("solver", "score needs the task's public covariates, and a loss or link; use stein")
     block: Mapping[str, Any] = {"release": task.block.release, key: getattr(model, key)}
     derived = task_of(model, task, columns, block)
-    curve = curve_of(getattr(derived.block, key), known, key)
+    curve = curve_of(getattr(derived.block, key), choices, key)
     fitted = curve, response_range_of(columns.target, curve), _covariates(whole.model.public, columns)
     ways = task.block.covariance, model.solver, task.block.repair
     names, labels = tuple(derived.coding.names), task.target.kind == "binary"

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import worth_compiling
 from murk.errors import UserError
@@ -18,8 +20,8 @@ from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, WINDOW_ROUNDS, Settings
+from murk.protocols.scores.survey.coordinates import STATED_ERROR, THRESHOLDS, UNTOLD, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
 from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
 from murk.stream.wire.state import history_bytes
@@ -90,12 +92,12 @@ class ScoreDevice:
     @property
     def queries(self) -> tuple[Query, ...]:
         """The queries asked; of those of a survey, which are all alike, the first."""
-        known = QUERIES if self.settings.matrices else ("score",)
+        names = QUERIES if self.settings.matrices else ("score",)
         if self.settings.once and self.settings.matrices and not (self.settings.labels and not self.settings.rows):
             # Nobody releases what public covariates show.
-            known = "score", "curvature"
+            names = "score", "curvature"
         covered = ("covered",) if self.settings.wanted is not None else ()
-        return (*known, *covered, *([above(0)] if self.settings.survey is not None else []))
+        return (*names, *covered, *([above(0)] if self.settings.survey is not None else []))
 
     def is_published(self, version: int) -> bool:
         """Return whether a round begins at a version."""
@@ -126,10 +128,10 @@ class ScoreDevice:
     def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
         """Draw each person's query by the model's shares, independently of any record."""
         words = noise.words(indices, 1, Purpose.QUERY)[:, 0]
-        shown = self._model(model)
-        if len(words) > 1 or shown.survey:
-            return [query_at(index) for index in drawn_queries(words, shown).tolist()]
-        word, (scatter, matrix, covered) = int(words[0]), shown.thresholds
+        published = self._model(model)
+        if len(words) > 1 or published.survey:
+            return [query_at(index) for index in drawn_queries(words, published).tolist()]
+        word, (scatter, matrix, covered) = int(words[0]), published.thresholds
         if word < matrix:
             return ["scatter" if word < scatter else "curvature"]
         return ["covered" if word < covered else "score"]
@@ -279,7 +281,7 @@ def device_for(task: Task) -> ScoreDevice:
             repeats=1 if wanted is None else task.repeats.most,
         )
     else:
-        settings = Settings(*facts, once=True, curve=_curve_of(task))
+        settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task))
         if labels and not settings.matrices:
             raise UserError(
                 f"scores of several classes without rounds are for few features, and the task {task.name!r} has "
@@ -300,6 +302,22 @@ def _curve_of(task: Task) -> CodedCurve | None:
 
     curve = curve_for(task.block, task.target.kind == "binary")
     return coded_curve(curve, response_range_of(task.target, curve))
+
+
+def _stated(task: Task) -> Coordinates | None:
+    """Return the coordinates that a task without public covariates states; None if it states none."""
+    coding = task.coding
+    found = None if task.covariates is not None else coding.stated_coordinates
+    if found is None:
+        return None
+    centres, spreads = map(np.array, found)
+    # Of a number without statement nothing is known; the spread of a category is a convention.
+    doubts = [
+        (STATED_ERROR, STATED_ERROR) if at else (1.0, UNTOLD if number else 0.0)
+        for at, number in zip(coding.stated, coding.numbers, strict=True)
+    ]
+    centre_error, log_spread_error = np.array(doubts).T
+    return Coordinates(centres, spreads, centre_error * spreads, log_spread_error)
 
 
 def _survey(task: Task, classes: int) -> Survey | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, Self
@@ -27,8 +28,9 @@ from murk.protocols.scores.next_model import following
 from murk.protocols.scores.next_model import sets as sets_of
 from murk.protocols.scores.settings import NEVER, REMEMBERED, WINDOW_ROUNDS, Settings
 from murk.protocols.scores.solutions import solution as solution_from
-from murk.protocols.scores.sums import Round, Summary, Tally, summaries
+from murk.protocols.scores.sums import Round, Summary, Tally, replies_of, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
+from murk.protocols.scores.survey.shapes import share_beyond
 from murk.protocols.windows import neighbours, read_windows
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
@@ -110,8 +112,8 @@ class ScoreEngine:
         """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
         index = _PLACES[release.query]
         if index >= len(self.lengths):
-            what = "a matrix" if index == 1 else "an answer of one number"
-            raise RejectedError("dimension", f"{what}, but this task asks nobody for one")
+            expected = "a matrix" if index == 1 else "an answer of one number"
+            raise RejectedError("dimension", f"{expected}, but this task asks nobody for one")
         if len(release.payload) != self.lengths[index]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
         if not self._payload_bounds[release.level][index].holds(release.payload):
@@ -123,8 +125,8 @@ class ScoreEngine:
             return False
         models = self._models_known()
         asked = {(release.version, release.query, release.item) for release in releases}
-        known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
-        return known and self.payloads_fit(releases)
+        all_known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
+        return all_known and self.payloads_fit(releases)
 
     def _models_known(self) -> Mapping[int, Model]:
         """Return the known models by version."""
@@ -187,11 +189,11 @@ class ScoreEngine:
         """Learn sums of answers made at the newest model, by level and query; raise MurkError if too many."""
         now, start = self.now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
-        known = {round_.start: round_ for round_ in now.rounds}
-        newest = known.get(start) or self._unseen(start)
+        rounds = {round_.start: round_ for round_ in now.rounds}
+        newest = rounds.get(start) or self._unseen(start)
         for (level, query), tally in sums.items():
             newest = newest.joined(level, query, tally)
-        self.now = self._advanced(now, now.count + learned, tuple({**known, start: newest}.values()))
+        self.now = self._advanced(now, now.count + learned, tuple({**rounds, start: newest}.values()))
 
     def _check_room(self, answers: int) -> int:
         left = self._left()
@@ -216,16 +218,16 @@ class ScoreEngine:
     ) -> None:
         """Add payloads of at most the rest of the round, also by time: all of them or, on an interrupt, none."""
         now = self.now
-        known, learned = {round_.start: round_ for round_ in now.rounds}, 0
+        rounds, learned = {round_.start: round_ for round_ in now.rounds}, 0
         for (version, level, query), payloads in answers.items():
-            if version not in known:
-                known[version] = self._unseen(version)
+            if version not in rounds:
+                rounds[version] = self._unseen(version)
             for start in range(0, len(payloads), BLOCK):
                 part = payloads[start : start + BLOCK]
-                known[version] = known[version].plus(level, query, self.mechanisms[level], part)
+                rounds[version] = rounds[version].plus(level, query, self.mechanisms[level], part)
             learned += len(payloads)
-        windows = self._dated(now.windows, known, dated or {})
-        self.now = replace(self._advanced(now, now.count + learned, tuple(known.values())), windows=windows)
+        windows = self._dated(now.windows, rounds, dated or {})
+        self.now = replace(self._advanced(now, now.count + learned, tuple(rounds.values())), windows=windows)
 
     def _dated(
         self,
@@ -366,10 +368,10 @@ def partition_state(partition: PartitionState) -> dict[str, Any]:
     if partition.windows:
         dated = partition.windows.items()
         state["windows"] = [[number, [round_.to_state() for round_ in rounds]] for number, rounds in dated]
-    found = partition.coordinates
-    if found is not None:
-        numbers = {name: pack(getattr(found, name)) for name in _COORDINATES}
-        state["coordinates"] = {**numbers, "target": pack(np.array(found.target))}
+    coordinates = partition.coordinates
+    if coordinates is not None:
+        numbers = {name: pack(getattr(coordinates, name)) for name in _COORDINATES}
+        state["coordinates"] = {**numbers, "target": pack(np.array(coordinates.target))}
     return state
 
 
@@ -391,15 +393,15 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     """Return the estimate of several partitions, given with their levels' mechanisms."""
     partitions = equations(settings, known)
     settings = settings.at(pooled([partition.coordinates for partition, _ in partitions]))
-    found = _answers(settings, partitions)
+    answers = _answers(settings, partitions)
     solution, outlook, forgery = None, None, None
-    if found:
-        solution = solution_from(settings, found)
+    if answers:
+        solution = solution_from(settings, answers)
         mechanisms = partitions[0][1]
         if any(levels is not mechanisms for _, levels in partitions):
             mechanisms = {level: pair for _, levels in partitions for level, pair in levels.items()}
         forgery = Forgery.of([round_ for partition, _ in partitions for round_ in partition.rounds], mechanisms)
-        outlook = Outlook(settings, solution, found, mechanisms, _level_counts(partitions))
+        outlook = Outlook(settings, solution, answers, mechanisms, _level_counts(partitions))
     count = sum(partition.count for partition, _ in partitions)
     # Partitions with models of their own have surveys of their own.
     surveying = count > 0 and all(partition.coordinates is None for partition, _ in partitions)
@@ -412,10 +414,24 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     if settings.wanted is not None and len(partitions) == 1:
         rounds = partitions[0][0].rounds
         tallies = [tally for round_ in rounds for (_, query), tally in round_.tallies.items() if query == "covered"]
-        sets = sets_of(settings, solution, found, rounds[-1].model, sum(tally.count for tally in tallies))
+        sets = sets_of(settings, solution, answers, rounds[-1].model, sum(tally.count for tally in tallies))
     middle, width = (0.0, 1.0) if settings.coordinates is None else settings.coordinates.target
     estimate = replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
+    estimate = replace(estimate, share_beyond=_share_beyond(settings, partitions))
     return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
+
+
+def _share_beyond(settings: Settings, partitions: Sequence[Learned]) -> Callable[[], tuple[float, float]] | None:
+    """Return what computes the share of targets that are cut, and its standard error; None if none is."""
+    survey, coordinates = settings.survey, settings.coordinates
+    if survey is None or not survey.target or coordinates is None or coordinates.target == (0.0, 1.0):
+        return None
+    middle, width = coordinates.target
+    column, replies = len(survey.numbers) - 1, []
+    for partition, mechanisms in partitions:
+        surveyed = [round_ for round_ in partition.rounds if round_.model.survey and round_.tallies]
+        replies += replies_of(surveyed, mechanisms, settings.features)[column]
+    return partial(share_beyond, replies, middle - width, middle + width, survey.stated[column])
 
 
 def estimates_by_window(settings: Settings, known: Sequence[Learned], reach: int) -> dict[int, ScoreEstimate]:
@@ -440,13 +456,13 @@ def _answered(partitions: Sequence[PartitionState], pool: Sequence[int]) -> Part
 
 def _joined(rounds: Iterable[Round]) -> tuple[Round, ...]:
     """Add up the sums of rounds with the same start; return them in order."""
-    known: dict[int, Round] = {}
+    joined: dict[int, Round] = {}
     for round_ in rounds:
-        before = known.get(round_.start, Round(round_.start, round_.model))
+        before = joined.get(round_.start, Round(round_.start, round_.model))
         for (level, query), tally in round_.tallies.items():
             before = before.joined(level, query, tally)
-        known[round_.start] = before
-    return tuple(known[start] for start in sorted(known))
+        joined[round_.start] = before
+    return tuple(joined[start] for start in sorted(joined))
 
 
 def equations(settings: Settings, partitions: Sequence[Learned]) -> Sequence[Learned]:
@@ -568,12 +584,12 @@ class SharedScoreEngine(ScoreEngine):
     # Releases
 
     def _check_version(self, version: int, count: int) -> None:
-        known = self._remembered()
-        if version in known:
+        remembered = self._remembered()
+        if version in remembered:
             return
-        if version > known[-1]:
-            raise RejectedError("future", f"version {version}, but the newest model has version {known[-1]}")
-        if version > known[0] or version != self.settings.round_start(version):
+        if version > remembered[-1]:
+            raise RejectedError("future", f"version {version}, but the newest model has version {remembered[-1]}")
+        if version > remembered[0] or version != self.settings.round_start(version):
             raise RejectedError("version", f"there was no model of version {version}")
         raise RejectedError("stale", f"the round of version {version} is forgotten")
 
@@ -658,9 +674,9 @@ class ArchivedScoreEngine(SharedScoreEngine):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of a learner that has made all these models."""
-        known = {round_.start: round_ for round_ in self.now.rounds}
+        answered = {round_.start: round_ for round_ in self.now.rounds}
         newest = [(start, self._models[start]) for start in sorted(self._models)[-REMEMBERED:]]
-        rounds = tuple(known.get(start, Round(start, model)) for start, model in newest)
+        rounds = tuple(answered.get(start, Round(start, model)) for start, model in newest)
         state = partition_state(replace(self.now, rounds=rounds))
         return {"schema": 1, "settings": self.settings.digest, **state}
 
@@ -697,7 +713,7 @@ def drift_of(settings: Settings, partitions: Sequence[Learned]) -> Drift:
     if len(starts) < 2 or settings.once or not answers:
         return Drift(releases=releases)
     whole = solution_from(settings, answers)
-    known = sum(_level_counts(partitions).values())
+    answers_counted = sum(_level_counts(partitions).values())
     comparisons: list[Comparison] = []
     for last, start in pairwise(starts):
         early = [
@@ -708,7 +724,7 @@ def drift_of(settings: Settings, partitions: Sequence[Learned]) -> Drift:
             for partition, mechanisms in partitions
         ]
         before = sum(_level_counts(early).values())
-        share, answered = 1.0 - before / known, _answers(settings, early)
+        share, answered = 1.0 - before / answers_counted, _answers(settings, early)
         # A survey has no answers to solve.
         if not answered or share < SMALLEST_SHARE:
             continue
@@ -717,7 +733,11 @@ def drift_of(settings: Settings, partitions: Sequence[Learned]) -> Drift:
         except (MurkError, np.linalg.LinAlgError):
             # So few rounds may have no solution.
             continue
-        change, number, since = whole.values - older.values, settings.round_number(start), releases - known + before
+        change, number, since = (
+            whole.values - older.values,
+            settings.round_number(start),
+            releases - answers_counted + before,
+        )
         comparison = compare(change, older.covariance, whole.covariance, number, since, releases, share)
         comparisons += [] if comparison is None else [comparison]
     drift = concluded(settings.reported, releases, comparisons, REMEMBERED - 1)

@@ -10,7 +10,7 @@ moments. docs/scores.md states how often forecasts are right.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from operator import itemgetter
@@ -43,6 +43,7 @@ from murk.protocols.scores.solve.moments import UNEVEN, extent_of, pooled
 from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
 from murk.protocols.scores.stream import FeatureChange, feature_change, impossible
 from murk.protocols.scores.sums import Key, Round, Summaries, Tally, most_answers, share_of, step_of, summaries
+from murk.protocols.scores.survey.coordinates import STATED_ERROR
 from murk.task.privacy import MOST_LEVELS
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -53,7 +54,6 @@ _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself 
 _LARGEST_HALF: Final = 1e300  # above every finite half-width
 _ROWS = (10_000, 3_000, 1_000)
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
-_STATED = 0.1  # relative error of a spread that is stated
 _SEEN = 2.0  # standard deviations from which a curvature stands out from noise
 
 
@@ -137,8 +137,8 @@ def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
         # Those of a grid.
         (name, least), *_, (_, most) = sorted(parameters.values(), key=itemgetter(1))
         return f"{name} of about {least:g} to {most:g}"
-    shown = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
-    return " and ".join(f"{name} of about {value:g}{shown[level]}" for level, (name, value) in parameters.items())
+    level_words = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
+    return " and ".join(f"{name} of about {value:g}{level_words[level]}" for level, (name, value) in parameters.items())
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Outlook:
         if solution.targetless:
             return {}
         unseen, errors = solution.moments.unseen, coordinates.log_spread_error
-        stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), _STATED, errors))
+        stated = replace(coordinates, log_spread_error=np.where(unseen & (errors > 0.0), STATED_ERROR, errors))
         learned = solution_from(replace(self.settings, coordinates=stated), self.found).half_widths(quantile) <= limits
         names, told = self.settings.names, solution.moments.frame.told
         return {
@@ -288,8 +288,8 @@ class Outlook:
         if math.isinf(factor):
             return {}
         budgets = {level: self._budget(self.mechanisms[level], factor) for level in self.counts}
-        known = {level: budget for level, budget in budgets.items() if budget is not None}
-        return known if len(known) == len(budgets) else {}
+        bounded = {level: budget for level, budget in budgets.items() if budget is not None}
+        return bounded if len(bounded) == len(budgets) else {}
 
     def _budget(self, pair: ScoreMechanisms, factor: float) -> Guarantee | None:
         score: Any = pair.score
@@ -453,6 +453,8 @@ class ScoreEstimate(Estimate):
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
     survey: int = 0  # most people of the survey that is still answered; 0 if none is
+    # Computes the share of targets beyond `cut`, and its standard error, from the survey; None if none is cut.
+    share_beyond: Callable[[], tuple[float, float]] | None = None
     _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> Floats:
@@ -483,7 +485,7 @@ class ScoreEstimate(Estimate):
 
     def doubts(self) -> list[str]:
         """Return signs of forged releases, in words: nothing that honest people in any order could cause."""
-        signs = [] if self.forgery is None else [one.words for one in self.forgery.excesses]
+        signs = [] if self.forgery is None else [excess.words for excess in self.forgery.excesses]
         queries = () if self.outlook is None else impossible(self.outlook.found)
         return signs + [
             f"the mean answer to the query {query!r} is one that no people's records give, beyond noise: some "
@@ -506,7 +508,7 @@ class ScoreEstimate(Estimate):
         if self.outlook is None:
             return None
         solution, response = self.outlook.solution, self.outlook.settings.response
-        contradicted = solution.moments.contradicted if isinstance(solution, Solution) else np.zeros(0)
+        contradicted = solution.moments.understated if isinstance(solution, Solution) else np.zeros(0)
         return feature_change(self.outlook.found, response, solution.rows, tuple(np.flatnonzero(contradicted).tolist()))
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:

@@ -90,10 +90,10 @@ class InProcessScores(RecordEngine, ScoreEngine):
                 )
             pair = self._make(guarantee)
             # Ordered by name, so that sums over levels do not depend on who came first.
-            own = dict(sorted({**self._own, name: guarantee}.items()))
+            declared = dict(sorted({**self._own, name: guarantee}.items()))
             known = {**self.mechanisms, name: pair}
-            mechanisms = {level: known[level] for level in (*self._declared, *own)}
-            self._reach, self.mechanisms, self._own = map_levels(reaches, mechanisms), mechanisms, own
+            mechanisms = {level: known[level] for level in (*self._declared, *declared)}
+            self._reach, self.mechanisms, self._own = map_levels(reaches, mechanisms), mechanisms, declared
         self._names[guarantee] = name
         return name
 
@@ -102,14 +102,14 @@ class InProcessScores(RecordEngine, ScoreEngine):
     @property
     def n_releases(self) -> int:
         """Number of learned releases."""
-        held = self.memory
-        return int(held.learned.count + held.count)
+        memory = self.memory
+        return int(memory.learned.count + memory.count)
 
     @property
     def now(self) -> PartitionState:
         """The partition so far."""
-        held = self.memory
-        partition: PartitionState = held.joined(self._advanced) if held.count else held.learned
+        memory = self.memory
+        partition: PartitionState = memory.joined(self._advanced) if memory.count else memory.learned
         return partition
 
     @now.setter
@@ -119,14 +119,14 @@ class InProcessScores(RecordEngine, ScoreEngine):
     def use(self, level: str) -> None:
         """Select the privacy level for the next records, using the kernel of one record where possible."""
         now, pair = self.now, self.mechanisms[level]
-        held = Held(now)
+        memory = Held(now)
         if (
             self._direct
             and record_kernel(pair, self.model)
             and worth_compiling(k.learn_record, self.settings.dimension)
         ):
-            held = LearnKernel(now, level, pair, self.settings, self._until_next_model(), self._seed)
-        self._hold(held, level)
+            memory = LearnKernel(now, level, pair, self.settings, self._until_next_model(), self._seed)
+        self._hold(memory, level)
 
     def _learn_slowly(self, y: float, missing: int) -> None:
         memory = self.memory
@@ -175,24 +175,24 @@ class InProcessScores(RecordEngine, ScoreEngine):
         """Learn from rows of one level, at most the rest of the round, in one kernel call."""
         now = self.now
         # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
-        held = LearnKernel(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
+        memory = LearnKernel(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
         try:
-            k.learn_rows(held.address, copied(X), copied(y))
+            k.learn_rows(memory.address, copied(X), copied(y))
         except BaseException:
-            held.wipe()
+            memory.wipe()
             raise
-        self.now = held.joined(self._advanced)
+        self.now = memory.joined(self._advanced)
 
     def _answers(self, X: Floats, y: Floats, levels: Sequence[str]) -> dict[Answered, Integers]:
         count, round_ = self.now.count, self.now.rounds[-1]
         people = np.arange(count, count + len(X), dtype=np.int64)
         queries = drawn_queries(self._noise.words(people, 1, Purpose.QUERY)[:, 0], round_.model)
         answers: dict[Answered, Integers] = {}
-        for own, level, query in _groups(levels, queries):
-            rows, targets = (values if isinstance(own, slice) else track(values[own]) for values in (X, y))
+        for indices, level, query in _groups(levels, queries):
+            rows, targets = (values if isinstance(indices, slice) else track(values[indices]) for values in (X, y))
             given = vectors(rows, targets, round_.model, self.settings.response, query, self.settings.coverage)
             mechanism = self.mechanisms[level].mechanism(query)
-            answers[round_.start, level, query] = mechanism.randomize(given, self._noise, people[own])
+            answers[round_.start, level, query] = mechanism.randomize(given, self._noise, people[indices])
         return answers
 
     # Predictions
@@ -235,7 +235,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         solved_estimate = merged_of(self.settings, [(partition, self.mechanisms)])
         now = self.now
         # At most two: the newest, and the one for predictions.
-        kept = [one for one in solved if one[0] is now or one[0] is now.shown]
+        kept = [each for each in solved if each[0] is now or each[0] is now.shown]
         self._solved = (*kept, (partition, solved_estimate))[-2:]
         return solved_estimate
 
@@ -263,11 +263,11 @@ class InProcessScores(RecordEngine, ScoreEngine):
         except (KeyError, TypeError, AttributeError) as error:
             raise MurkError(f"the state is malformed: it needs levels and shown ({type(error).__name__})") from error
         for level, (guarantee, kind) in levels.items():
-            known = self._declared.get(level)
-            if known is None and level == repr(guarantee):
+            declared = self._declared.get(level)
+            if declared is None and level == repr(guarantee):
                 self._own_level(guarantee)
-                known = guarantee
-            if known != guarantee or self.mechanisms[level].kind != kind:
+                declared = guarantee
+            if declared != guarantee or self.mechanisms[level].kind != kind:
                 raise MurkError(
                     f"the state's level {level!r} has {guarantee!r} and the {kind} mechanism, but this learner's has "
                     "others: make the learner with the guarantee, levels and mechanism of the state"

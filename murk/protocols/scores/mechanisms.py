@@ -29,8 +29,8 @@ class ScoreMechanisms:
 
     @property
     def _all(self) -> dict[str, Randomizer]:
-        known = {"score": self.score, "matrix": self.matrix, "bit": self.bit}
-        return {name: one for name, one in known.items() if one is not None}
+        by_name = {"score": self.score, "matrix": self.matrix, "bit": self.bit}
+        return {name: one for name, one in by_name.items() if one is not None}
 
     @property
     def _dearer(self) -> Costed:

@@ -35,7 +35,7 @@ from murk.protocols.linear_algebra import contrasts
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
+from murk.protocols.scores.survey.coordinates import THRESHOLDS
 
 if TYPE_CHECKING:
     from murk.protocols.mean_functions import CodedCurve
@@ -113,22 +113,24 @@ class Model:
         """The published vector: the origin, the transform by rows, the seven numbers, and what sets need."""
         asked = [self.scatter, self.curvature, float(self.survey)]
         last = [self.clipping_norm, self.exponent, *asked, self.middle, self.width]
-        own = np.concatenate([self.origin, self.transform.ravel(), last])
+        numbers = np.concatenate([self.origin, self.transform.ravel(), last])
         if self.sets is None:
-            return own
-        return np.concatenate([own, self.sets.origin, [self.sets.threshold, self.sets.share]])
+            return numbers
+        return np.concatenate([numbers, self.sets.origin, [self.sets.threshold, self.sets.share]])
 
     @classmethod
     def of(cls, flat: Floats, features: int, *, sets: bool = False) -> Model:
         """Read the vector of `flat`, of a task with or without prediction sets."""
-        own = None
+        set_query = None
         if sets:
             flat, rest = np.split(flat, [(len(flat) + features * features + _NUMBERS - 2) // 2])
-            own = SetQuery(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
+            set_query = SetQuery(rest[:-2].copy(), float(rest[-2]), float(rest[-1]))
         origin, transform, last = np.split(flat, [-(features * features + _NUMBERS), -_NUMBERS])
         clipping_norm, exponent, scatter, curvature, survey, middle, width = map(float, last)
         square = transform.reshape(features, features).copy()
-        return cls(origin.copy(), square, clipping_norm, exponent, scatter, curvature, int(survey), middle, width, own)
+        return cls(
+            origin.copy(), square, clipping_norm, exponent, scatter, curvature, int(survey), middle, width, set_query
+        )
 
     @property
     def matrix_clipping_norm(self) -> float:

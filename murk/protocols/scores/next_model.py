@@ -41,15 +41,15 @@ def following(
         if isinstance(concluded, SurveyRound):
             return settings.survey_model(concluded), None
         coordinates = concluded
-    settings, found = settings.at(coordinates), summaries(rounds, mechanisms, settings.features)
+    settings, answers = settings.at(coordinates), summaries(rounds, mechanisms, settings.features)
     # Rounds as short as a survey's rounds say too little for a model of their own.
-    if not found or count <= settings.survey_rounds[-1]:
+    if not answers or count <= settings.survey_rounds[-1]:
         model = settings.first_model(mechanisms)
         if model.sets is not None and count < settings.survey_rounds[-1]:
             # Nor do they say where a prediction set ends.
             model = replace(model, sets=replace(model.sets, share=0.0))
         return model, coordinates
-    return next_model(settings, found, count, mechanisms), coordinates
+    return next_model(settings, answers, count, mechanisms), coordinates
 
 
 def next_model(settings: Settings, found: Summaries, count: int, mechanisms: LevelMechanisms) -> Model:

@@ -249,6 +249,8 @@ class Settings:
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
         # Settings that came later count where they are not the default.
         parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
+        if self.once and self.coordinates is not None:
+            parts.append(repr((self.coordinates.centre.tolist(), self.coordinates.spread.tolist())))
         parts += [f"forget={self.forget}"] * (self.forget is not None) + ["shared"] * self.shared
         # Learners of other budgets, whose rounds have other lengths, can be merged.
         if self.survey is not None:

@@ -80,9 +80,9 @@ class GramPartEngine(_PartEngine, GramEngine):
 
     def _fit(self, sums: Sequence[GramSums]) -> Estimate:
         weight = self.target_weight if self._columns.own_target else 1.0
-        found = estimate_grams(self._own, weight, [part_of_sums(each, self._columns) for each in sums])
+        estimate = estimate_grams(self._own, weight, [part_of_sums(each, self._columns) for each in sums])
         # No smaller than for the model's columns alone, whose eigenvalues are not below those of all.
-        return replace(found, influence=influence_of(self.settings, self.mechanisms, sums[0].merged(*sums[1:])))
+        return replace(estimate, influence=influence_of(self.settings, self.mechanisms, sums[0].merged(*sums[1:])))
 
 
 class SketchPartEngine(_PartEngine, SketchEngine):
@@ -117,10 +117,10 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     names, kind = tuple(derived.coding.names), columns.target.kind
     # Bounds keep their ratio to the box.
     share = math.sqrt(len(names) / len(whole.settings.names))
-    own: dict[str, Any] = {"names": names, "kind": kind}
-    own["reach"] = whole.settings.reach if columns.own_target else None
-    own["feature_bound"], own["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
-    own["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
+    shared: dict[str, Any] = {"names": names, "kind": kind}
+    shared["reach"] = whole.settings.reach if columns.own_target else None
+    shared["feature_bound"], shared["whole_bound"] = whole.settings.feature_bound * share, whole.settings.feature_bound
+    shared["target_bound"] = whole.settings.target_bound if columns.own_target else 1.0
     note = "" if columns.own_target else f"; of records whose {task.target.name} is known"
-    device = FurtherModelDevice(whole, replace(whole.settings, **own), columns)
+    device = FurtherModelDevice(whole, replace(whole.settings, **shared), columns)
     return FurtherModel(derived, device, all_numbers, note, of_state=True)

@@ -162,9 +162,9 @@ def _start(first: MomentEstimate, settings: NewtonSettings) -> _Start:
 
 def _share(start: _Start, step: _Step) -> float:
     """Return the start's weight against the step's, by variance; less if they differ by more than noise explains."""
-    own, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
+    of_step, other = float(np.trace(step.covariance)), float(np.trace(start.covariance))
     apart = float(np.sum((start.values - step.values) ** 2))
-    return own / (apart if apart > _APART * (own + other) else own + other)
+    return of_step / (apart if apart > _APART * (of_step + other) else of_step + other)
 
 
 def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: NewtonSettings) -> _Step:
@@ -177,8 +177,8 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
     below = np.flatnonzero(eigenvalues <= np.maximum(EDGE * radii, 1e-10 * float(eigenvalues[-1])))
     lost = np.arange(p) < (below[-1] + 1 if len(below) else 0)
     count = int(lost.sum())
-    held = max(EDGE * math.sqrt(2.0 * max(count, 1) * noise), 1e-10 * float(eigenvalues[-1]), 1e-300)
-    kept = np.where(lost, held, eigenvalues)
+    floor = max(EDGE * math.sqrt(2.0 * max(count, 1) * noise), 1e-10 * float(eigenvalues[-1]), 1e-300)
+    kept = np.where(lost, floor, eigenvalues)
     inverse = (vectors / kept) @ vectors.T
     left = (vectors * (1.0 - np.maximum(eigenvalues, 0.0) / kept)) @ vectors.T
     # b + L s, from the columns of the residuals and of the scores at s.
@@ -195,8 +195,8 @@ def _take_step(sums: NewtonSums, target_weight: float, start: _Start, settings: 
     bounds = (settings.single_bound, settings.feature_bound)
     # A row within the bounds of each feature is not scaled down, and its constant is 1.
     whole = settings.constant and bounds[0] ** 2 * p <= bounds[1] ** 2 * (1.0 + 1e-9)
-    known = {"people": _with_target(sums, settings), "bounds": bounds}
-    scores = Scores.of(sums, values, covariance, **known, target_weight=target_weight, constant=whole)
+    bounds_and_people = {"people": _with_target(sums, settings), "bounds": bounds}
+    scores = Scores.of(sums, values, covariance, **bounds_and_people, target_weight=target_weight, constant=whole)
     beyond = scores.remainder(inverse, information, bounds)
     hidden = np.einsum("ij,ij->i", vectors[:, lost], vectors[:, lost]) > LOADING
     return _Step(values, left, covariance, beyond, scores, hidden, count)

@@ -68,9 +68,9 @@ class Scores:
         p, count = len(values), people[0]
         u, v = _grid((sums.low, sums.high), values, bounds, constant)
         chance, after = 1.0 / (1.0 + np.exp(-u)), 1.0 / (1.0 + np.exp(-u - v))
-        own = chance * (1.0 - chance)
+        bernoulli = chance * (1.0 - chance)
         kept = np.exp(np.minimum(EDGE - np.abs(u), 0.0))
-        squares = kept * ((1.0 - 2.0 * chance) * (after - chance) / own + 1.0)
+        squares = kept * ((1.0 - 2.0 * chance) * (after - chance) / bernoulli + 1.0)
         plane = {"1": np.ones_like(u), "u": u, "v": v}
         at = {name: np.zeros(p + 2) for name in plane}
         at["1"][p - 1] = at["u"][p + 1] = 1.0
@@ -90,17 +90,17 @@ class Scores:
         loose = math.sqrt(max(float(np.sum(sums.step[:p, :p] * covariance)), 0.0))
         chances = _SURE * math.hypot(math.sqrt(largest * sums.step_sampled), math.sqrt(noise) / target_weight**2)
         doubt = [people[1], chances + math.sqrt(largest * sums.stepped) * loose, *_SURE * np.sqrt(squared)]
-        rows = np.vstack([plane["1"], squares, *(kept * own * plane[one] * plane[other] for one, other in pairs)])
-        known = np.array([count, float(sums.step[p, p]), *totals]) / count
+        rows = np.vstack([plane["1"], squares, *(kept * bernoulli * plane[one] * plane[other] for one, other in pairs)])
+        means = np.array([count, float(sums.step[p, p]), *totals]) / count
         # Most people lie within about two standard deviations of the mean.
         likely = np.ones_like(u)
-        if constant and known[5] > 0.0:
+        if constant and means[5] > 0.0:
             for score, index, square in ((u, 6, 2), (v, 7, 4)):
-                mean = known[index] / known[5]
-                likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(known[square] / known[5] - mean**2, 1e-6))
+                mean = means[index] / means[5]
+                likely = likely * np.exp(-((score - mean) ** 2) / 8.0 / max(means[square] / means[5] - mean**2, 1e-6))
         units = np.abs(rows).max(axis=1, initial=1e-12)
-        scaled = rows / units[:, None], known / units, np.array(doubt) / count / units
-        return cls(u, v, kept * own, likely, count, *scaled, constant)
+        scaled = rows / units[:, None], means / units, np.array(doubt) / count / units
+        return cls(u, v, kept * bernoulli, likely, count, *scaled, constant)
 
     def most(self, cost: Vector) -> float:
         """Return the maximum, over the distributions, of a function's sum over people; infinite if the solver fails."""

@@ -115,9 +115,9 @@ class GramSettings(WindowSettings):
         most = self.columns
         while not fits_message(most, self.matrices):
             most -= 1
-        what = "the Gram matrix of" if self.matrices == 1 else f"{self.matrices} Gram matrices of"
+        matrices = "the Gram matrix of" if self.matrices == 1 else f"{self.matrices} Gram matrices of"
         raise UserError(
-            f"{self.features:,} coded features: a release of {what} {self.columns:,} columns (they and the target) "
+            f"{self.features:,} coded features: a release of {matrices} {self.columns:,} columns (they and the target) "
             f"takes {longest_release(self.release_kind, self.dimension):,} bytes, and a message of a log may have "
             f"{MAX_MESSAGE:,}: at most {most - 1:,} coded features fit (the constant is one, and so is each category "
             "but the first). Give the task fewer, or, where people release for themselves, protocol: examples"

@@ -76,8 +76,8 @@ def solve_gram(sums: GramSums, *, target_weight: float, slope: float, constant: 
     values = values - half * (float(np.sum(1.0 / kept)) * inverse + inverse @ inverse) @ values
     if lost.shape[1] and sums.noise:
         # A hidden coefficient is not learned, but a shrunk guess predicts better than zero.
-        held = EDGE * math.sqrt(2.0 * lost.shape[1] * sums.noise)
-        values = values + lost @ (lost.T @ sums.moment[:p, p]) / held
+        floor = EDGE * math.sqrt(2.0 * lost.shape[1] * sums.noise)
+        values = values + lost @ (lost.T @ sums.moment[:p, p]) / floor
     person = sums.moment / sums.people
     residual = np.append(-values, 1.0)
     counted = sums.counted(float(sums.moment[p - 1, p - 1]) if constant else math.inf)
@@ -126,15 +126,15 @@ def solve(sums: SketchSums, *, debiased: bool = True, constant: bool = True) -> 
     # Without noise, only eigenvalues that are zero up to rounding are raised, to infinity: this gives the shortest fit.
     least = FLOOR * edge if debiased else 0.0
     tiny = _RELATIVE * max(float(eigenvalues[-1]), 0.0)
-    held = eigenvalues < max(least, tiny)
+    hidden = eigenvalues < max(least, tiny)
     inverse = np.zeros(p)
-    inverse[~held] = 1.0 / eigenvalues[~held]
+    inverse[~hidden] = 1.0 / eigenvalues[~hidden]
     if least > tiny:
-        inverse[held] = 1.0 / least
+        inverse[hidden] = 1.0 / least
     values = vectors @ (inverse * (vectors.T @ full[:p, p]))
     person = full / sums.people
-    if held.any() or (not debiased and sums.noise > 0.0):
-        return Solution(values, unknown, person, int(held.sum()))
+    if hidden.any() or (not debiased and sums.noise > 0.0):
+        return Solution(values, unknown, person, int(hidden.sum()))
     if sums.rows - p < FEWEST:
         return Solution(values, unknown, person, 0)
     counted = sums.counted(sums.people * float(person[p - 1, p - 1]) if constant else math.inf)

@@ -111,9 +111,9 @@ class NewtonSums(WindowSums):
 
     def merged(self, *others: Self) -> Self:
         """Return the sums over all windows, and the extremes of all their models."""
-        total, known = super().merged(*others), [each for each in (self, *others) if each.stepped]
+        total, with_steps = super().merged(*others), [each for each in (self, *others) if each.stepped]
         for name, extreme in (("low", np.min), ("high", np.max)):
-            ends = [getattr(each, name) for each in known]
+            ends = [getattr(each, name) for each in with_steps]
             getattr(total, name)[...] = extreme(ends, axis=0) if ends else 0.0
         return total
 

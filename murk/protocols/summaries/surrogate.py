@@ -103,13 +103,13 @@ def by_normal_scores(fit: Vector, moment: Matrix, label: float) -> Vector | None
     from scipy.special import expit
 
     # A sketch's constant is noisy too: normalise by it.
-    one = float(moment[-1, -1])
-    if not one > 0.0:
+    count = float(moment[-1, -1])
+    if not count > 0.0:
         return None
-    mean = moment[-1, :-1] / one
+    mean = moment[-1, :-1] / count
     slopes = fit[:-1] / 2.0
     centre = float(mean @ slopes)
-    variance = float(slopes @ (moment[:-1, :-1] / one) @ slopes) - centre**2
+    variance = float(slopes @ (moment[:-1, :-1] / count) @ slopes) - centre**2
     share = 0.5 + label / 2.0
     if not 0.0 < share < 1.0:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
+from murk._internal.numbers import listed
 from murk._internal.wiping import track
 from murk.task.features import INDICATOR, CategoryFeature
 
 if TYPE_CHECKING:
     from murk.task.task import Task
 
-MISSING = "missing"  # label of a missing or undeclared value
+MISSING: Final = "missing"  # label of a missing or undeclared value
+SMALLEST: Final = 20  # number of people below which a cell points at people
+MOST_SMALL: Final = 0.05  # largest share of people in such cells
+ENOUGH: Final = 1_000  # releases from which on a stream's cells can be judged
+
+
+def identifying_words(counts: Sequence[int], columns: Sequence[str]) -> str:
+    """Return how known columns nearly identify people, with counts of their cells' people; empty if they do not.
+
+    >>> identifying_words([1] * 40 + [200], ["zip"])[:61], identifying_words([1, 200], ["zip"])
+    ('known columns nearly identify people: 40 of 240 people are in', '')
+    """
+    people, small = sum(counts), [count for count in counts if 0 < count < SMALLEST]
+    if sum(small) <= MOST_SMALL * people:
+        return ""
+    return (
+        f"known columns nearly identify people: {sum(small):,} of {people:,} people are in {len(small):,} combinations "
+        f"of {listed(columns)} with fewer than {SMALLEST} each, {small.count(1):,} of them alone; at most "
+        f"{MOST_SMALL:.0%} of them may be"
+    )
 
 
 @dataclass(frozen=True)

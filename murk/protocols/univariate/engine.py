@@ -79,6 +79,10 @@ class TargetEngine(NeverPublished):
         """Return the shares, the mean or the quantiles in coded units, with intervals."""
         return merged([self])
 
+    def fit(self, totals: Sums, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
+        """Return the estimate from the sums of all partitions."""
+        return estimated(self.settings, totals, statistics, partitions)
+
     # Records, randomized here
 
     def level(self, guarantee: Guarantee) -> str:
@@ -221,8 +225,8 @@ def _together(first: Sums, second: Sums) -> Sums:
     """Return the sums of both, by level."""
     both = dict(first)
     for level, (count, sums) in second.items():
-        known, before = both.get(level, (0, [0] * len(sums)))
-        both[level] = known + count, [old + new for old, new in zip(before, sums, strict=True)]
+        counted, before = both.get(level, (0, [0] * len(sums)))
+        both[level] = counted + count, [old + new for old, new in zip(before, sums, strict=True)]
     return both
 
 
@@ -255,7 +259,7 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
     for engine, each in sums:
         totals = _together(totals, each)
         statistics |= {level: engine.statistics[level] for level in each}
-    return estimated(sums[0][0].settings, totals, statistics, len({id(engine) for engine, _ in sums}))
+    return sums[0][0].fit(totals, statistics, len({id(engine) for engine, _ in sums}))
 
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:

@@ -85,16 +85,17 @@ class Archiver:
         self._log, self._task, self._folder, self._clock = log, task, folder, clock
         self._learner = learner if isinstance(learner, SharingLearner) and hasattr(learner, "shared_models") else None
         self._state: bytes | None = None
-        own = Manifest(log.identity, task.hash, task.document().decode(), rows, size)
+        manifest = Manifest(log.identity, task.hash, task.document().decode(), rows, size)
+        folder.sweep("")
         stored = Manifest.read(folder)
         if stored is None:
-            folder.write(files.TASK, own.encode())
-        elif (stored.identity, stored.task) != (own.identity, own.task):
+            folder.write(files.TASK, manifest.encode())
+        elif (stored.identity, stored.task) != (manifest.identity, manifest.task):
             raise UserError(
                 f"{folder.url} is the archive of another log or task: give {log.url} an archive of its own",
                 code=files.OTHER,
             )
-        self._manifest = stored or own
+        self._manifest = stored or manifest
         chosen = range(task.log.partitions) if partitions is None else sorted(set(partitions))
         self._tails = {partition: self._resume(partition) for partition in chosen}
         self._sizes = {
@@ -104,11 +105,12 @@ class Archiver:
         self.archived = 0  # messages read since the start
 
     def _resume(self, partition: int) -> _Tail:
-        found = files.extents(self._folder, partition)
-        if not found:
+        self._folder.sweep(f"partition={partition}")
+        extents = files.extents(self._folder, partition)
+        if not extents:
             begin = self._log.begin(partition)
             return _Tail(begin, begin, begin)
-        last = found[-1]
+        last = extents[-1]
         tail = _Tail(last.begin, last.end, last.end)
         if last.end % self._manifest.rows:
             messages = files.decode(self._folder, partition, last, self._manifest)
@@ -138,12 +140,12 @@ class Archiver:
 
     def measure(self) -> dict[int, PartitionArchive]:
         """Return the progress of each partition."""
-        now, found = self._clock(), {}
+        now, progress = self._clock(), {}
         for (partition, tail), end in zip(self._tails.items(), self._log.ends_of(list(self._tails)), strict=True):
             oldest = self._log.read(partition, tail.stored, 1) if tail.stored < end else []
             waiting = max(0.0, now - oldest[0].time) if oldest else 0.0
-            found[partition] = PartitionArchive(max(0, end - tail.stored), self._sizes[partition], waiting)
-        return found
+            progress[partition] = PartitionArchive(max(0, end - tail.stored), self._sizes[partition], waiting)
+        return progress
 
     def _read(self, partition: int, tail: _Tail) -> int:
         try:
@@ -223,10 +225,10 @@ class Archiver:
 
 def _times(packed: Packed) -> tuple[Integers, Integers]:
     """Return each message's ``time`` and ``expires``; -1 for both of a message that does not have each once."""
-    found = np.full((2, len(packed)), -1, np.int64)
+    numbers = np.full((2, len(packed)), -1, np.int64)
     for index, value in enumerate(packed.values()):
         matched = {name: int(number) for name, number in _TIMES.findall(value)}
         # A message with escapes may have other names for them.
         if len(matched) == 2 and b"\\" not in value:
-            found[:, index] = matched[b"time"], matched[b"expires"]
-    return found[0], found[1]
+            numbers[:, index] = matched[b"time"], matched[b"expires"]
+    return numbers[0], numbers[1]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ class Extent(NamedTuple):
 
 
 class Folder(ABC):
-    """A place of files that are written whole or not at all."""
+    """A path of files that are written whole or not at all."""
 
     url: str
 
@@ -72,6 +71,9 @@ class Folder(ABC):
     def size(self, name: str) -> int:
         """Return the number of bytes of a file."""
 
+    def sweep(self, folder: str) -> None:  # noqa: B027 - optional
+        """Delete what a killed process has left of a write to a folder."""
+
 
 class LocalFolder(Folder):
     """A directory of a file system; other users of the machine cannot read what it holds."""
@@ -80,8 +82,8 @@ class LocalFolder(Folder):
         self.url, self._path = path, Path(path)
 
     def names(self, folder: str) -> list[str]:
-        place = self._path / folder
-        return [each.name for each in place.iterdir()] if place.is_dir() else []
+        path = self._path / folder
+        return [each.name for each in path.iterdir()] if path.is_dir() else []
 
     def read(self, name: str) -> bytes | None:
         try:
@@ -90,15 +92,19 @@ class LocalFolder(Folder):
             return None
 
     def write(self, name: str, data: bytes) -> None:
-        place = self._path / name
-        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_whole(place, data, own=True, mode=0o600)
+        path = self._path / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, data, own=True, mode=0o600)
 
     def delete(self, name: str) -> None:
         (self._path / name).unlink(missing_ok=True)
 
     def size(self, name: str) -> int:
         return (self._path / name).stat().st_size
+
+    def sweep(self, folder: str) -> None:
+        for draft in (self._path / folder).glob(".murk-*.new"):
+            draft.unlink(missing_ok=True)
 
 
 class Bucket(Folder):
@@ -214,8 +220,8 @@ def extents(folder: Folder, partition: int) -> list[Extent]:
         if (matched := _NAME.fullmatch(name)) is not None:
             begin, end = int(matched[1]), int(matched[2])
             longest[begin] = max(end, longest.get(begin, end))
-    found = [Extent(begin, longest[begin]) for begin in sorted(longest)]
-    for before, after in pairwise(found):
+    ordered = [Extent(begin, longest[begin]) for begin in sorted(longest)]
+    for before, after in pairwise(ordered):
         if before.end != after.begin:
             what = "lacks" if before.end < after.begin else "has twice"
             first, last = sorted((before.end, after.begin))
@@ -224,7 +230,7 @@ def extents(folder: Folder, partition: int) -> list[Extent]:
                 "its files from a copy",
                 code=_ERROR_CODE,
             )
-    return found
+    return ordered
 
 
 def shorter(folder: Folder, partition: int, extent: Extent) -> list[str]:
@@ -313,17 +319,13 @@ def _packed(column: Any) -> Packed:
     return Packed(b"".join(data), ends)
 
 
-_lock = threading.Lock()
-
-
 def add_models(folder: Folder, shared: Mapping[str, Any]) -> None:
     """Add models that people answered at, by version, to an archive's file of models; the rest is replaced."""
-    with _lock:
-        known = read_models(folder) or {}
-        models = {**shared["models"], **known.get("models", {})}
-        data = json.dumps({**shared, "models": models}, sort_keys=True).encode()
-        if data != folder.read(MODELS):
-            folder.write(MODELS, data)
+    stored = read_models(folder) or {}
+    models = {**shared["models"], **stored.get("models", {})}
+    data = json.dumps({**shared, "models": models}, sort_keys=True).encode()
+    if data != folder.read(MODELS):
+        folder.write(MODELS, data)
 
 
 def read_models(folder: Folder) -> dict[str, Any] | None:

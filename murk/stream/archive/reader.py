@@ -76,12 +76,12 @@ class ArchiveLog(Log):
         return self._extents[partition]
 
     def begin(self, partition: int) -> int:
-        found = self.extents(partition)
-        return found[0].begin if found else 0
+        extents = self.extents(partition)
+        return extents[0].begin if extents else 0
 
     def end(self, partition: int) -> int:
-        found = self.extents(partition)
-        return found[-1].end if found else 0
+        extents = self.extents(partition)
+        return extents[-1].end if extents else 0
 
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
         fetched = self.fetch(partition, offset, limit)

@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.stream.log.interface import Log
 
@@ -59,8 +58,8 @@ def open_log(url: str, *, create: bool = True, name: str | None = None, model: s
             f"unknown kind of log {scheme!r}: write sqlite:///PATH for a log in a file, or kafka://HOST:PORT",
             code=ADDRESS,
         )
-    own = {} if model is None else {"model": model}
-    return opener(url, create=create, name=name, **own)
+    options = {} if model is None else {"model": model}
+    return opener(url, create=create, name=name, **options)
 
 
 def find_logs(url: str, names: Sequence[str] = ()) -> list[str]:
@@ -116,6 +115,8 @@ def _import_kafka() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("kafka", "crc32c"):
             raise
+        from murk._internal.extras import missing_extra
+
         raise missing_extra("a log on Kafka needs kafka-python and crc32c", "kafka") from error
 
 

@@ -18,6 +18,7 @@ from itertools import accumulate, count, repeat
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from murk._internal.atomic_files import exposure
 from murk._internal.sqlite import Database, FileKind
@@ -45,16 +46,23 @@ _OFFSET = itemgetter(0)
 _LAST = 2**63 - 1
 # The batch that holds the first requested message and later batches; none where that message does not exist.
 _READ = (
-    'SELECT "offset", time, number, value FROM batches WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
+    'SELECT "offset", time, number, "check", value FROM batches WHERE "partition" = ? AND "offset" < ? AND "offset" >= '
     'coalesce((SELECT max("offset") FROM batches WHERE "partition" = ? AND "offset" <= ?), 0) '
     'AND EXISTS (SELECT 1 FROM streams WHERE "partition" = ? AND ? BETWEEN begin AND "end" - 1) ORDER BY "offset"'
 )
 # One statement, so that model and end are of the same moment.
-_MODEL_AND_END = 'SELECT message, "end" FROM streams LEFT JOIN models USING ("partition") WHERE "partition" = ?'
+_MODEL_AND_END = (
+    'SELECT message, "check", "end" FROM streams LEFT JOIN models USING ("partition") WHERE "partition" = ?'
+)
 
 
 TABLES = Path(__file__).with_name("tables.sql").read_text(encoding="utf-8")
 LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, page_bytes=2**14)
+
+
+def checksum(value: bytes, *numbers: int) -> int:
+    """Return the checksum of a row, so that a damaged disk alters no answer: of its bytes, and of its numbers."""
+    return crc32(value, crc32(struct.pack(f"<{len(numbers)}q", *numbers)))
 
 
 def pack(values: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -135,9 +143,9 @@ class _States:
         return Checkpoint(None, rows[0][0] if rows else 0)
 
     def condition(self, partition: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
-        own = self.model is None
+        of_task = self.model is None
         where, values = (
-            ("partition = ?", (partition,)) if own else ("partition = ? AND model = ?", (partition, self.model))
+            ("partition = ?", (partition,)) if of_task else ("partition = ? AND model = ?", (partition, self.model))
         )
         return (where, values) if epoch is None else (f"{where} AND epoch = ?", (*values, epoch))
 
@@ -149,6 +157,11 @@ class _States:
         update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
         rows = connection.execute(update, values).fetchall()
         return int(rows[0][0]) if rows else None
+
+
+def _put_model(connection: sqlite3.Connection, partition: int, message: bytes) -> None:
+    row = partition, message, checksum(message, partition)
+    connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?, ?)", row)
 
 
 def _crowd_mark(value: object) -> CrowdMark | None:
@@ -189,7 +202,7 @@ class _Epoch(Ownership):
                     [(d.partition, d.offset, now, d.reason, d.detail, d.value) for d in dead],
                 )
             if model is not None:
-                connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (self.partition, model))
+                _put_model(connection, self.partition, model)
             if estimate is not None:
                 row = self._states.estimate_key, estimate
                 connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
@@ -271,8 +284,8 @@ class SqliteLog(Log):
             raise self._incomplete(partition)
         offset = ends[0][0] - count
         for number, value in rows:
-            row = (partition, offset, now, value, number)
-            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?)", row)
+            row = (partition, offset, now, value, number, checksum(value, partition, offset, now, number))
+            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
             offset += number
 
     def exposed(self) -> str:
@@ -283,12 +296,12 @@ class SqliteLog(Log):
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         with self._database.write() as connection:
-            found = self.crowd_mark()
-            if base.check_claim(self.url, found, shuffler, replace, any(self.ends())):
+            mark = self.crowd_mark()
+            if base.check_claim(self.url, mark, shuffler, replace, any(self.ends())):
                 connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, f"{shuffler}:0"))
-                found = CrowdMark(shuffler, 0)
-        assert found is not None
-        return found
+                mark = CrowdMark(shuffler, 0)
+        assert mark is not None
+        return mark
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
         with self._database.write() as connection:
@@ -354,7 +367,14 @@ class SqliteLog(Log):
         base.check_partition(self, partition)
         end = min(offset + max(limit, 0), _LAST)
         values = (partition, end, partition, offset, partition, offset)
-        return self._database.rows(_READ, values, READ_BYTES, (int, int, int, bytes)), end
+        rows = self._database.rows(_READ, values, READ_BYTES, (int, int, int, int, bytes))
+        for first, appended, number, check, value in rows:
+            if check != checksum(value, partition, first, appended, number):
+                raise self._unfit("batches")
+        return [(first, appended, number, value) for first, appended, number, _, value in rows], end
+
+    def _unfit(self, table: str) -> UserError:
+        return self._database.damaged(f"a row of the table {table} does not fit its checksum")
 
     def begin(self, partition: int) -> int:
         return self._stream("begin", partition)
@@ -365,13 +385,19 @@ class SqliteLog(Log):
     def publish(self, partition: int, message: bytes) -> None:
         base.check_partition(self, partition)
         with self._database.write() as connection:
-            connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (partition, message))
+            _put_model(connection, partition, message)
         self._heard.pop(partition, None)
 
     def model(self, partition: int) -> bytes | None:
         base.check_partition(self, partition)
-        rows = self._database.query("SELECT message FROM models WHERE partition = ?", (partition,), (bytes,))
-        return bytes(rows[0][0]) if rows else None
+        query = 'SELECT message, "check" FROM models WHERE partition = ?'
+        rows = self._database.query(query, (partition,), (bytes, int))
+        return self._whole_model(partition, *rows[0]) if rows else None
+
+    def _whole_model(self, partition: int, message: bytes, check: int) -> bytes:
+        if check != checksum(message, partition):
+            raise self._unfit("models")
+        return message
 
     def time_bounds(self) -> tuple[float, float]:
         now = self._clock()
@@ -380,20 +406,21 @@ class SqliteLog(Log):
     def cached_model(self, partition: int) -> tuple[bytes | None, int]:
         """Return a partition's newest model and its end, at most `HEARD` seconds old if not simulated."""
         now = time.monotonic()
-        known = self._heard.get(partition)
-        if known is not None and now - known[0] < HEARD:
+        heard = self._heard.get(partition)
+        if heard is not None and now - heard[0] < HEARD:
             self._database.check()
-            return known[1]
+            return heard[1]
         rows = self._database.query(_MODEL_AND_END, (partition,))
         if not rows:
             base.check_partition(self, partition)
             raise self._incomplete(partition)
-        message, end = row = rows[0]
+        message, check, end = rows[0]
         if not (message is None or type(message) is bytes) or type(end) is not int:
             raise self._database.damaged_cell()
+        row = None if message is None else self._whole_model(partition, message, check), end
         if not self.simulated:
             self._heard[partition] = now, row
-        return message, end
+        return row
 
     @property
     def takes_estimates(self) -> bool:

@@ -70,8 +70,8 @@ class Block(list[Any]):
 
     def split(self, *names: str) -> dict[Any, Integers]:
         """Group the rows by the value of a field, or by the values of several, in order of first appearance."""
-        known, parts = self._split
-        if known != names:
+        split_by, parts = self._split
+        if split_by != names:
             keys: list[Any] = self.levels if names == ("level",) else list(map(attrgetter(*names), self))
             if keys and keys.count(keys[0]) == len(keys):
                 parts = {keys[0]: self._rows}
@@ -339,9 +339,9 @@ class DuplicateWindow:
         block = offset // self.size
         if block == self._block:
             return
-        known = [(key, end) for key, end in zip(self._newer, self._expires, strict=True) if end]
-        if self._unexpired is not None and known:
-            self._unexpired.add(*zip(*known, strict=True))
+        unexpired = [(key, end) for key, end in zip(self._newer, self._expires, strict=True) if end]
+        if self._unexpired is not None and unexpired:
+            self._unexpired.add(*zip(*unexpired, strict=True))
         self._older = self._newer if block == self._block + 1 else {}
         self._newer, self._expires = {}, []
         self._block = block

@@ -118,8 +118,8 @@ def decode(data: bytes, rules: WireRules) -> Release:
     if release.task != rules.task_hash:
         raise RejectedError("wrong-task", f"made for task {release.task[:12]}, this one is {rules.task_hash[:12]}")
     if release.simulated is not rules.simulated:
-        found, wanted = ("simulated", "real") if release.simulated else ("real", "simulated")
-        raise RejectedError("simulated", f"a {found} release on a log of {wanted} ones")
+        stated, wanted = ("simulated", "real") if release.simulated else ("real", "simulated")
+        raise RejectedError("simulated", f"a {stated} release on a log of {wanted} ones")
     if release.partition >= rules.partitions:
         raise RejectedError("partition", f"partition {release.partition} of {rules.partitions}")
     magnitude = rules.magnitudes.get(release.level)
@@ -168,8 +168,8 @@ def excerpt(text: str | bytes, limit: int = EXCERPT) -> str:
     """Return the start of untrusted text, bounded and escaped to printable ASCII."""
     if isinstance(text, bytes):
         text = text[: limit + 1].decode("utf-8", "backslashreplace")
-    shown = ascii(text[:limit])[1:-1]
-    return shown if len(text) <= limit and len(shown) <= limit else shown[:limit] + "..."
+    escaped = ascii(text[:limit])[1:-1]
+    return escaped if len(text) <= limit and len(escaped) <= limit else escaped[:limit] + "..."
 
 
 @cache
@@ -219,9 +219,9 @@ def _rejected(error: ValidationError) -> RejectedError:
         return RejectedError("malformed", excerpt(first["msg"], 2 * EXCERPT))
     if not first["loc"]:
         return RejectedError("malformed", "not a JSON object")
-    place = excerpt(".".join(str(part) for part in first["loc"]))
+    index = excerpt(".".join(str(part) for part in first["loc"]))
     if first["type"] == "missing":
-        return RejectedError("schema", f"{place}: missing")
+        return RejectedError("schema", f"{index}: missing")
     if first["type"] == "extra_forbidden":
-        return RejectedError("schema", f"{place}: unknown key")
-    return RejectedError("schema", f"{place}: {excerpt(repr(first['input']))}: {first['type']}")
+        return RejectedError("schema", f"{index}: unknown key")
+    return RejectedError("schema", f"{index}: {excerpt(repr(first['input']))}: {first['type']}")

@@ -107,7 +107,7 @@ class Layout:
         self.words: dict[str, tuple[str, ...]] = {"level": tuple(rules.magnitudes)}
         if "query" in model:
             self.words["query"] = get_args(model["query"].annotation)
-        known = {
+        constants = {
             "schema": f"{SCHEMA_VERSION}",
             "kind": f'"{rules.kind}"',
             "task": f'"{rules.task_hash}"',
@@ -116,8 +116,8 @@ class Layout:
         literals, holes, text = [], [], "{"
         for name, field in model.items():
             text += f'"{field.alias or name}":'
-            if (field.alias or name) in known:
-                text += known[field.alias or name]
+            if (field.alias or name) in constants:
+                text += constants[field.alias or name]
             else:
                 opening, closing = (
                     '""' if name == "id" or name in self.words else "[]" if name == "payload" else ("", "")
@@ -154,9 +154,9 @@ class Layout:
         data = np.frombuffer(packed.data, np.uint8)
         ids, numbers = np.empty((count, 2), np.uint64), np.empty((count, len(self.places)), np.int64)
         texts, integers = np.empty((count, 2), np.int64), np.empty(len(data) // 2 + 1, np.int64)
-        found = scan(data, packed.ends, self._program, ids, numbers, texts, integers)
-        columns = Columns(self, packed, ids, numbers, texts, integers[:found])
-        return columns if found >= 0 and self._is_plain(columns) else None
+        payload_size = scan(data, packed.ends, self._program, ids, numbers, texts, integers)
+        columns = Columns(self, packed, ids, numbers, texts, integers[:payload_size])
+        return columns if payload_size >= 0 and self._is_plain(columns) else None
 
     def _is_plain(self, columns: Columns) -> bool:
         """Return whether partitions, lengths and magnitudes are within the rules."""
@@ -191,15 +191,18 @@ class Layout:
             raise ValueError("what waits for a crowd is not whole, or not in order")
         given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
         checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
-        found = []
+        messages = []
         for own_partition in sorted(distinct(partitions)):
             fixed = np.array([(given | {"partition": own_partition}).get(name, -1) for name in self.places], np.int64)
-            own = starts[partitions == own_partition]
-            out, ends = np.empty(len(records) + len(own) * self._longest, np.uint8), np.empty(len(own), np.int64)
-            if not compose(records, own, self._program, fixed, *checks, out, ends):
+            of_partition = starts[partitions == own_partition]
+            out, ends = (
+                np.empty(len(records) + len(of_partition) * self._longest, np.uint8),
+                np.empty(len(of_partition), np.int64),
+            )
+            if not compose(records, of_partition, self._program, fixed, *checks, out, ends):
                 raise ValueError("a learner would refuse a release")
-            found.append((own_partition, Packed(out[: ends[-1]].tobytes(), ends)))
-        return found
+            messages.append((own_partition, Packed(out[: ends[-1]].tobytes(), ends)))
+        return messages
 
 
 HEAD = 25  # bytes of a record before its payload: the length of the payload's text, the id, the query and its item
@@ -230,7 +233,7 @@ def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) ->
 def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> int:  # noqa: C901
     """Fill columns from messages and return the number of integers in payloads; -1 if a message has another form."""
     literals, literal_ends, kinds, limits, words, word_ends, word_places = program
-    holes, found = len(kinds), 0
+    holes, integers_read = len(kinds), 0
     for m in range(len(ends)):
         at, end = ends[m - 1] if m else 0, ends[m]
         for hole in range(holes + 1):
@@ -278,7 +281,7 @@ def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, tex
                     return -1
                 numbers[m, hole] = number
             else:
-                start, before = at, found
+                start, before = at, integers_read
                 while True:
                     value, at = _integer(data, at, end, limits[hole], kind == _PAYLOAD)
                     if at < 0:
@@ -286,17 +289,17 @@ def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, tex
                     if kind == _WHOLE:
                         numbers[m, hole] = value
                         break
-                    integers[found] = value
-                    found += 1
+                    integers[integers_read] = value
+                    integers_read += 1
                     if at < end and data[at] == _COMMA:
                         at += 1
                     else:
-                        numbers[m, hole] = found - before
+                        numbers[m, hole] = integers_read - before
                         texts[m, 0], texts[m, 1] = start, at
                         break
         if at != end:
             return -1
-    return found
+    return integers_read
 
 
 @deferred
@@ -341,10 +344,10 @@ def merge(
             return False
         before_high, before_low = high, low
         # Two shifts, as one by 64 bits is undefined.
-        own = np.int64((high >> np.uint64(1)) >> np.uint64(shift)) - first
-        if not part <= own < len(ends):
+        bucket = np.int64((high >> np.uint64(1)) >> np.uint64(shift)) - first
+        if not part <= bucket < len(ends):
             return False
-        while part < own:
+        while part < bucket:
             ends[part] = written
             part += 1
         if is_known:
@@ -364,7 +367,7 @@ def merge(
             size = HEAD + text
             new += 1
         written += size
-        counts[own] += 1
+        counts[bucket] += 1
     while part < len(ends):
         ends[part] = written
         part += 1
@@ -422,10 +425,10 @@ def compose(  # noqa: C901
                         return False
                     index = end + 1
                     count += 1
-                known = False
+                is_counted = False
                 for length in lengths:
-                    known |= count == length
-                if not known:
+                    is_counted |= count == length
+                if not is_counted:
                     return False
                 for i in range(at + HEAD, stop):
                     out[written] = records[i]

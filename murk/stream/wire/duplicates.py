@@ -116,14 +116,14 @@ class Unexpired:
 
     def has(self, ids: Sequence[bytes], expires: Sequence[int]) -> Array:
         """Return which releases are known and not forgotten."""
-        known = np.fromiter(map(self._held.__contains__, zip(ids, expires, strict=True)), np.bool_, len(ids))
+        repeated = np.fromiter(map(self._held.__contains__, zip(ids, expires, strict=True)), np.bool_, len(ids))
         if self._filter is not None:
             prints = self._prints(ids, expires)
             suspects = np.flatnonzero(self._filter.probe(prints))
             for runs in self._runs.values():
                 for run in runs:
-                    known[suspects] |= contained(prints[suspects], run)
-        return known
+                    repeated[suspects] |= contained(prints[suspects], run)
+        return repeated
 
     def __len__(self) -> int:
         return len(self._held) + sum(len(run) for runs in self._runs.values() for run in runs)
@@ -201,16 +201,16 @@ def digest(key: Array, high: Array, low: Array, last: Array) -> Any:
 @deferred
 def fingerprints(key: Array, ids: Array, expires: Array) -> Words:
     """Return the fingerprints of releases from their ids (m, 2) and times of expiry (m,)."""
-    found = np.empty(len(ids), np.uint64)
+    prints = np.empty(len(ids), np.uint64)
     for m in range(len(ids)):
-        found[m] = digest(key, ids[m, 0], ids[m, 1], np.uint64(expires[m]))
-    return found
+        prints[m] = digest(key, ids[m, 0], ids[m, 1], np.uint64(expires[m]))
+    return prints
 
 
 @deferred
 def mark(words: Array, prints: Array, suspect: Array) -> int:
     """Add fingerprints to a Bloom filter; fill in which ones it had, or seemed to have, before; return their number."""
-    bits, found = np.uint64(64 * len(words)), 0
+    bits, repeated = np.uint64(64 * len(words)), 0
     for m in range(len(prints)):
         # Two halves of a uniform hash give all places (Kirsch and Mitzenmacher, 2006).
         at, step = prints[m] & np.uint64(0xFFFFFFFF), (prints[m] >> np.uint64(32)) | np.uint64(1)
@@ -222,8 +222,8 @@ def mark(words: Array, prints: Array, suspect: Array) -> int:
             words[word] |= bit
             at += step
         suspect[m] = had
-        found += had
-    return found
+        repeated += had
+    return repeated
 
 
 @deferred

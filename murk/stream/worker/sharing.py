@@ -42,8 +42,8 @@ class CommittedLearners(Generic[Learner]):
     def decoded(self, partition: int, checkpoint: Checkpoint) -> Learner:
         """Return a partition's learner at a checkpoint, which must not learn; raise `MurkError` if it is damaged."""
         state, offset = checkpoint
-        known = self._known.get(partition)
-        if known is None or known[0] != state:
+        cached = self._known.get(partition)
+        if cached is None or cached[0] != state:
             learner = self._make()
             if state is not None:
                 message = decode_state(state, f"partition {partition} of {self._log.url}")
@@ -56,8 +56,8 @@ class CommittedLearners(Generic[Learner]):
                         "learner: restore it from a copy",
                         code="MURK-STATE-001",
                     )
-            self._known[partition] = known = state, learner
-        return known[1]
+            self._known[partition] = cached = state, learner
+        return cached[1]
 
 
 LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first partition's worker at what all have learned

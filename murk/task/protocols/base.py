@@ -103,10 +103,10 @@ class TaskProtocol(ABC):
 
     def check_features(self, features: Sequence[Any], target: str, people: int | None) -> None:
         """Raise `PydanticCustomError`, with the remedy, if a task with these features cannot use the protocol."""
-        for place, feature in enumerate(features):
+        for index, feature in enumerate(features):
             if getattr(feature, "known", None):
                 words = f"{self.name} randomizes every feature; leave protocol out, or remove it"
-                raise task_error(words, "features", place, "known")
+                raise task_error(words, "features", index, "known")
 
     def why_impractical(self, features: int, public: bool) -> str:
         """Return why a task with this many coded features, without the constant, should not use it, or ""."""

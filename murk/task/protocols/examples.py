@@ -127,21 +127,21 @@ def _guarantees(privacy: object) -> list[object]:
     if not isinstance(privacy, dict):
         return []
     levels, default = privacy.get("levels"), privacy.get("guarantee")
-    found = list(levels.values()) if isinstance(levels, dict) else []
+    guarantees = list(levels.values()) if isinstance(levels, dict) else []
     if isinstance(default, dict) and len(default) == 1:
         # The ends of a grid are numbers, in the parameter of the default's kind.
         [(kind, block)] = default.items()
         key = next(iter(block), "") if isinstance(block, dict) else ""
-        found = [{kind: {key: each}} if isinstance(each, int | float) else each for each in found]
-    return [default, *found]
+        guarantees = [{kind: {key: each}} if isinstance(each, int | float) else each for each in guarantees]
+    return [default, *guarantees]
 
 
 def _cells(task: Mapping[str, Any]) -> float:
     """Return the number of combinations of a label and a task file's categories; infinite with other features."""
     features, count = task.get("features"), 2.0
     for feature in features if isinstance(features, list) else ():
-        own = feature.get("categories") if isinstance(feature, dict) else None
-        count *= len(own) + (feature.get("missing") == "indicator") if isinstance(own, list) else math.inf
+        categories = feature.get("categories") if isinstance(feature, dict) else None
+        count *= len(categories) + (feature.get("missing") == "indicator") if isinstance(categories, list) else math.inf
     return count
 
 
@@ -161,8 +161,8 @@ def _beyond_cells(setting: Callable[[str], object]) -> list[str]:
 
 def _leaves_mechanism_open(privacy: object) -> bool:
     """Return whether a task file names no mechanism and no calibration, so that randomized response can be used."""
-    own = privacy if isinstance(privacy, dict) else {}
-    return own.get("mechanism") is None and own.get("calibration", "analytic") == "analytic"
+    block = privacy if isinstance(privacy, dict) else {}
+    return block.get("mechanism") is None and block.get("calibration", "analytic") == "analytic"
 
 
 def _rows(public: object) -> float:

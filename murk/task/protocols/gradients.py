@@ -26,7 +26,7 @@ class GradientsProtocol(TaskProtocol):
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the settings of LDP-SGD: Mallows weights, given steps and no projection."""
-        own: dict[str, dict[tuple[str, ...], Any]] = {
+        settings: dict[str, dict[tuple[str, ...], Any]] = {
             "binary": {("objective",): "logistic"},
             "classes": {("objective",): "softmax", ("learner", "coordinates"): "classes"},
             "real": {("objective",): "huber", ("learner", "huber_c"): 1.345, ("learner", "scale_multiplier"): 1.0},
@@ -38,7 +38,7 @@ class GradientsProtocol(TaskProtocol):
             ("learner", "weighting"): "uniform",
             ("learner", "radius"): "unbounded",
             ("public",): None,
-        } | own.get(target, {})
+        } | settings.get(target, {})
 
     def scale(self, block: Any, target: str) -> Scale:
         """Return log odds for two labels, slopes for a real target."""

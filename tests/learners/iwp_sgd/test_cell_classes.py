@@ -21,7 +21,7 @@ from murk.protocols.examples.cells import CellMechanism, CellTable
 from murk.protocols.examples.cells_engine import CellLoss, CellSums
 from murk.protocols.examples.forecast import estimate as forecast
 from murk.protocols.population import Records
-from murk.results.fit import model_device_for
+from murk.results.models import model_device_for
 from murk.stream.wire.blocks import Block
 from murk.task.models import Model
 from tests.learners.iwp_sgd.test_cells import releases

@@ -30,7 +30,7 @@ from murk.protocols.examples.cells import CellMechanism, Cells, CellTable, Colum
 from murk.protocols.examples.cells_engine import CellLoss, CellSums
 from murk.protocols.examples.forecast import estimate as forecast
 from murk.protocols.population import Records
-from murk.results.fit import model_device_for
+from murk.results.models import model_device_for
 from murk.stream.wire.blocks import Block
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ExampleRelease

@@ -14,7 +14,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
 from murk.protocols.device import device_for
 from murk.results.archives import fit_archive, parts_of, processes
-from murk.results.fit import model_device_for
+from murk.results.models import model_device_for
 from murk.stream import open_log
 from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import MODELS, LocalFolder

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from murk.errors import MurkError, UserError
 from murk.protocols.device import device_for
 from murk.protocols.examples.engine import IWPEngine
-from murk.results.fit import model_device_for
+from murk.results.models import model_device_for
 from murk.task.models import Model
 from murk.task.task import Task
 from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_device, released, truth

@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from murk.errors import UserError
 from murk.protocols.device import device_for
-from murk.results.fit import model_device_for
+from murk.results.models import model_device_for
 from murk.task.models import Model
 from tests.learners.models.worlds import LABEL, REAL, fitted, made, released, truth
 

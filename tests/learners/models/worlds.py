@@ -7,7 +7,7 @@ import numpy as np
 
 from murk.privacy import SimulatedNoise
 from murk.protocols.device import device_for
-from murk.results.fit import model_device_for
+from murk.results.models import model_device_for
 from murk.stream.wire.blocks import Block
 from murk.task.models import Model
 from murk.task.task import Task

@@ -15,7 +15,7 @@ from murk.planning.outlook import outlook
 from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.population import Effects, designs, one_by_one
-from murk.protocols.scores.forecasting import _answers as planned_answers
+from murk.protocols.scores.forecast import _answers as planned_answers
 from murk.protocols.scores.model import QUERIES, Model, vectors
 from tests.learners.planning.people import halves, population, task
 

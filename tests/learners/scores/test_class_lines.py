@@ -17,7 +17,7 @@ from murk.privacy import GaussianDP
 from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.population import Effects, Records, designs
-from murk.protocols.scores import forecasting as planned
+from murk.protocols.scores import forecast as planned
 from murk.protocols.scores.model import Model, Response, directions, vectors
 from murk.protocols.scores.solutions import disagreement
 from murk.protocols.scores.solve.classes import ClassLines, centre, indicator

@@ -10,10 +10,9 @@ from murk._internal.links import logistic
 from murk.privacy import GaussianDP
 from murk.protocols.scores.solve import curve
 from murk.protocols.scores.solve.moments import Frame, Moments, may_be_none
-from murk.protocols.scores.survey.coordinates import UNTOLD
+from murk.protocols.scores.survey.coordinates import THRESHOLDS, UNTOLD
 from murk.protocols.scores.survey.rounds import Survey, SurveyRound
 from murk.protocols.scores.survey.shapes import Reply
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 N = 30_000
 THETA = np.array([0.5, 0.3, 3.0, -0.3])

@@ -8,10 +8,9 @@ import pytest
 
 from murk import Task
 from murk.protocols.device import person_device_for
-from murk.protocols.scores.survey.coordinates import Coordinates
+from murk.protocols.scores.survey.coordinates import THRESHOLDS, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.shapes import Reply, location_of
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 NOISE = 4.0  # variance of one answer's noise at mu = 1
 

@@ -5,7 +5,7 @@ import gc
 import json
 import os
 import stat
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -87,7 +87,6 @@ def test_where_it_lies(tmp_path):
 
 
 def test_the_note_of_a_deleted_log_is_not_that_of_a_new_one(tmp_path):
-    """Notes of earlier versions do not say whose they are, and count for every log at their path."""
     ledger, path = tmp_path / "ledger.db", tmp_path / "log.db"
     for expected in (FACTS, None):
         with open_log(f"sqlite:///{path}") as log:
@@ -96,10 +95,6 @@ def test_the_note_of_a_deleted_log_is_not_that_of_a_new_one(tmp_path):
                 note(log, FACTS, ledger)
             assert noted(log, ledger) == expected
         path.unlink()
-    with open_log(f"sqlite:///{path}") as log:
-        log.register_task(make_task().document())
-        beside(log, ".run.json", ledger).write_text(json.dumps(asdict(FACTS)))
-        assert noted(log, ledger) == FACTS
 
 
 def test_a_log_without_a_task_or_streams_was_begun_with_nothing(tmp_path):

@@ -158,6 +158,16 @@ class _Shorter:
         return self._log.fetch(partition, offset, min(limit, self._end - offset))
 
 
+def test_drafts_of_a_killed_archiver_are_deleted(tmp_path, log):
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    expected = content(tmp_path / "archive")
+    for folder in ("", "partition=0"):
+        (tmp_path / "archive" / folder / ".murk-0123456789abcdef.new").write_bytes(b"half of a file")
+    copied(log, tmp_path / "archive")
+    assert content(tmp_path / "archive") == expected
+
+
 def test_a_begun_file_is_continued_after_retention_has_removed_its_messages(tmp_path, log, clock):
     fill(log, 25)
     copied(log, tmp_path / "archive")

@@ -12,6 +12,9 @@ from types import ModuleType
 import pytest
 
 from murk.errors import MurkError, UserError
+from murk.stream.archive.archiver import Archiver
+from murk.stream.archive.files import LocalFolder
+from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.interface import DeadLetter, FencedError, Log
 from murk.stream.log.kafka.log import TopicSetup
 from murk.stream.log.open import OPENERS, open_log
@@ -348,3 +351,19 @@ def test_closing_twice_is_allowed(url: str) -> None:
     log = open_log(url)
     log.close()
     log.close()
+
+
+def test_an_archive_has_what_the_log_has(log: Log, tmp_path: Path) -> None:
+    """Also of what nobody can read, and after the archiver's next start."""
+    for count in (1, 2):
+        log.append([(0, value) for value in HOSTILE] + [(1, message(make_task(), count))] * 12)
+        archiver = Archiver(log, make_task(), LocalFolder(str(tmp_path / "archive")), rows=8)
+        while not archiver.has_archived(log.ends()):
+            archiver.step()
+        archiver.flush()
+        assert {each.lag for each in archiver.measure().values()} == {0}
+        with ArchiveLog(LocalFolder(str(tmp_path / "archive"))) as archive:
+            assert archive.identity == log.identity
+            for partition in (0, 1):
+                assert read_all(archive, partition) == read_all(log, partition) != []
+                assert archive.ends()[partition] == log.ends()[partition]

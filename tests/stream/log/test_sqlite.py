@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +183,35 @@ def test_a_damaged_cell_is_said_to_be_one(log: SqliteLog, sql: str) -> None:
         DAMAGE[sql](log)
 
 
+def test_no_flipped_bit_alters_a_release_or_a_model(path: Path, log: SqliteLog) -> None:
+    """Each bit of an answer and of what places it: JSON stays JSON where one digit turns into another."""
+    task = make_task()
+    log.append([(0, message(task, 1)), (0, message(task, 2))])
+    log.append([(0, message(task, 3))])
+    log.publish(0, b'{"parameters":[0.25,0.5]}')
+    [(whole,)] = log._database.query('SELECT value FROM batches WHERE "offset" = 2')
+    for table, column, value in (
+        ("batches", "value", whole), ("batches", "time", None), ("models", "message", b'{"parameters":[0.25,0.5]}')
+    ):  # fmt: skip
+        where = 'WHERE "offset" = 2' if table == "batches" else ""
+        [(stored,)] = log._database.query(f"SELECT {column} FROM {table} {where}")
+        spoiled = [stored ^ 1 << bit for bit in range(32)] if value is None else list(flipped(value))
+        for other in spoiled:
+            spoil(log, f"UPDATE {table} SET {column} = ? {where}", other)
+            for use in (log.read, log.fetch) if table == "batches" else (log.model,):
+                with pytest.raises(UserError, match=f"is damaged.*table {table} does not fit its checksum"):
+                    use(*([0, 0, 10] if table == "batches" else [0]))
+        spoil(log, f"UPDATE {table} SET {column} = ? {where}", stored)
+    assert len(log.read(0, 0, 10)) == 3
+    assert log.model(0) == b'{"parameters":[0.25,0.5]}'
+
+
+def flipped(value: bytes) -> Iterator[bytes]:
+    for at in range(0, len(value), 7):
+        for bit in range(8):
+            yield value[:at] + bytes([value[at] ^ 1 << bit]) + value[at + 1 :]
+
+
 def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: SqliteLog, tmp_path: Path) -> None:
     owner = log.acquire(0)
     path.rename(tmp_path / "moved.db")
@@ -222,10 +252,10 @@ def test_a_hostile_file_cannot_fill_the_memory(log: SqliteLog, monkeypatch: pyte
     taken: list[int] = []
     monkeypatch.setattr(sqlite, "unpack", lambda rows: taken.append(len(rows)) or [])
     spoil(log, 'UPDATE streams SET "end" = 1000')
-    row = "INSERT INTO batches SELECT 0, value, 0, zeroblob(1024), 256 FROM generate"
-    spoil(
-        log, f"WITH RECURSIVE generate(value) AS (SELECT 0 UNION ALL SELECT value + 1 FROM generate LIMIT 1000) {row}"
-    )
+    with log._database.write() as connection:
+        for offset in range(1000):
+            row = (0, offset, 0, bytes(1024), 256, sqlite.checksum(bytes(1024), 0, offset, 0, 256))
+            connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
     log.read(0, 0, 1000)
     assert taken == [10]
 
@@ -377,7 +407,7 @@ def test_reading_goes_on_while_somebody_writes(path: Path, log: SqliteLog) -> No
         open_log(f"sqlite:///{path}", create=False) as reader,
         writer._database.write() as connection,
     ):
-        connection.execute("INSERT INTO batches VALUES (0, 1, 0, 'unfinished', 1)")
+        connection.execute("INSERT INTO batches VALUES (0, 1, 0, 'unfinished', 1, 0)")
         assert read_all(reader) == [b"a"]
         assert reader.checkpoint(0) == (None, 0)
 

@@ -26,6 +26,7 @@ from murk.task.learning import (
     PublicBlock,
     StepSchedule,
     TrackBlock,
+    WeightBlock,
 )
 from murk.task.privacy import LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
@@ -114,6 +115,7 @@ COMPARED = {"feature": "arm", "category": "b", "against": "a"}
 ABOUT = {"purpose": "p", "controller": "c", "contact": "x", "notice": "https://example.org/a"}
 WEEKLY = {"privacy": {"guarantee": {"gdp": {"mu": 1.0}}, "window": "week"}, "track": {"window": "week"}}
 TRACKED = protocol("scores") | WEEKLY
+WEIGHED = protocol("moments") | {"weight": {"rows": 10}}
 KNOWN = {"categories": ["a", "b"], "known": True}
 TRIED = {
     "name": "t",
@@ -156,6 +158,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     LogBlock: (content(), ("log",)),
     IntervalsBlock: (content() | {"intervals": {"tightest_at": 5_000}}, ("intervals",)),
     TrackBlock: (TRACKED, ("track",)),
+    WeightBlock: (WEIGHED, ("weight",)),
     ExperimentBlock: (TRIED, ("experiment",)),
     AssignmentBlock: (TRIED, ("experiment", "assigned")),
     GuardrailBlock: (TRIED, ("experiment", "guardrail")),
@@ -201,6 +204,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "people": 50_000,
         "predictions": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, "predictions": {}}},
         "track": {SEVERAL: {"protocol": "scores", "objective": None, "learner": {}, **WEEKLY}},
+        "weight": {SEVERAL: WEIGHED},
         "intervals": {"validity": "always-valid"},
         "experiment": FIXED,
         "contrasts": [{"feature": "same_sex", "category": "yes", "against": "no"}],
@@ -271,6 +275,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "per_person": {"gdp": {"mu": 4.0}},
         "window": "week",
         "lifetime": {SEVERAL: {"window": "week", "lifetime": {"gdp": {"mu": 4.0}}}},
+        "repeat": FIXED,  # moments, examples and targets alone can repeat answers: tests/producers/test_memos.py
         "mechanism": "gaussian",
         "calibration": {SEVERAL: {"guarantee": {"approx": {"epsilon": 1.0, "delta": 1e-6}}, "calibration": "classic"}},
     },
@@ -343,6 +348,7 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
     },
     LogBlock: {"partitions": 2, "retention": "9d"},
     TrackBlock: {"window": FIXED, "windows": 10, "smooth": 0},
+    WeightBlock: {"rows": 12},
     ExperimentBlock: {"arm": "page", "control": "b", "assigned": None, "guardrail": None},
     AssignmentBlock: {"by": {SEVERAL: {"by": "server", "salt": None}}, "salt": "t", "shares": [0.4, 0.6]},
     GuardrailBlock: {"margin": 0.02, "worse": "higher"},

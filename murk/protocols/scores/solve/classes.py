@@ -147,8 +147,8 @@ class ClassSolution:
     def _terms(self, theta: Floats, pull: Floats, inverses: Sequence[Floats]) -> tuple[Floats, Floats, float]:
         information, gradient, value = pull.copy(), -pull @ theta, float(theta @ pull @ theta)
         at = probabilities(self.rows.points, theta, self._basis)
-        for (answer, one), precision in zip(self._equations, inverses, strict=True):
-            left, slope = answer.mean - self.ratio * one.score(at), self.ratio * one.slope(at)
+        for (answer, scores), precision in zip(self._equations, inverses, strict=True):
+            left, slope = answer.mean - self.ratio * scores.score(at), self.ratio * scores.slope(at)
             information += slope.T @ precision @ slope
             gradient += slope.T @ precision @ left
             value += float(left @ precision @ left)
@@ -170,13 +170,13 @@ class ClassSolution:
         at = probabilities(self.rows.points, self._theta, self._basis)
         information, middle = self._prior.copy(), self._prior.copy()
         pulled, by_ratio = np.zeros((len(at), len(self._theta))), np.zeros(len(self._theta))
-        for answer, one in self._equations:
-            noise, slope = self._noise(one, answer, at), self.ratio * one.slope(at)
+        for answer, scores in self._equations:
+            noise, slope = self._noise(scores, answer, at), self.ratio * scores.slope(at)
             weigh = np.linalg.solve(noise, slope)
             information += slope.T @ weigh
             middle += slope.T @ weigh
-            by_ratio += weigh.T @ one.score(at)
-            pulled += self.ratio * (one.summands(at) - one.score(at)) @ weigh
+            by_ratio += weigh.T @ scores.score(at)
+            pulled += self.ratio * (scores.summands(at) - scores.score(at)) @ weigh
         middle += self.ratio_variance * np.outer(by_ratio, by_ratio)
         middle += (pulled * (self.rows.shares * self.doubt)[:, None]).T @ pulled
         back = self._reported @ inverse(information)
@@ -193,10 +193,12 @@ class ClassSolution:
         """Return the next model: its origin is the solution; it makes the mean curvature over contrasts isotropic."""
         p, newest = self.features, self.newest
         at = probabilities(self.rows.points, self.origin, self._basis)
-        one = ClassScores.of(Model(self.origin, newest.transform, clipping_norm, 1.0, 0.0, 0.0), self.rows, self._basis)
+        scores = ClassScores.of(
+            Model(self.origin, newest.transform, clipping_norm, 1.0, 0.0, 0.0), self.rows, self._basis
+        )
         c = self._basis.shape[1]
         # Mean over contrasts of dG/dTheta, in the coordinates of z.
-        curvature = one.slope(at).reshape(c, p, c, p).trace(axis1=0, axis2=2) @ newest.transform.T / c
+        curvature = scores.slope(at).reshape(c, p, c, p).trace(axis1=0, axis2=2) @ newest.transform.T / c
         values, vectors = np.linalg.eigh((curvature + curvature.T) / 2.0)
         values = np.maximum(values, 1e-6 * float(np.mean(values)))
         transform = (vectors / np.sqrt(values)) @ vectors.T @ newest.transform
@@ -330,15 +332,15 @@ class ClassLines:
 
     def _noises(self, one: int, other: int) -> list[tuple[float, float]]:
         """Return the covariance of two classes' mean scores by round, as `ProbabilityLine.covariance_with` takes it."""
-        rates, found = (self.lines[one].rate, self.lines[other].rate), []
+        rates, covariances = (self.lines[one].rate, self.lines[other].rate), []
         for each in self._found:
             if each.score is None:
                 continue
             at = centre(each.model, self._basis)
             scale = _largest(at) ** 2 * float(self._basis[one] @ self._basis[other])
             spread = at[one] * at[other] - rates[0] * at[other] - at[one] * rates[1]
-            found.append((scale * each.score.noise, scale * each.score.whole + each.score.share * spread))
-        return found
+            covariances.append((scale * each.score.noise, scale * each.score.whole + each.score.share * spread))
+        return covariances
 
     def half_widths(self, quantile: float) -> Floats:
         """Return half-widths of the intervals, (K p,); infinite where a value was not learned."""

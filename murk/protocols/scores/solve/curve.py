@@ -68,9 +68,9 @@ class _Equations:
             np.array([getattr(answer, name) for answer in answers])[:, None, None]
             for name in ("noise", "share", "whole")
         )
-        self.square = np.array([one.square for one in self.expected])  # mean of ``c^2 z z'`` over the rows, (k, p, p)
+        self.square = np.array([each.square for each in self.expected])  # mean of ``c^2 z z'`` over the rows, (k, p, p)
         # low (k, p) and rise (k, p, m): G_k is ``low + rise @ level`` for the rows' probabilities (or means) ``level``
-        columns = [(one.directions.T * rows.shares, *one.level) for one in self.expected]
+        columns = [(each.directions.T * rows.shares, *each.level) for each in self.expected]
         self.low = np.array([part @ low for part, low, _ in columns])
         self.rise = np.array([part * rise for part, _, rise in columns])
         self.correction = np.array([factor * change @ curvature.correction @ change.T for change in changes])
@@ -142,7 +142,7 @@ class Solution:
     def _spreads_at(self, theta: Floats) -> Floats:
         """Return the variance of people's scores at theta, (k, p, p)."""
         logit = self.rows.points @ theta
-        return self.curvature.ratio * np.array([one.spread(logit) for one in self._stacked.expected])
+        return self.curvature.ratio * np.array([each.spread(logit) for each in self._stacked.expected])
 
     def _noise(self, theta: Floats, scores: Floats, spreads: Floats) -> tuple[Floats, Floats]:
         """Return two summands of S_k(theta) (see the module), (k, p, p): noise of single rounds, and shared errors."""

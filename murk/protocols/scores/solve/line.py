@@ -195,12 +195,12 @@ class ProbabilityLine:
         for _ in range(_FITS):
             information, right = self._hidden.copy(), np.zeros(p)
             self._designs = []
-            for one in self._equations:
-                design = self._share * (one.change @ self._matrix + one.shift)
-                own, shared = self._noise(one, design, self._whitened)
+            for equation in self._equations:
+                design = self._share * (equation.change @ self._matrix + equation.shift)
+                own, shared = self._noise(equation, design, self._whitened)
                 weighed = np.linalg.solve(own + shared, design)
                 information += design.T @ weighed
-                right += weighed.T @ (one.mean + one.middle * design @ self._constant)
+                right += weighed.T @ (equation.mean + equation.middle * design @ self._constant)
                 self._designs.append((design, weighed))
             self._inverse = inverse(information + 1e-9 * np.trace(information) / p * np.eye(p))
             self._whitened = self._inverse @ right
@@ -221,18 +221,18 @@ class ProbabilityLine:
         """Return covariances of the line, (..., p, p), if each of ``values``, (..., p), were the truth."""
         whitened = values @ self._back
         middle = np.zeros((*values.shape, values.shape[-1])) + self._hidden
-        for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
-            middle += weighed.T @ self._noise(one, design, whitened)[0] @ weighed
+        for equation, (design, weighed) in zip(self._equations, self._designs, strict=True):
+            middle += weighed.T @ self._noise(equation, design, whitened)[0] @ weighed
         pull = self._error_effects(whitened)
         return self._joint(middle, pull, self, pull)
 
     def _error_effects(self, whitened: Floats) -> _Effects:
         p = whitened.shape[-1]
         ratio, turned = np.zeros(whitened.shape), np.zeros((*whitened.shape, p, p))
-        for one, (design, weighed) in zip(self._equations, self._designs, strict=True):
-            h = whitened - one.middle * self._constant
+        for equation, (design, weighed) in zip(self._equations, self._designs, strict=True):
+            h = whitened - equation.middle * self._constant
             # A symmetric error E of A changes this equation by pi change E h.
-            turned += (self._share * weighed.T @ one.change)[:, :, None] * h[..., None, None, :]
+            turned += (self._share * weighed.T @ equation.change)[:, :, None] * h[..., None, None, :]
             ratio += h @ (weighed.T @ design).T / self._share
         return turned, ratio
 
@@ -242,8 +242,8 @@ class ProbabilityLine:
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
         middle = middle + (flat * self._error.ravel() / 2.0) @ both.swapaxes(-1, -2)
         middle = middle + self._share_variance * pull[1][..., :, None] * other[1][..., None, :]
-        found = self._inverse @ middle @ line._inverse
-        return np.asarray(self._transform.T @ found @ self._transform)
+        covariance = self._inverse @ middle @ line._inverse
+        return np.asarray(self._transform.T @ covariance @ self._transform)
 
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
@@ -253,10 +253,10 @@ class ProbabilityLine:
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
-        for one, (_, mine), (_, others), (even, square) in zip(
+        for equation, (_, mine), (_, others), (even, square) in zip(
             self._equations, self._designs, line._designs, noises, strict=True
         ):
-            middle += mine.T @ (even * np.eye(p) + square * one.square) @ others
+            middle += mine.T @ (even * np.eye(p) + square * equation.square) @ others
         return self._joint(middle, self._error_effects(self._whitened), line, line._error_effects(line._whitened))
 
     @cached_property
@@ -298,8 +298,8 @@ class ProbabilityLine:
         scales = self._moments.frame.scales
         halves = first_rejected(self.values, self.covariance, quantile, test, scales)
         withheld = self._moments.withheld
-        known = (halves < _WIDEST * scales) & ~np.append(withheld, withheld.any())
-        return np.where(known, halves, math.inf)
+        bounded = (halves < _WIDEST * scales) & ~np.append(withheld, withheld.any())
+        return np.where(bounded, halves, math.inf)
 
 
 def next_model(solution: Solution, found: Summaries, fitted: Model, people: int, noise: tuple[float, float]) -> Model:

@@ -135,6 +135,8 @@ class Moments:
     # standard deviations of the remaining errors of the moments of x', (p, p)
     errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     estimated: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # moments of x', perhaps not definite, (p, p)
+    # whether released matrices contradict each feature's surveyed spread, as of people who were alike, (p - 1,)
+    understated: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @classmethod
     def of(cls, found: Summaries, response: Response, coordinates: Coordinates | None = None) -> Moments:
@@ -142,20 +144,21 @@ class Moments:
         newest = found[-1].model
         base = unstretched(newest)
         if coordinates is None:
-            frame = Frame.isotropic(base)
-            known = _known(frame, found, response, 1)
+            frame, understated = Frame.isotropic(base), np.zeros(len(base) - 1, dtype=bool)
+            moments = _known(frame, found, response, 1)
         else:
             frame = Frame.of(coordinates)
-            known = _known(frame, found, response, _ROUNDS)
+            moments = _known(frame, found, response, _ROUNDS)
+            understated = _contradicted(frame, moments.estimated, moments.errors)
             wrong = np.zeros(len(coordinates.centre), dtype=bool)
             for _ in range(_CORRECTIONS):
-                corrected = _corrected(coordinates, known)
+                corrected = _corrected(coordinates, moments)
                 if corrected is None:
                     break
                 coordinates, wrong = corrected[0], wrong | corrected[1]
                 frame = Frame.of(coordinates, wrong)
-                known = _known(frame, found, response, _ROUNDS)
-        moment, estimated, kept, errors, ratio = known
+                moments = _known(frame, found, response, _ROUNDS)
+        moment, estimated, kept, errors, ratio = moments
         p, back = len(base), inverse(frame.transform)
         into = base @ back
         shape = into @ moment @ into.T
@@ -165,7 +168,7 @@ class Moments:
         plain = Model(np.zeros(len(newest.origin)), base, newest.clipping_norm, 1.0, 0.0, 0.0)
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
-        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated)
+        return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated, understated)
 
     def doubts(self, onto: Floats, expected: Floats) -> Floats:
         """Return variances by which a matrix ``expected``, (p, p), predicted in coordinates ``onto``, may be wrong."""
@@ -183,30 +186,20 @@ class Moments:
         variance = np.diag(at)[:-1] - means**2
         if self.frame.coins is None:
             return np.zeros(len(variance), dtype=bool)
-        own, coins = np.diag(self.errors)[:-1], np.isfinite(self.frame.coins)
+        errors, coins = np.diag(self.errors)[:-1], np.isfinite(self.frame.coins)
         # The standard error of a spread is that of the variance over twice the spread; a share is linear in it.
-        error = np.where(coins, 2.0 * own, np.hypot(own, 2.0 * means * self.errors[:-1, -1]))
+        error = np.where(coins, 2.0 * errors, np.hypot(errors, 2.0 * means * self.errors[:-1, -1]))
         least = np.where(coins, 1.0 - _WHOLE**2, 0.0) + error
         hidden = variance < np.maximum(least, 2.0 * _SMALLEST * np.diag(self.frame.moment)[:-1])
         return np.asarray(hidden | ~self.frame.told)
 
     @cached_property
-    def contradicted(self) -> NDArray[np.bool_]:
-        """Whether released matrices contradict each feature's surveyed spread, (p - 1,).
-
-        They do where the first people were alike in a feature in which later ones differ. Answers at such coordinates
-        tell little of any feature.
-        """
-        if self.frame.coins is None:
-            return np.zeros(len(self.moment) - 1, dtype=bool)
-        square, error = np.diag(self.estimated)[:-1], np.diag(self.errors)[:-1]
-        numbers = ~np.isfinite(self.frame.coins)
-        return np.asarray(numbers & (square > _CONTRADICTED) & (square - 1.0 > UNLIKELY * error))
-
-    @cached_property
     def withheld(self) -> NDArray[np.bool_]:
-        """Whether nothing backs an interval of each feature's coefficient, (p - 1,)."""
-        return np.asarray(self.unseen | self.contradicted.any())
+        """Whether nothing backs an interval of each feature's coefficient, (p - 1,).
+
+        Answers at coordinates that released matrices contradict even after a correction tell little of any feature.
+        """
+        return np.asarray(self.unseen | _contradicted(self.frame, self.estimated, self.errors).any())
 
     @cached_property
     def hidden(self) -> Floats:
@@ -228,22 +221,31 @@ class _Known(NamedTuple):
 def _known(frame: Frame, found: Summaries, response: Response, approximations: int) -> _Known:
     """Return what released matrices tell in a frame."""
     back, newest = inverse(frame.transform), found[-1].model
-    known = _Known(frame.moment, frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0)
+    moments = _Known(frame.moment, frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0)
     for _ in range(approximations):
-        at = frame.with_coins_of(known.estimated)
+        at = frame.with_coins_of(moments.estimated)
         rows = frame.rows(_of_constant(back @ at @ back.T), np.array(newest.origin))
         together = _scatters(found, response, rows, frame.transform)
         if together is None:
             break
-        known = _posterior(frame, together, at)
-    return known
+        moments = _posterior(frame, together, at)
+    return moments
+
+
+def _contradicted(frame: Frame, estimated: Floats, errors: Floats) -> NDArray[np.bool_]:
+    """Return whether released matrices contradict each feature's spread as far too small, (p - 1,)."""
+    if frame.coins is None:
+        return np.zeros(len(estimated) - 1, dtype=bool)
+    square, error = np.diag(estimated)[:-1], np.diag(errors)[:-1]
+    return np.asarray(~np.isfinite(frame.coins) & (square > _CONTRADICTED) & (square - 1.0 > UNLIKELY * error))
 
 
 def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, NDArray[np.bool_]] | None:
     """Return coordinates with the centres and spreads that released matrices show, and which features have new ones.
 
     Few forgers can move a centre and overstate a spread while people answer the survey. That would hide the feature:
-    its coefficient of x' would be too large for the prior. None if the matrices contradict no number's survey so.
+    its coefficient of x' would be too large for the prior. And the first people can be alike where later ones differ.
+    None if the matrices contradict no number's survey so.
     """
     mean, mean_error = known.estimated[:-1, -1], known.errors[:-1, -1]
     variance = np.diag(known.estimated)[:-1] - mean**2
@@ -251,11 +253,12 @@ def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, ND
     numbers = coordinates.log_spread_error > 0.0
     least = np.exp(-2.0 * _SURELY * np.maximum(coordinates.log_spread_error, _TRUSTED))
     narrower = numbers & (variance + _SURELY * error < least)
-    wrong = narrower | numbers & (np.abs(mean) > _SURELY * mean_error + _TRUSTED)
+    wider = numbers & (variance > _CONTRADICTED) & (variance - 1.0 > UNLIKELY * error)
+    wrong = narrower | wider | numbers & (np.abs(mean) > _SURELY * mean_error + _TRUSTED)
     if not wrong.any():
         return None
     # While noise hides a spread, it is at most as large as the noise.
-    spread = np.where(narrower, np.sqrt(np.maximum(variance, error)), 1.0) * coordinates.spread
+    spread = np.where(narrower | wider, np.sqrt(np.maximum(variance, error)), 1.0) * coordinates.spread
     centre = coordinates.centre + np.where(wrong, mean * coordinates.spread, 0.0)
     return replace(coordinates, centre=centre, spread=spread), wrong
 
@@ -275,8 +278,8 @@ def _posterior(frame: Frame, together: Pooled, at: Floats) -> _Known:
     least = math.sqrt(float(np.mean(together.variances)) / len(at)) / (float(np.trace(together.expected)) / len(at))
     factors = np.sqrt(np.diag(together.expected) / np.diag(at))
     factor = np.outer(factors, factors) if frame.surveyed else np.sum(together.expected * at) / np.sum(at * at)
-    known = np.where(free, 0.0, frame.doubts) * factor
-    doubtful = together.variances + known**2
+    determined = np.where(free, 0.0, frame.doubts) * factor
+    doubtful = together.variances + determined**2
     weighed, sure = together.expected / doubtful, _SHAPE**-2 if frame.surveyed else 0.0
     ratio = float(np.sum(weighed * together.measured)) + sure
     ratio = max(ratio / (float(np.sum(weighed * together.expected)) + sure), least)

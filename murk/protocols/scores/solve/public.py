@@ -55,8 +55,8 @@ class Equation:
         answer, mean = self.answer, self.expected.score(logit)
         share = min(max(share, 0.0), 1.0)  # a fitted share may lie outside [0, 1]
         spread = share * self.expected.spread(logit) - share**2 * np.outer(mean, mean)
-        own = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
-        return np.asarray(self.change @ own @ self.change.T)
+        covariance = answer.noise * np.eye(len(mean)) + answer.share * spread + answer.whole * self.expected.square
+        return np.asarray(self.change @ covariance @ self.change.T)
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,10 @@ class ReleasedMoments:
         """Extract the scores and curvatures of all rounds, and compute the rows' terms of their expectations."""
         groups = _grouped(found, response, rows)
         measured, matrices, own = _pooled(found, response, rows)
-        answers = [np.asarray(sum(one.change @ one.answer.mean for one in group)) for group in groups]
+        answers = [np.asarray(sum(each.change @ each.answer.mean for each in group)) for group in groups]
         none = np.zeros((len(rows.points), 0))
         base, bend = (
-            np.concatenate([none, *(np.asarray(sum(one.terms(part) for one in group)) for group in groups)], axis=1)
+            np.concatenate([none, *(np.asarray(sum(each.terms(part) for each in group)) for group in groups)], axis=1)
             for part in (0, 1)
         )
         return cls(groups, rows, response, np.concatenate([*answers, measured]), base, bend, matrices, own)
@@ -96,13 +96,13 @@ class ReleasedMoments:
     def noise(self, theta: Floats, share: float) -> Floats:
         """Return the covariance of r's noise."""
         logit, scores = self.rows.points @ theta, self.base.shape[1]
-        found = np.zeros((len(self.released), len(self.released)))
+        covariance = np.zeros((len(self.released), len(self.released)))
         p = len(theta)
         for k, group in enumerate(self.groups):
             at = slice(k * p, (k + 1) * p)
-            found[at, at] = sum(one.noise(logit, share) for one in group)
-        found[scores:, scores:] = self.own
-        return found
+            covariance[at, at] = sum(each.noise(logit, share) for each in group)
+        covariance[scores:, scores:] = self.own
+        return covariance
 
     def level(self, theta: Floats) -> Floats:
         """Return each row's probability, or the line's height, at theta, (m,)."""
@@ -134,11 +134,11 @@ def _grouped(found: Summaries, response: Response, rows: Rows) -> list[list[Equa
         if each.score is not None:
             change = newest.transform @ each.model.back
             key = each.model.exponent, math.floor(math.log2(_variance(each.score)))
-            one = Equation(each.score, Expected.of(each.model, rows, response), change)
-            groups.setdefault(key, []).append(one)
+            equation = Equation(each.score, Expected.of(each.model, rows, response), change)
+            groups.setdefault(key, []).append(equation)
     weighted = []
     for group in groups.values():
-        weights = np.array([1.0 / _variance(one.answer) for one in group])
+        weights = np.array([1.0 / _variance(each.answer) for each in group])
         weights = weights / weights.sum()
         weighted.append([replace(one, change=float(w) * one.change) for w, one in zip(weights, group, strict=True)])
     return weighted
@@ -176,8 +176,8 @@ def _pooled(found: Summaries, response: Response, rows: Rows) -> tuple[Floats, F
     # Of very many entries only those that matter most are used: along the coefficients.
     along = newest.back.T @ newest.origin
     along = along / max(float(np.linalg.norm(along)), 1e-12)
-    own = noise / 2.0 * (np.eye(p) + np.outer(along, along))
-    return measured @ along, Z * (factors * (Z @ along))[:, None], own
+    variance = noise / 2.0 * (np.eye(p) + np.outer(along, along))
+    return measured @ along, Z * (factors * (Z @ along))[:, None], variance
 
 
 _STEPS, _ROUNDS = 8, 2
@@ -262,12 +262,14 @@ class PublicSolution:
         priors = [_RIGHT, *[others] * (len(kappas) - 1)]
         # Without curvatures missing targets look like small effects.
         missing = _MISSING if self.moments.curvatures else 0.0
-        found = [_Hypothesis(each, False, prior * (1.0 - missing)) for each, prior in zip(kappas, priors, strict=True)]
+        hypotheses = [
+            _Hypothesis(each, False, prior * (1.0 - missing)) for each, prior in zip(kappas, priors, strict=True)
+        ]
         # People with a target need not be like all people.
         selected = [each for each in kappas if each >= _SELECTED] or kappas[-1:]
         if missing:
-            found += [_Hypothesis(each, True, missing / len(selected)) for each in selected]
-        return found
+            hypotheses += [_Hypothesis(each, True, missing / len(selected)) for each in selected]
+        return hypotheses
 
     def _linearize(self, theta: Floats, share: float) -> None:
         moments = self.moments
@@ -377,20 +379,20 @@ class PublicSolution:
     @property
     def useful(self) -> bool:
         """Whether the releases leave it plausible that the rows are worth at least ``1 / _USEFUL`` people."""
-        poor = np.array([one.kappa > _USEFUL for one in self._hypotheses])
-        before = float(np.sum(np.array([one.prior for one in self._hypotheses])[poor]))
+        poor = np.array([hypothesis.kappa > _USEFUL for hypothesis in self._hypotheses])
+        before = float(np.sum(np.array([hypothesis.prior for hypothesis in self._hypotheses])[poor]))
         return float(np.sum(self._weights[poor])) <= (1.0 + before) / 2.0
 
     @property
     def doubt(self) -> float:
         """Posterior mean of kappa over the hypotheses, which measures how much people may differ from the rows."""
-        return float(self._weights @ np.array([one.kappa for one in self._hypotheses]))
+        return float(self._weights @ np.array([hypothesis.kappa for hypothesis in self._hypotheses]))
 
     @property
     def missing(self) -> float:
         """Lower bound on the share of people whose target is missing; 0 unless significant."""
-        known = zip(self._weights, self._hypotheses, self._fitted, strict=True)
-        free = [(weight, each) for weight, one, each in known if one.free]
+        weighted = zip(self._weights, self._hypotheses, self._fitted, strict=True)
+        free = [(weight, each) for weight, one, each in weighted if one.free]
         total = sum(w for w, _ in free)
         if total < 0.5:
             return 0.0
@@ -402,9 +404,9 @@ class PublicSolution:
     @property
     def targets(self) -> tuple[float, float]:
         """The share of people with a target, and its standard error, over all hypotheses."""
-        known = list(zip(self._hypotheses, self._fitted, strict=True))
-        shares = np.array([each.share + one.free * float(each.step[-1]) for one, each in known])
-        errors = np.array([one.free * float(each.covariance[-1, -1]) for one, each in known])
+        fits = list(zip(self._hypotheses, self._fitted, strict=True))
+        shares = np.array([each.share + one.free * float(each.step[-1]) for one, each in fits])
+        errors = np.array([one.free * float(each.covariance[-1, -1]) for one, each in fits])
         mean = float(self._weights @ shares)
         return mean, math.sqrt(float(self._weights @ (errors + (shares - mean) ** 2)))
 
@@ -427,12 +429,12 @@ class PublicSolution:
         """Return a test of coefficient j: given all coefficients, it returns whether the value of j is rejected."""
         p, shares, normal = self.features, self.rows.shares, NormalDist()
         heavy = [i for i, weight in enumerate(self._weights) if weight >= _LIGHT]
-        known = [(self._hypotheses[i], self._fitted[i], float(self._weights[i])) for i in heavy]
-        pulls = np.array([each.influence[:, j] * each.share for _, each, _ in known]).T
+        heavy_fits = [(self._hypotheses[i], self._fitted[i], float(self._weights[i])) for i in heavy]
+        pulls = np.array([each.influence[:, j] * each.share for _, each, _ in heavy_fits]).T
         own = [
             float(each.influence[:, j] @ self._noise @ each.influence[:, j])
             + float(np.sum(each.covariance[:p, j] ** 2)) / PRIOR_VARIANCE
-            for _, each, _ in known
+            for _, each, _ in heavy_fits
         ]
         moments, size = self.moments, self.moments.base.shape[1]
         base = moments.base @ pulls[:size] + moments.matrices @ pulls[size:]
@@ -445,7 +447,7 @@ class PublicSolution:
             terms = base + self.response.level(start + (theta[j] - self.values[j]) * along)[:, None] * bend
             spread = shares @ terms**2 - (shares @ terms) ** 2
             total = 0.0
-            for (one, each, weight), noise, bent in zip(known, own, spread.tolist(), strict=True):
+            for (one, each, weight), noise, bent in zip(heavy_fits, own, spread.tolist(), strict=True):
                 off = abs(float(theta[j] - self._at[j] - each.step[j]))
                 total += weight * 2.0 * normal.cdf(-off / math.sqrt(noise + one.kappa * max(bent, 0.0)))
             return total < alpha

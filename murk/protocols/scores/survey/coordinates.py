@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from murk._internal.arrays import Floats
 
 UNTOLD = 2.0  # standard error of log s if nothing tells s from zero
+STATED_ERROR = 0.1  # relative error of a spread that is stated, and of its centre in units of it
 _LEAST = 1e-6  # standard error that counts as none
+THRESHOLDS: Final[tuple[tuple[float, ...], ...]] = (
+    (),
+    tuple((2 * index - 15) / 16 for index in range(16)),
+    (-1.4, -0.7, 0.0, 0.7, 1.4),
+    (-2.0, -1.0, -0.3, 0.3, 1.0, 2.0),
+)
+"""The thresholds of each list that a model may name, in units of the published spread from the published centre."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,13 +58,13 @@ class Coordinates:
 
 def pooled(found: Sequence[Coordinates | None]) -> Coordinates | None:
     """Return the mean of surveys of the same features, weighted by precision; None without any."""
-    known = [each for each in found if each is not None]
-    if len(known) < 2:
-        return known[0] if known else None
-    centre, centre_error = _mean([each.centre for each in known], [each.centre_error for each in known])
-    logs = [np.log(each.spread) for each in known]
-    log_spread, log_error = _mean(logs, [each.log_spread_error for each in known])
-    return Coordinates(centre, np.exp(log_spread), centre_error, log_error, known[0].target)
+    stated = [each for each in found if each is not None]
+    if len(stated) < 2:
+        return stated[0] if stated else None
+    centre, centre_error = _mean([each.centre for each in stated], [each.centre_error for each in stated])
+    logs = [np.log(each.spread) for each in stated]
+    log_spread, log_error = _mean(logs, [each.log_spread_error for each in stated])
+    return Coordinates(centre, np.exp(log_spread), centre_error, log_error, stated[0].target)
 
 
 def _mean(values: Sequence[Floats], errors: Sequence[Floats]) -> tuple[Floats, Floats]:

@@ -15,9 +15,8 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.protocols.scores.survey.coordinates import Coordinates
+from murk.protocols.scores.survey.coordinates import THRESHOLDS, Coordinates
 from murk.protocols.scores.survey.shapes import CAREFUL, Location, Reply, location_of, share_of
-from murk.protocols.scores.survey.thresholds import THRESHOLDS
 
 _PEOPLE: Final = 20.0  # people a column and round, times one person's variance
 _LEAST, _MOST = 3, 6  # rounds
@@ -79,19 +78,19 @@ class Survey:
 
     def concluded(self, replies: Sequence[list[Reply]], survey_rounds: int) -> Coordinates | SurveyRound:
         """Return the coordinates, or the next round if ``survey_rounds`` do not suffice; ``replies`` are by column."""
-        found = [self._location(column, own) for column, own in enumerate(replies)]
+        locations = [self._location(column, own) for column, own in enumerate(replies)]
         unsettled = [
             number and ((stated is None and survey_rounds < _LEAST) or not location.settled)
-            for number, stated, location in zip(self.numbers, self.stated, found, strict=True)
+            for number, stated, location in zip(self.numbers, self.stated, locations, strict=True)
         ]
         if survey_rounds < _MOST and any(unsettled):
             scale = [
                 max(location.extent, _NARROWEST) if asked else 0.0
-                for location, asked in zip(found, unsettled, strict=True)
+                for location, asked in zip(locations, unsettled, strict=True)
             ]
             thresholds = min(survey_rounds + 1, len(THRESHOLDS) - 1)
-            return SurveyRound(thresholds, np.array([each.centre for each in found]), np.array(scale))
-        features, target = (found[:-1], _target_of(found[-1])) if self.target else (found, (0.0, 1.0))
+            return SurveyRound(thresholds, np.array([each.centre for each in locations]), np.array(scale))
+        features, target = (locations[:-1], _target_of(locations[-1])) if self.target else (locations, (0.0, 1.0))
 
         def column(name: str) -> Floats:
             return np.array([_rounded(getattr(each, name)) for each in features])

@@ -53,8 +53,10 @@ def _shapes() -> _Shapes:
     parts = [np.array([centres, zeros, zeros, spreads, np.full(len(centres), math.log(0.5 / len(centres)))])]
     lumps = math.log(0.5 / (len(_GAPS) * len(_SHARES) * len(_WIDTHS)))
     for gap in _GAPS.tolist():
-        places = np.arange(-1.0, 1.0 - gap + 1e-9, min(gap / 2.0, 0.125))
-        grid = np.meshgrid(places, [gap], _SHARES, [width * gap for width in _WIDTHS], [lumps - math.log(len(places))])
+        indices = np.arange(-1.0, 1.0 - gap + 1e-9, min(gap / 2.0, 0.125))
+        grid = np.meshgrid(
+            indices, [gap], _SHARES, [width * gap for width in _WIDTHS], [lumps - math.log(len(indices))]
+        )
         parts.append(np.array([each.ravel() for each in grid]))
     return _Shapes(*np.concatenate(parts, axis=1))
 
@@ -119,12 +121,7 @@ def location_of(replies: list[Reply], stated: tuple[float, float] | None = None)
     >>> round(found.centre, 2), 0.07 < found.spread < 0.12
     (0.5, True)
     """
-    shapes = _shapes()
-    log_weights = shapes.log_prior.copy() if stated is None else _informed(shapes, *stated)
-    for reply in replies:
-        log_weights += reply.log_likelihood(_expected(reply.threshold), _SLACK)
-    weights = np.exp(log_weights - log_weights.max())
-    weights /= weights.sum()
+    shapes, weights = _shapes(), _posterior(replies, stated)
     centre, centre_error = _moments(weights, shapes.mean)
     log_spread, log_error = _moments(weights, shapes.log_spread)
     square = float(np.sum(weights * np.exp(2.0 * shapes.log_spread)))
@@ -133,6 +130,31 @@ def location_of(replies: list[Reply], stated: tuple[float, float] | None = None)
     if float(np.sum(weights[shapes.log_spread < math.log(_NARROWEST)])) > _LIKELY:
         log_error = max(log_error, UNTOLD)
     return Location(centre, spread, centre_error, log_error, extent)
+
+
+def share_beyond(
+    replies: list[Reply], low: float, high: float, stated: tuple[float, float] | None = None
+) -> tuple[float, float]:
+    """Return the posterior share of numbers below ``low`` or above ``high``, and its standard error.
+
+    An end at or beyond the range of [-1, 1] has nothing beyond it.
+    """
+    share = np.zeros(len(_shapes().mean))
+    if high < 1.0:
+        share += (1.0 + _expected(high)) / 2.0
+    if low > -1.0:
+        share += (1.0 - _expected(low)) / 2.0
+    return _moments(_posterior(replies, stated), share)
+
+
+def _posterior(replies: list[Reply], stated: tuple[float, float] | None) -> Floats:
+    """Return the posterior weights of the candidates."""
+    shapes = _shapes()
+    log_weights = shapes.log_prior.copy() if stated is None else _informed(shapes, *stated)
+    for reply in replies:
+        log_weights += reply.log_likelihood(_expected(reply.threshold), _SLACK)
+    weights = np.exp(log_weights - log_weights.max())
+    return np.asarray(weights / weights.sum())
 
 
 def _informed(shapes: _Shapes, centre: float, spread: float) -> Floats:

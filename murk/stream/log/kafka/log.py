@@ -275,9 +275,9 @@ class KafkaLog(Log):
 
     def discard(self, partition: int, offset: int) -> None:
         base.check_partition(self, partition)
-        place = TopicPartition(self._names.releases, partition)
+        index = TopicPartition(self._names.releases, partition)
         with translate_errors(self.url, f"deleting from {self._names.releases} what was shuffled"):
-            self._admin.delete_records({place: offset}, timeout_ms=PATIENCE_MS)
+            self._admin.delete_records({index: offset}, timeout_ms=PATIENCE_MS)
 
     def _has_crowds(self) -> bool:
         """Return whether a shuffler writes to this log, whose transactions its readers must wait for."""
@@ -289,7 +289,7 @@ class KafkaLog(Log):
         base.check_partition(self, partition)
         # Each attempt to send from an outbox asks for it first.
         with self._sending.pausing():
-            return self._current_ends().begin(place := TopicPartition(self._names.releases, partition))[place]
+            return self._current_ends().begin(index := TopicPartition(self._names.releases, partition))[index]
 
     def end(self, partition: int) -> int:
         base.check_partition(self, partition)
@@ -436,8 +436,8 @@ class KafkaLog(Log):
     def _check_beginning(self, task: Task) -> None:
         """Refuse to begin on topics that have releases but no state."""
         for partition in range(task.log.partitions):
-            place = TopicPartition(self._names.releases, partition)
-            if self._current_ends().end(place)[place] and self._state(partition) is None:
+            index = TopicPartition(self._names.releases, partition)
+            if self._current_ends().end(index)[index] and self._state(partition) is None:
                 raise UserError(
                     f"{self._names.releases} has releases in partition {partition}, but their task and state are "
                     f"missing: topics of {self.url} were deleted. Restore them, or begin with a new log "
@@ -487,8 +487,8 @@ def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
     admin = Clients(address, Settings.read(servers=address.servers), url).admin()
     try:
         if address.name is None:
-            found = find(admin, url)
-            logs = [address.url(name) for name in found if not names or name in names]
+            urls = find(admin, url)
+            logs = [address.url(name) for name in urls if not names or name in names]
             exists = bool(logs or names)
         else:
             # Unlike the list of all topics, this raises an error if the log is there and may not be seen.
@@ -562,8 +562,8 @@ class TopicSetup:
         carried = self._registered()
         if carried is None:
             return False
-        own = self._task.without_public()
-        check_task_change(self.url, carried.without_public().document(), own.document())
+        task = self._task.without_public()
+        check_task_change(self.url, carried.without_public().document(), task.document())
         return True
 
     def _registered(self) -> Task | None:

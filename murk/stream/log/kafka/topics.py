@@ -169,13 +169,13 @@ class Topics:
 
     def create_for_model(self, task: Task) -> None:
         """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
-        own = Names(self._names.log)
-        standing = self._describe_one(own.states)
+        names = Names(self._names.log)
+        standing = self._describe_one(names.states)
         if standing is None:
-            raise UserError(f"{own.states} is missing: create it with `{topics_command(self._url)}`")
-        required = specs(self._names, task, estimates=Topics(self._admin, self._url, own).has_estimates())
+            raise UserError(f"{names.states} is missing: create it with `{topics_command(self._url)}`")
+        required = specs(self._names, task, estimates=Topics(self._admin, self._url, names).has_estimates())
         missing = {}
-        for topic in required.keys() - set(own.all):
+        for topic in required.keys() - set(names.all):
             described, spec = self._describe_one(topic), required[topic]
             if described is None:
                 missing[topic] = spec

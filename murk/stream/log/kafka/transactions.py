@@ -132,10 +132,10 @@ def announced_topics(models: Mapping[bytes, bytes], names: Names) -> dict[str, s
 
 def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -> None:
     """Raise `MurkError` if one of the topics on which the task was registered was recreated or is missing."""
-    for topic, known in announced.items():
+    for topic, identity in announced.items():
         if topic not in now:
             raise MurkError(deleted(url, f"looking at {topic}"), code="MURK-LOG-006")
-        if now[topic] != known:
+        if now[topic] != identity:
             raise MurkError(
                 f"{topic} of {url} was deleted and created again: it does not continue what was learned before, and "
                 "Murk does not start over by itself. Restore the topics, or begin with a new log (docs/recover.md)",
@@ -180,12 +180,12 @@ class CrowdWriter:
 
     def claim(self, shuffler: str, replace: bool, released: bool) -> CrowdMark:
         """Write the shuffler's mark, unless it is there; see `Log.claim`."""
-        found = self._read()
-        if base.check_claim(self._url, found, shuffler, replace, released):
-            found = CrowdMark(shuffler, 0)
-            self._write((), found, 0)
-        assert found is not None
-        return found
+        mark = self._read()
+        if base.check_claim(self._url, mark, shuffler, replace, released):
+            mark = CrowdMark(shuffler, 0)
+            self._write((), mark, 0)
+        assert mark is not None
+        return mark
 
     def append(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark, ms: int) -> None:
         """Write a crowd and its mark; see `Log.append_crowd`."""
@@ -207,10 +207,10 @@ class CrowdWriter:
             producer.flush(CROWD_MS / 1000)
             producer.commit_transaction()
         except KafkaError as error:
-            found = translate(error, self._url, "appending a crowd")
-            if isinstance(found, FencedError):
+            translated = translate(error, self._url, "appending a crowd")
+            if isinstance(translated, FencedError):
                 raise FencedError(f"another shuffler has taken {self._url} over: this one stops") from error
-            raise found from error
+            raise translated from error
 
     def _send(self, messages: Iterable[tuple[int, Packed]], ms: int) -> None:
         """Send a crowd; whole batches wait for older ones, so that a crowd need not fit into memory."""

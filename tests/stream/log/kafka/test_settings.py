@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from kafka.net.manager import KafkaConnectionManager
 
 from murk.errors import UserError
+from murk.stream.log.kafka.connection import settings as connection_settings
 from murk.stream.log.kafka.connection import tokens
 from murk.stream.log.kafka.connection.settings import Settings, set_below
 
@@ -245,6 +247,21 @@ def test_a_command_without_a_token_is_an_error_that_shows_no_secret(command, wor
     with pytest.raises(UserError, match=words) as caught:
         tokens.CommandTokens(command).token()
     assert SECRET not in str(caught.value)
+
+
+def test_kerberos_needs_its_library_and_takes_the_users_ticket(tmp_path, monkeypatch):
+    lines = "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=broker\n"
+    path = write(tmp_path, lines)
+    monkeypatch.setattr(connection_settings, "find_spec", lambda name: None)
+    refused(path, "pip install gssapi")
+    monkeypatch.setattr(connection_settings, "find_spec", lambda name: name)
+    arguments = Settings.read(path).client()
+    del arguments["ssl_context"]
+    assert arguments == {
+        "security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI", "sasl_kerberos_service_name": "broker",
+    }  # fmt: skip
+    # The client knows these names; it refuses others.
+    assert arguments.keys() <= KafkaConnectionManager.DEFAULT_CONFIG.keys()
 
 
 def test_a_token_needs_a_command(tmp_path):

@@ -129,8 +129,8 @@ def _contact_problem(url: str) -> str:
             remedy = "Set advertised.listeners to an address that clients can reach"
             answer = f"a broker answers there and says that it is {address} (its advertised.listeners)"
             return f"{answer}, but {problem}. {remedy}"
-    known = contacts.servers or failed.keys()
-    unresolved = next((each for each in failed if failed[each] == UNRESOLVED and each in known), None)
+    servers = contacts.servers or failed.keys()
+    unresolved = next((each for each in failed if failed[each] == UNRESOLVED and each in servers), None)
     if unresolved is not None:
         return f"the name in {unresolved} cannot be resolved from here: is this its address?"
     return "is the broker running, and is this its address?"
@@ -192,5 +192,5 @@ def _partition(error: BaseException) -> str:
 
 
 def _reason(text: str) -> str:
-    known = ("self-signed certificate", "Hostname mismatch", "has expired", "unable to get local issuer")
-    return next((words for words in known if words.lower() in text.lower()), "verification failed")
+    reasons = ("self-signed certificate", "Hostname mismatch", "has expired", "unable to get local issuer")
+    return next((words for words in reasons if words.lower() in text.lower()), "verification failed")

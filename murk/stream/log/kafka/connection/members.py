@@ -85,8 +85,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
             raise LeaderNotAvailableError("no partition is known yet")
         ordered = sorted(members, key=lambda member: (_since(member.metadata.user_data), member.member_id))
         owned = {
-            one.member_id: [number for entry in one.metadata.owned_partitions or () for number in entry.partitions]
-            for one in ordered
+            each.member_id: [number for entry in each.metadata.owned_partitions or () for number in entry.partitions]
+            for each in ordered
         }
         shares = share(sorted(partitions), owned)
         user_data = b"" if sum(map(len, shares.values())) == len(partitions) else UNFINISHED

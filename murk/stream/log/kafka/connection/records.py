@@ -61,15 +61,15 @@ Array = Any
 @inlined
 def _read_varint(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
     """Return a zigzag number of at most 63 bits and the position after it, or -1 where there is none."""
-    found, shift = np.int64(0), np.int64(0)
+    value, shift = np.int64(0), np.int64(0)
     end = np.int64(-1)
-    for place in range(position, min(position + _LONGEST, len(data))):
-        found |= np.int64(data[place] & 0x7F) << shift
+    for index in range(position, min(position + _LONGEST, len(data))):
+        value |= np.int64(data[index] & 0x7F) << shift
         shift += 7
-        if data[place] < 0x80:
-            end = np.int64(place + 1)
+        if data[index] < 0x80:
+            end = np.int64(index + 1)
             break
-    return int((found >> 1) ^ -(found & 1)), int(end)
+    return int((value >> 1) ^ -(value & 1)), int(end)
 
 
 @jit_helper
@@ -78,8 +78,8 @@ def _read_integer(data: Array, position: Array, size: Array) -> Any:
     number = np.int64(data[position])
     if number > 0x7F:
         number -= 0x100
-    for place in range(position + 1, position + size):
-        number = (number << 8) | np.int64(data[place])
+    for index in range(position + 1, position + size):
+        number = (number << 8) | np.int64(data[index])
     return number
 
 
@@ -96,9 +96,9 @@ def _end_of_batch(data: Array, position: Array) -> Any:
         return -1
     if not 1 <= _read_integer(data, position + _COUNT_AT, 4) <= (end - position) // 7:
         return -1
-    for place in (0, _FIRST_TIME_AT, _LAST_TIME_AT):
+    for index in (0, _FIRST_TIME_AT, _LAST_TIME_AT):
         # Not by `abs`: the smallest integer is its own.
-        if not -_LARGEST < _read_integer(data, position + place, 8) < _LARGEST:
+        if not -_LARGEST < _read_integer(data, position + index, 8) < _LARGEST:
             return -1
     return end
 
@@ -257,9 +257,9 @@ class _Rest:
 def _whole(data: bytes, bounds: NDArray[np.int64]) -> int:
     """Return how many batches have the right check sum, up to the first one that has not."""
     view = memoryview(data)
-    for place, (begin, end, check, _) in enumerate(bounds.tolist()):
+    for index, (begin, end, check, _) in enumerate(bounds.tolist()):
         if calc_crc32c(view[begin + _ATTRIBUTES_AT : end]) != check:
-            return place
+            return index
     return len(bounds)
 
 
@@ -284,9 +284,9 @@ def _uncompressed(batch: Any) -> Iterable[Any]:
         head[_ATTRIBUTES_AT + 1] &= ~_COMPRESSED
         _INT.pack_into(head, _LENGTH_AT, _HEAD + len(batch._buffer) - _LENGTH_AT - _INT.size)
         data = bytes(head + batch._buffer)
-        found, bounds = index(np.frombuffer(data, np.uint8), 0)
+        count, bounds = index(np.frombuffer(data, np.uint8), 0)
         if len(bounds):
-            return _rows(data, found)
+            return _rows(data, count)
     return batch  # type: ignore[no-any-return]
 
 

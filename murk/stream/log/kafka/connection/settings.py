@@ -13,6 +13,7 @@ import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ VARIABLE = "MURK_KAFKA_CONFIG"
 PREFIX = "MURK_KAFKA_"
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TOKENS = "OAUTHBEARER"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKENS)
+KERBEROS = "GSSAPI"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", TOKENS, KERBEROS)
 
 _SECTION = re.compile(r"\[([^\[\]\s]+:[0-9]{1,5})\]")
 MOST_CHARACTERS = 100_000  # longest properties file
@@ -43,6 +45,7 @@ class Settings:
     sasl_username: str | None = None
     sasl_password: str | None = field(default=None, repr=False)
     sasl_token_command: str | None = field(default=None, repr=False)  # prints a token, for `TOKENS`
+    sasl_kerberos_service_name: str = "kafka"  # the brokers' service, for `KERBEROS`
     ssl_ca_file: str | None = None  # PEM; by default the system's authorities
     ssl_certificate_file: str | None = None  # client certificate, if the broker requires one
     ssl_key_file: str | None = None
@@ -70,16 +73,21 @@ class Settings:
         return settings
 
     def _check(self) -> None:
-        for key, value, known in (
+        for key, value, allowed in (
             ("security.protocol", self.security_protocol, PROTOCOLS),
             ("sasl.mechanism", self.sasl_mechanism, MECHANISMS),
         ):
-            if value not in known:
-                raise UserError(f"{key} is invalid: set it to one of {', '.join(known)}")
+            if value not in allowed:
+                raise UserError(f"{key} is invalid: set it to one of {', '.join(allowed)}")
         if self.is_by_token:
             if not self.sasl_token_command:
                 raise UserError(
                     f"sasl.mechanism is {TOKENS}, which needs sasl.token.command, a command that prints a token"
+                )
+        elif self.is_by_kerberos:
+            if find_spec("gssapi") is None:
+                raise UserError(
+                    f"sasl.mechanism is {KERBEROS}, which needs a library that is not installed: pip install gssapi"
                 )
         elif self.security_protocol.startswith("SASL") and not (self.sasl_username and self.sasl_password):
             raise UserError(
@@ -95,6 +103,11 @@ class Settings:
     def is_by_token(self) -> bool:
         """Whether clients log in with a token."""
         return self.security_protocol.startswith("SASL") and self.sasl_mechanism == TOKENS
+
+    @property
+    def is_by_kerberos(self) -> bool:
+        """Whether clients log in with the Kerberos ticket of the user who runs them."""
+        return self.security_protocol.startswith("SASL") and self.sasl_mechanism == KERBEROS
 
     @property
     def encrypted(self) -> bool:
@@ -135,6 +148,8 @@ class Settings:
             # Here its errors are raised; within the client they would be a broker that cannot be reached.
             tokens.token()
             arguments |= {"sasl_mechanism": TOKENS, "sasl_oauth_token_provider": tokens}
+        elif self.is_by_kerberos:
+            arguments |= {"sasl_mechanism": KERBEROS, "sasl_kerberos_service_name": self.sasl_kerberos_service_name}
         elif self.security_protocol.startswith("SASL"):
             arguments["sasl_mechanism"] = self.sasl_mechanism
             arguments |= {"sasl_plain_username": self.sasl_username, "sasl_plain_password": self.sasl_password}

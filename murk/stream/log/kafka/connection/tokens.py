@@ -9,7 +9,7 @@ from time import monotonic
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from murk._internal.locks import ForkSafeLock
-from murk.errors import UserError
+from murk.errors import UserError, reason_of
 
 _ERROR_CODE = "MURK-KAFKA-003"
 
@@ -45,7 +45,7 @@ class CommandTokens(AbstractTokenProvider):  # type: ignore[misc]
         except subprocess.TimeoutExpired:
             reason = f"took longer than {_PATIENCE:g} s"
         except (OSError, ValueError, IndexError) as error:
-            reason = f"cannot be run ({getattr(error, 'strerror', None) or type(error).__name__})"
+            reason = f"cannot be run ({reason_of(error, type(error).__name__)})"
         else:
             token = done.stdout.decode("ascii", "replace").strip()
             if done.returncode == 0 and 0 < len(token) <= _LONGEST and token.isascii() and token.isprintable():

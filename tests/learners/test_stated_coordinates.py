@@ -1,0 +1,118 @@
+"""Releases of one round are made in coordinates of stated typical ranges, in which narrow features are learned."""
+
+import numpy as np
+import pytest
+
+from murk import Task
+from murk.inference.estimate import Estimate
+from murk.privacy.noise import SimulatedNoise
+from murk.protocols.device import device_for
+from murk.protocols.stated import StatedCoordinates
+
+CENTRE, SPREAD = 0.2, 0.05
+TYPICAL = f", typical: [{CENTRE - 1.6448536 * SPREAD}, {CENTRE + 1.6448536 * SPREAD}]"
+SLOPES = np.array([0.2, 4.0, -0.8])  # of age, of a narrow feature, and the constant
+PEOPLE = 20_000
+
+
+def task(protocol, known=TYPICAL, mu=2.0, target="kind: real, low: -1, high: 1"):
+    return Task.parse(f"""
+name: narrow
+features: [{{name: age, low: -1, high: 1}}, {{name: temp, low: -1, high: 1{known}}}]
+target: {{name: y, {target}}}
+{protocol}
+privacy: {{guarantee: {{gdp: {{mu: {mu}}}}}}}
+""")
+
+
+def people(seed, n=PEOPLE):
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([rng.uniform(-1, 1, n), CENTRE + SPREAD * rng.normal(size=n), np.ones(n)])
+    return X, X @ SLOPES + 0.2 * rng.uniform(-1, 1, n)
+
+
+def learned(own, X, y, seed):
+    device = device_for(own)
+    engine = device.engine()
+    engine._noise, engine._direct = SimulatedNoise(seed), False
+    engine.learn_records(X, y, [device.mechanisms["default"]])
+    return device.estimate([engine])
+
+
+OUTER, DIRECTIONS = (f"protocol: examples\nexamples: {{release: {each}}}" for each in ("outer", "directions"))
+
+
+@pytest.mark.parametrize(("protocol", "mu"), [(OUTER, 2.0), (DIRECTIONS, 4.0)])
+def test_a_narrow_feature_is_learned_where_its_range_is_stated(protocol, mu):
+    """Of three intervals of 99.99% in two runs, one misses with probability below 0.1%."""
+    for seed in (1, 2):
+        X, y = people(seed)
+        estimate = learned(task(protocol, mu=mu), X, y, seed)
+        halves = estimate.half_widths(0.9999)
+        assert np.isfinite(halves).all()
+        assert (np.abs(estimate.values - SLOPES) <= halves).all()
+        # Without the statement the narrow feature is not learned, and nothing is said of it.
+        assert not np.isfinite(learned(task(protocol, "", mu), X, y, seed).half_widths()[1])
+
+
+def test_a_wrong_statement_gives_wide_intervals_and_no_wrong_ones():
+    """A range stated five times too wide, off by half of it; the interval misses with probability 0.01%."""
+    X, y = people(3)
+    estimate = learned(task(OUTER, ", typical: [-0.3, 0.4]"), X, y, 3)
+    assert abs(estimate.values[1] - SLOPES[1]) <= estimate.half_widths(0.9999)[1]
+
+
+def test_vectors_are_of_unit_length_in_stated_coordinates():
+    X, y = people(4, 5)
+    device = device_for(task(OUTER))
+    Z = np.column_stack([X[:, 0] * np.sqrt(3.0), (X[:, 1] - CENTRE) / SPREAD, X[:, 2], y])
+    expected = Z / np.sqrt(np.square(Z[:, :3]).sum(axis=1) + 1.0)[:, None]
+    before = X.copy()
+    assert device.vectors(X, y) == pytest.approx(expected, abs=1e-5)
+    assert (before == X).all()
+    # The twin: coded features, as without a statement.
+    assert np.abs(device_for(task(OUTER, "")).vectors(X, y) - expected).max() > 0.1
+
+
+def test_vectors_are_bounded_for_every_record():
+    device = device_for(task(OUTER))
+    X = np.array([[1.0, -1.0, 1.0], [np.nan, np.inf, 1.0], [1e300, -1e300, 1.0]])
+    for y in (1.0, np.nan):
+        assert (np.linalg.norm(device.vectors(X, np.full(3, y)), axis=1) <= 1.0 + 1e-12).all()
+
+
+def test_a_part_of_the_coordinates_serves_another_target():
+    """Coefficients of a model whose target is a stated feature, without noise."""
+    X, _ = people(5, 400)
+    X[:, 1] += 0.1 * X[:, 0]
+    whole = StatedCoordinates((0.1, CENTRE), (0.5, SPREAD))
+    part = whole.part((0, 2), 1)
+    Z = np.column_stack([(X[:, 0] - 0.1) / 0.5, X[:, 2]])
+    fitted = np.linalg.lstsq(Z, (X[:, 1] - CENTRE) / SPREAD, rcond=None)[0]
+    expected = np.linalg.lstsq(X[:, [0, 2]], X[:, 1], rcond=None)[0]
+    assert part.coded(fitted) == pytest.approx(expected)
+    assert whole.part((0, 2), -1).coded(fitted) != pytest.approx(expected)
+
+
+def test_classes_without_rounds_answer_in_stated_coordinates():
+    own = "kind: classes, classes: [a, b, c]"
+    once = "protocol: scores\nscores: {interactive: false}"
+    device = device_for(task(once, target=own))
+    transform = device._model(device.initial).transform
+    assert transform[1, 1] == pytest.approx(1.0 / SPREAD, rel=1e-5)
+    assert transform[1, 2] == pytest.approx(-CENTRE / SPREAD, rel=1e-5)
+    plain = device_for(task(once, "", target=own))
+    assert (plain._model(plain.initial).transform == np.eye(3)).all()
+    assert plain.settings.digest != device.settings.digest
+
+
+def test_intervals_reach_the_farther_end_of_fiellers():
+    """An estimate b / a with errors 1 of b and r of a = 1: the ends t solve ``(b - t)^2 = z^2 (1 + r^2 t^2)``."""
+    b, r, z = 3.0, 0.3, 1.959964
+    far = np.roots([1.0 - (z * r) ** 2, -2.0 * b, b * b - z * z]).max()
+    spread = np.array([np.hypot(1.0, r * b)])
+    names = (("x",), np.array([b]), "sandwich")
+    estimate = Estimate(*names, spread, "", 1, 1, curvature_error=np.array([r]))
+    assert b + estimate.half_widths()[0] == pytest.approx(far)
+    # The twin: an interval with the same errors around the estimate.
+    assert b + z * spread[0] < far
