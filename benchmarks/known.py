@@ -25,6 +25,7 @@ import math
 from statistics import NormalDist
 
 import numpy as np
+import pandas as pd
 
 import murk
 from murk import Task
@@ -116,16 +117,13 @@ def mixed_task(guarantee, numbers, known):
 
 
 def mixed_people(rng, count, numbers):
-    """Return records whose private numbers have a spread of about half their range, and more in the treated arm."""
-    rows = drawn(rng, count, 0.3)
-    U = np.clip(
-        0.5 * rng.normal(size=(count, numbers)) + 0.2 * np.array([[r["arm"] == "treatment"] for r in rows]), -1, 1
-    )
-    shift = np.array([0.3 * (r["arm"] == "treatment") + 0.2 * (r["platform"] == "ios") for r in rows])
-    y = rng.random(count) < 1.0 / (1.0 + np.exp(1.0 - shift - U.sum(axis=1) * 0.6 / math.sqrt(numbers)))
-    for row, u, one in zip(rows, U.tolist(), y.tolist(), strict=True):
-        row.update({f"u{each}": value for each, value in enumerate(u)} | {"y": "yes" if one else "no"})
-    return rows
+    """Return a frame of people whose private numbers have a spread of half their range, and are larger if treated."""
+    arm, platform = rng.random(count) < TREATED, rng.choice(3, count, p=PLATFORMS)
+    U = np.clip(0.5 * rng.normal(size=(count, numbers)) + 0.2 * arm[:, None], -1.0, 1.0)
+    logit = 0.3 * arm + 0.2 * (platform == 1) + U.sum(axis=1) * 0.6 / math.sqrt(numbers) - 1.0
+    names = {"arm": np.where(arm, "treatment", "control"), "platform": np.array(["web", "ios", "other"])[platform]}
+    y = np.where(rng.random(count) < 1.0 / (1.0 + np.exp(-logit)), "yes", "no")
+    return pd.DataFrame(names | {f"u{each}": U[:, each] for each in range(numbers)} | {"y": y})
 
 
 def effects(own, rows, seed):
@@ -139,7 +137,7 @@ def mixed(replications):
     for cell, (name, numbers, people) in enumerate(MIXED):
         big = mixed_people(np.random.default_rng([8, numbers]), 300_000, numbers)
         own, private = (mixed_task(GUARANTEES[name], numbers, known) for known in (True, False))
-        coded = own.coding.encode({key: [row[key] for row in big] for key in big[0]})
+        coded = own.coding.encode({key: big[key].tolist() for key in big})
         truth = dict(zip(own.coding.names, 200.0 * np.linalg.lstsq(coded.x, coded.y, rcond=None)[0], strict=True))
         truth |= {key: truth[key] / 2.0 for key in truth if key.startswith("u")}
         held, halves, unknown = [], {True: [], False: []}, 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -101,10 +101,10 @@ class GaussMix(StreamEstimator[Any]):
     intercept: bool = True
 
     # Of one of both estimators only
-    range: float | None = None
-    surrogate: Surrogate = "minimax"
-    first: int | None = None
-    _bound: float | None = None
+    range: float | None = field(init=False, default=None)
+    surrogate: Surrogate = field(init=False, default="minimax")
+    first: int | None = field(init=False, default=None)
+    _bound: float | None = field(init=False, default=None)
 
     _target: ClassVar[Kind]
 

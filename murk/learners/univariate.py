@@ -45,10 +45,10 @@ class Univariate(PersonEstimator[TargetEngine]):
     Parameters
     ----------
     known
-        Columns that the receiver knows already, and their categories, as in ``{"arm": ["control", "treatment"]}``.
-        They are released as they are, under no guarantee, and only the target is randomized. Then coefficients of these
-        columns are estimated, coded as by `Encoder`, and other features are ignored. A missing or undeclared category
-        is a value of its own.
+        Columns that the receiver knows already, and their categories: ``{"arm": ["control", "treatment"]}``. They are
+        released without noise, under no guarantee, and only the target is randomized. Then every category but a
+        column's first has a coefficient, and other features are ignored. A missing or undeclared category is a value of
+        its own.
     missing
         Whether targets may be missing; the estimate is that of people with one. ``False`` states that every person has
         a target, which saves the noise of a further category; a missing one then counts as the first class, or as the

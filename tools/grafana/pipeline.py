@@ -20,6 +20,7 @@ BY_LEARNER = f'sum by (instance) (rate(murk_learner_messages_total{{task="$task"
 NO_PEOPLE = "not exported here"
 NO_GATEWAY = "no HTTP gateway runs"
 NO_SHUFFLER = "no shuffler runs with --metrics-port"
+NO_ARCHIVER = "no archiver runs with --metrics-port"
 NO_LEARNERS = "learners run without --metrics-port"
 NO_GRADIENTS = "only gradients have an age"
 
@@ -51,6 +52,10 @@ def pipeline() -> Json:
             Section("Shuffler (tasks with shuffle)", [
                 Line([_crowd(), _forwarded(), _removed()], 7),
                 Line([_dropped(), _crowds(), _between()], 7),
+            ], folded=True),
+            Section("Archive", [
+                Line([_unarchived(), _archive_age()], 7),
+                Line([_archive_size(), _archived_log()], 7),
             ], folded=True),
             Section("The ends of the pipe", [Line([_outbox(), _reachable(), _quiet()], 7)]),
         ],
@@ -388,4 +393,49 @@ def _between() -> Json:
         target('min by (instance) (murk_shuffler_log_reachable{task="$task"})', "{{instance}}"),
         least=0,
         empty=NO_SHUFFLER,
+    )
+
+
+def _unarchived() -> Json:
+    return timeseries(
+        "Not archived yet",
+        "Messages on the log that the archive lacks. It falls when files are written.",
+        target('max by (partition) (murk_archive_lag_releases{task="$task"})', "partition {{partition}}"),
+        least=0,
+        empty=NO_ARCHIVER,
+    )
+
+
+def _archive_age() -> Json:
+    return timeseries(
+        "Age of what is not archived",
+        "Age of the oldest message that the archive lacks, beside the retention, after which the log deletes it. At "
+        "half of it an alert is raised.",
+        target('max by (task) (murk_archive_oldest_seconds{task="$task"})', "oldest"),
+        target('max by (task) (murk_archive_retention_seconds{task="$task"})', "retention"),
+        unit="s",
+        least=0,
+        empty=NO_ARCHIVER,
+    )
+
+
+def _archive_size() -> Json:
+    return timeseries(
+        "Size of the archive",
+        "Bytes of the archive's files. They stay until somebody deletes them.",
+        target('max by (partition) (murk_archive_bytes{task="$task"})', "partition {{partition}}"),
+        unit="bytes",
+        stack=True,
+        least=0,
+        empty=NO_ARCHIVER,
+    )
+
+
+def _archived_log() -> Json:
+    return timeseries(
+        "Log, as the archiver sees it",
+        "1 while the archiver can read the log, else 0.",
+        target('min by (instance) (murk_archive_log_reachable{task="$task"})', "{{instance}}"),
+        least=0,
+        empty=NO_ARCHIVER,
     )

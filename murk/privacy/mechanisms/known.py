@@ -15,9 +15,6 @@ from murk.privacy.mechanisms.base import Wrapped
 from murk.privacy.mechanisms.payload_limits import PayloadBound
 
 if TYPE_CHECKING:
-    from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism
-    from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
-    from murk.privacy.mechanisms.simplex import SimplexGaussian
     from murk.privacy.noise import NoiseSource
 
 _ERROR_CODE = "MURK-PRIVACY-001"
@@ -45,30 +42,31 @@ class KnownMechanism(Wrapped):
     (3, PureDP(epsilon=1.0), True, False)
     """
 
-    noise: SubsetSelection | WindowSelection | SimplexGaussian | OuterGaussian | OuterMechanism  # type: ignore[assignment]
+    noise: Any  # of targets alone, or of matrices with private features
     cells: int
 
     @property
     def dimension(self) -> int:
         """Number of integers in a release."""
-        return 1 + self.noise.dimension
+        return 1 + int(self.noise.dimension)
 
     @property
     def magnitude(self) -> int:
         """Bound on each integer of an honest payload."""
-        return max(self.cells - 1, self.noise.magnitude)
+        return max(self.cells - 1, int(self.noise.magnitude))
 
     @property
     def payload_bound(self) -> PayloadBound:
         """Bound on the norm of an honest release's private integers."""
-        return self.noise.payload_bound.shifted(1)
+        bound: PayloadBound = self.noise.payload_bound
+        return bound.shifted(1)
 
     def holds(self, payload: Integers) -> bool:
         """Return whether every payload (m, d) has a cell of the task and possible private integers."""
         rows = np.asarray(payload)
         is_cell = (rows[:, 0] >= 0) & (rows[:, 0] < self.cells)
         holds = getattr(self.noise, "holds", self.noise.payload_bound.holds_all)
-        return bool(is_cell.all()) and holds(rows[:, 1:])
+        return bool(is_cell.all() and holds(rows[:, 1:]))
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
@@ -81,7 +79,7 @@ class KnownMechanism(Wrapped):
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
         """Return unbiased estimates of the private numbers from payloads (m, d)."""
-        return self.noise.decode(np.asarray(payload)[:, 1:])
+        return np.asarray(self.noise.decode(np.asarray(payload)[:, 1:]))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public and derived parameters as plain data."""

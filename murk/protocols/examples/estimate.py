@@ -35,6 +35,7 @@ SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
 WEIGHTED = "; of the fit weighted by {} (docs/iwp-sgd.md)"
 MOST_HIDDEN = 0.25  # largest share of hidden directions in a coefficient with an interval
+MOST_DOUBTFUL = 0.25  # largest relative error of the curvature along a coefficient with an interval
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
 NOT_ASKED = (
@@ -127,6 +128,9 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
         covariance = back @ inverse @ meat @ inverse @ back.T * share
         spread[:free] = np.sqrt(np.diag(covariance))
+    if settings.weighted:
+        # A curvature that stands out from noise by chance is overstated, and its coefficient far too small.
+        spread[curvature_error > MOST_DOUBTFUL] = math.inf
     near = np.isfinite(spread) & (curvature_error > 1.0 / LARGEST)
     if near.any():
         names = ", ".join(name for name, is_near in zip(settings.names, near, strict=True) if is_near)
@@ -276,7 +280,8 @@ def _hidden_note(names: tuple[str, ...], spread: Floats, hidden: int) -> str:
     which = "none" if len(without) == len(names) else f"none for {listed(without)}" if without else "all"
     return (
         f"{which}: noise hides {hidden} of {len(names)} directions of the features, so coefficients that depend on "
-        "them are not learned at this privacy, and estimates are shrunk along them"
+        "them are not learned at this privacy, and estimates are shrunk along them; `typical` ranges, tighter bounds "
+        "or public rows help where a feature fills little of its bounds"
     )
 
 

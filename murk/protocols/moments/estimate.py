@@ -39,8 +39,12 @@ _PRESENT = "needs hardly any target to be missing"
 _LIKE = "needs public covariates that are like the people"
 _SCORED = "{}, the model to be right, and public covariates that are like the private ones (docs/public-glm.md)"
 _FEW = "the noise hides how many targets are missing"
-_FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
-_LEFT = "noise outweighs the second moments, which are not repaired"
+_HELPS = (
+    "tighter bounds or public rows help, or outer products (examples: {release: outer}), which leave out single "
+    "features and use `typical` ranges"
+)
+_FIXED = f"noise outweighed some second moments, whose repair pulls coefficients towards 0; {_HELPS}"
+_LEFT = f"noise outweighs the second moments, which are not repaired; {_HELPS}"
 _UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
 _OTHERS = "public covariates are not used: targets are missing, and the rows are not of the people who have one"
 

@@ -165,7 +165,8 @@ class TargetRelease(Release):
       target, 1 if it is in the subset, else 0. Window selection: the number of the window. Gaussian noise: the point of
       the simplex, an integer for each class (of a number, for either bound), and then for a missing target. Where every
       person has a target, there is no number for a missing one. With known columns the first integer is the number of
-      their combination of values, which is not randomized, and the target's follow.
+      their combination of values, which is not randomized, and the target's follow. With private features beside
+      these, the integers are those of products of these features and the target (docs/known.md).
     """
 
     kind: Literal["target"] = "target"

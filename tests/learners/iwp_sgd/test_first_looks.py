@@ -199,7 +199,7 @@ def test_a_difference_of_next_to_nothing_has_no_evidence():
 
 
 def test_intervals_with_a_noisy_curvature_are_fieller_s():
-    """A ratio of two normal numbers: 94% are held (Fieller's own ends, which are not even about the ratio, hold 95%).
+    """A ratio of two normal numbers: at least 94% are held, as intervals reach the farther of Fieller's ends.
 
     20,000 ratios, 4 standard errors of the share: 6 in 100,000 false alarms. The twin takes the curvature as known.
     """
