@@ -346,26 +346,11 @@ def randomize_records(
     return payloads, asked.tolist()
 
 
-def randomize_one(
-    device: PersonDevice, x: Floats, y: Floats, model: Floats | None, level: str, noise: NoiseSource, index: Integers
-) -> tuple[list[int], str | None]:
-    """Randomize one record; return its payload and query."""
-    asking = querying_of(device)
-    if asking is None:
-        (payload,) = device.mechanisms[level].randomize(device.vectors(x, y, model), noise, index).tolist()
-        return payload, None
-    assert model is not None
-    (query,) = asking.draw_query(noise, index, model)
-    vectors = asking.vectors(x, y, model, query)
-    (payload,) = asking.mechanism(level, query).randomize(vectors, noise, index).tolist()
-    return payload, query
-
-
 class RecordRandomizer:
     """Randomizes one record at a time; a compiled kernel, if the device has one, gives the same results for a seed."""
 
     def __init__(self, device: PersonDevice, noise: NoiseSource) -> None:
-        self._device, self._noise = device, noise
+        self._device, self._asking, self._noise = device, querying_of(device), noise
         self._seed = noise.seed if isinstance(noise, SimulatedNoise) else None
         direct = type(noise) in (SecureNoise, SimulatedNoise)
         self._record_kernel = getattr(device, "record_kernel", None) if direct else None
@@ -395,7 +380,16 @@ class RecordRandomizer:
         answer = None if kernel is None else kernel.give(x, y, int(index[0]))
         if answer is not None:
             return answer
-        return randomize_one(self._device, x[None, :], np.array([y]), model, level, self._noise, index)
+        device, asking, row, target = self._device, self._asking, x[None, :], np.array([y])
+        if asking is None:
+            (payload,) = (
+                device.mechanisms[level].randomize(device.vectors(row, target, model), self._noise, index).tolist()
+            )
+            return payload, None
+        (query,) = asking.draw_query(self._noise, index, model)
+        vectors = asking.vectors(row, target, model, query)
+        (payload,) = asking.mechanism(level, query).randomize(vectors, self._noise, index).tolist()
+        return payload, query
 
     def answers(
         self,
