@@ -880,6 +880,7 @@ class Producer(BaseProducer["PersonDevice"]):
         self._versioned = "version" in KINDS[self._device.kind].model_fields
         self._write = writer(self._device.kind)
         self._answering = RecordRandomizer(self._device, self._noise)
+        self._most_rows, self._repeats = self.task.most_rows, self.task.privacy.repeats_answers
 
     @wiped
     def release(
@@ -945,7 +946,7 @@ class Producer(BaseProducer["PersonDevice"]):
         windows: dict[int, int] = {}
         for index, request in enumerate(requests):
             try:
-                if self._noise.simulated or self.task.privacy.repeats_answers:
+                if self._noise.simulated or self._repeats:
                     # What a simulation draws, or a person repeats, depends on the releases before.
                     person, key, level, at = request.person, request.key, request.level, request.at
                     results[index] = self.release(request.record, person=person, key=key, level=level, at=at)
@@ -984,7 +985,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 records = {places[index]: asked[index].record for index in spend.granted}
                 x, y, clamped, missing = self._encoded(records)
                 names = partitions[granted].tolist()
-                if self.task.most_rows == 1 and not self.task.privacy.repeats_answers:
+                if self._most_rows == 1 and not self._repeats:
                     iterates = {partition: model.parameters for partition, model in models.items()}
                     answers = self._answering.answers(x, y, names, iterates, spend.levels, granted)
                 else:
@@ -1109,8 +1110,8 @@ class Producer(BaseProducer["PersonDevice"]):
         index: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
         """Randomize one coded record, drawn of the person's ``rows``; return payload and query, in lists of one."""
-        most = self.task.most_rows
-        if most == 1 and not self.task.privacy.repeats_answers:
+        most = self._most_rows
+        if most == 1 and not self._repeats:
             payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
             return [payload], None if query is None else [query]
         counts = np.array([min(rows, most)])
@@ -1128,11 +1129,11 @@ class Producer(BaseProducer["PersonDevice"]):
         indices: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
         """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
-        if self.task.most_rows > 1:
+        if self._most_rows > 1:
             several = np.ones(len(y), dtype=np.int64) if counts is None else counts
-            x, y, counts = weighed(x, y, several, self.task.most_rows)
+            x, y, counts = weighed(x, y, several, self._most_rows)
         iterates, levels = {partition: model.parameters for partition, model in models.items()}, spend.levels
-        if self.task.privacy.repeats_answers:
+        if self._repeats:
             return self._repeat_or_randomize(spend, x, y, counts, indices), None
         return randomize_records(self._device, x, y, partitions, iterates, levels, self._noise, indices, counts)
 
