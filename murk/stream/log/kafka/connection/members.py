@@ -113,7 +113,11 @@ class Member(KafkaConsumer):  # type: ignore[misc]
 
     def __init__(self, **settings: Any) -> None:
         patience = settings.pop("patience_ms")  # how long heartbeats go on without a poll
-        assignor = Assignor(self._subscription.assigned_partitions, self._coordinator.request_rejoin)
+        # Lambdas: neither is there before the base class has made them.
+        assignor = Assignor(
+            lambda: self._subscription.assigned_partitions(),  # noqa: PLW0108
+            lambda: self._coordinator.request_rejoin(),  # noqa: PLW0108
+        )
         super().__init__(**settings, max_poll_interval_ms=REBALANCE_MS, partition_assignment_strategy=[assignor])
         coordinator = self._coordinator
         coordinator.heartbeat.config["max_poll_interval_ms"] = patience
