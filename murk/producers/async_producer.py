@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from murk.errors import MurkError
 from murk.producers.ledger.ledger import Ledger
-from murk.producers.producer import Producer, Receipt, ReleaseCall
+from murk.producers.producer import Producer, Receipt, ReleaseCall, without_frames
 from murk.stream.log.open import open_log
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class AsyncProducer:
         try:
             results = producer.release_group([each.call for each in group])
         except Exception as error:  # noqa: BLE001 - it is the callers'
-            results = [error] * len(group)
+            results = [without_frames(error)] * len(group)
         self._wanted, self._patience = len(group), PATIENCE * (time.monotonic() - began)
         for each, result in zip(group, results, strict=True):
             if isinstance(result, Receipt):

@@ -515,6 +515,14 @@ class ReleaseCall:
     at: datetime | None = field(default=None, repr=False)
 
 
+def without_frames(error: Exception) -> Exception:
+    """Return an error without the frames that it came through: their variables hold records, also other people's."""
+    cause: BaseException | None = error
+    while cause is not None:
+        cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
+    return error
+
+
 class _UnreadableError(Exception):
     """Records of a group that could not be read, with the error of each; nothing was debited."""
 
@@ -930,27 +938,28 @@ class Producer(BaseProducer["PersonDevice"]):
             return Receipt("known", "queued" if queued else "none", _KNOWN)
         self.counts.add(1, coded.clamped, coded.missing)
         reason = self._delivery.try_send(spend)
-        return Receipt("released", "queued" if reason else "sent", reason, level, partition, model.version)
+        # A repeated answer has the level at which it was drawn.
+        return Receipt("released", "queued" if reason else "sent", reason, spend.levels[0], partition, model.version)
 
     @wiped
     def release_group(self, requests: Sequence[ReleaseCall]) -> list[Receipt | Exception]:
         """Release records that came together as `release` does, in one ledger transaction and one append.
 
-        They are sent in random order. The result of a request that `release` would refuse with an error is that error;
-        it does not stop the others. Raises MurkError if the log cannot be read or the ledger cannot be written, and
-        UserError for a hostile model: nothing was debited or released.
+        They are sent in random order. The result of a request that `release` would refuse with an error is that error,
+        without its traceback, whose frames hold others' records; it does not stop the others. Raises MurkError if the
+        log cannot be read or the ledger cannot be written, and UserError for a hostile model: nothing was debited or
+        released. A task that repeats answers, and a simulation, release one request after the other.
         """
         self._ledger.check_thread()
         results: dict[int, Receipt | Exception] = {}
         checked: dict[int, ReleaseCall] = {}
         windows: dict[int, int] = {}
         for index, request in enumerate(requests):
+            if self._noise.simulated or self._repeats:
+                # What a simulation draws, or a person repeats, depends on the releases before.
+                results[index] = self._released_alone(request)
+                continue
             try:
-                if self._noise.simulated or self._repeats:
-                    # What a simulation draws, or a person repeats, depends on the releases before.
-                    person, key, level, at = request.person, request.key, request.level, request.at
-                    results[index] = self.release(request.record, person=person, key=key, level=level, at=at)
-                    continue
                 person = person_name(request.person)
                 self._check_levels([request.level])
                 ReleaseRequests([request.key], [person], [request.level]).checked()
@@ -958,7 +967,7 @@ class Producer(BaseProducer["PersonDevice"]):
                     (windows[index],) = window
                 checked[index] = replace(request, person=person)
             except UserError as error:
-                results[index] = error
+                results[index] = without_frames(error)
         while checked:
             try:
                 results.update(self._release_checked(checked, windows))
@@ -967,6 +976,12 @@ class Producer(BaseProducer["PersonDevice"]):
                 results.update(error.errors)
                 checked = {index: request for index, request in checked.items() if index not in error.errors}
         return [results[index] for index in range(len(requests))]
+
+    def _released_alone(self, call: ReleaseCall) -> Receipt | Exception:
+        try:
+            return self.release(call.record, person=call.person, key=call.key, level=call.level, at=call.at)
+        except Exception as error:  # noqa: BLE001 - it is this caller's, and no other's
+            return without_frames(error)
 
     def _release_checked(
         self, requests: Mapping[int, ReleaseCall], budget_windows: Mapping[int, int]
@@ -1004,7 +1019,10 @@ class Producer(BaseProducer["PersonDevice"]):
             with suppress(MurkError, OSError):
                 self._delivery.flush_backlog()
         for index, number in spend.known.items():
-            queued = self._ledger.is_queued(self.task.hash, number)
+            queued = True
+            # The others' releases are on their way: an error would have them released again.
+            with suppress(MurkError, OSError):
+                queued = self._ledger.is_queued(self.task.hash, number)
             receipts[places[index]] = Receipt("known", "queued" if queued else "none", _KNOWN)
         return receipts
 
@@ -1015,7 +1033,7 @@ class Producer(BaseProducer["PersonDevice"]):
             try:
                 coded.append(self.task.coding.encode_record(record))
             except Exception as error:  # noqa: BLE001 - a mapping of the caller's may raise any
-                errors[index] = error
+                errors[index] = without_frames(error)
         if errors:
             raise _UnreadableError(errors)
         x, y = track(np.array([each.x for each in coded])), track(np.array([each.y for each in coded]))
@@ -1096,7 +1114,7 @@ class Producer(BaseProducer["PersonDevice"]):
         if spend.refusals:
             return Receipt("refused", "none", self._explain(spend.refusals[0]))
         reason = self._delivery.try_send(spend)
-        return Receipt("released", "queued" if reason else "sent", reason, held.level, partition, model.version)
+        return Receipt("released", "queued" if reason else "sent", reason, spend.levels[0], partition, model.version)
 
     def _answer(
         self,

@@ -131,6 +131,35 @@ def test_one_requests_error_is_its_own(tmp_path: Path) -> None:
         assert (totals.releases, totals.people, world.producer.counts.records) == (3, 3, 3)
 
 
+def test_an_error_carries_no_frames_of_others(tmp_path: Path) -> None:
+    """Error trackers print the variables of frames, and those of a group hold everybody's records."""
+    with World(tmp_path, make_task("protocol: scores", simulated=False)) as world:
+        calls = [ReleaseCall(RECORD, "ann"), ReleaseCall([1], "eve"), ReleaseCall(RECORD, "bob")]  # type: ignore[arg-type]
+        ann, eve, bob = world.producer.release_group(calls)
+    assert [each.outcome for each in (ann, bob)] == ["released", "released"]  # type: ignore[union-attr]
+    assert isinstance(eve, Exception)
+    chain: list[BaseException] = [eve]
+    while (further := chain[-1].__cause__ or chain[-1].__context__) is not None:
+        chain.append(further)
+    assert [each.__traceback__ for each in chain] == [None] * len(chain)
+
+
+def test_what_was_released_is_told_though_the_ledger_fails_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error would have the others of the group released again."""
+    task = paid_task(2, "protocol: scores", simulated=False)
+    with World(tmp_path, task) as world:
+        world.producer.release(RECORD, person="bob", key="k")
+
+        def full(*_: Any) -> bool:
+            raise MurkError("the disk is full")
+
+        monkeypatch.setattr(Ledger, "is_queued", full)
+        ann, bob = world.producer.release_group([ReleaseCall(RECORD, "ann"), ReleaseCall(RECORD, "bob", "k")])
+    assert (ann.outcome, bob.outcome, bob.delivery) == ("released", "known", "queued")  # type: ignore[union-attr]
+
+
 def test_a_group_is_what_its_records_are_one_by_one(tmp_path: Path) -> None:
     """A simulation draws by release: the same bytes; and a refused record does not shift the others' draws."""
     people = [f"p{n % 7}" for n in range(12)]

@@ -281,3 +281,35 @@ def test_a_group_repeats_and_counts_as_releases_do(tmp_path: Path) -> None:
         payloads = [tuple(each["payload"]) for each in sent(world)]
         assert sorted(payloads[:2]) == sorted(payloads[2:])
         assert len(set(payloads)) == 2
+
+
+def test_an_answer_of_a_level_that_another_process_booked_is_repeated(tmp_path: Path) -> None:
+    """A process books the levels that it is asked for, and the last answer may be of another one."""
+    more = PRIVACY.replace("repeat", "levels: {from: 0.5, to: 2}, repeat") % LIFE
+    task, outcomes = Task.parse(f"name: visits\n{TASKS['share']}\n{more}").with_simulated(False), {}
+    levels = [task.privacy.level_of(mu) for mu in (0.7, 0.7, 0.7, 0.7, 0.7, 0.6, 0.6)]
+    # The log's own clock bounds the devices'.
+    first = datetime.datetime.now(datetime.UTC) - datetime.timedelta(weeks=len(levels) + 1)
+    for name, values in (("same", "1111111"), ("changing", "0101011")):
+        (tmp_path / name).mkdir()
+        outcomes[name] = []
+        for week, (value, level) in enumerate(zip(values, levels, strict=True)):
+            with World(tmp_path / name, task) as world:
+                at = first + datetime.timedelta(weeks=week)
+                outcomes[name].append(answer(world, value, level=level, at=at))
+    assert outcomes == dict.fromkeys(outcomes, ["released"] * len(levels))
+
+
+def test_one_records_error_stops_no_other_that_repeats(tmp_path: Path) -> None:
+    class Hostile(dict[str, Any]):
+        def get(self, *_: Any) -> Any:
+            raise RuntimeError("mine")
+
+        __getitem__ = get
+
+    with World(tmp_path, task_of(simulated=False)) as world:
+        calls = [ReleaseCall({"y": "1"}, "ann"), ReleaseCall(Hostile(y="1"), "eve"), ReleaseCall({"y": "0"}, "bob")]
+        ann, eve, bob = world.producer.release_group(calls)
+        assert [each.outcome for each in (ann, bob)] == ["released", "released"]  # type: ignore[union-attr]
+        assert isinstance(eve, RuntimeError)
+        assert eve.__traceback__ is None

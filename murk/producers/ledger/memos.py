@@ -1,8 +1,8 @@
 """The last answer of each person to a task that repeats it while their record codes to the same.
 
 A memo is stored under the ledger's key with a pad of its own: a keyed fingerprint of what was randomized, and the
-payload. So the file shows neither records nor which releases of a log are whose. It is deleted when the person
-withdraws.
+payload. So the file alone shows neither records nor which releases of a log are whose; whoever has the key, too, can
+test a guess of what a person's last answer was made of. It is deleted when the person withdraws.
 """
 
 from __future__ import annotations

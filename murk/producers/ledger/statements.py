@@ -417,7 +417,7 @@ def together(file: Database) -> tuple[CapStatus, ...]:
         """SELECT DISTINCT group_concat(tariff || ':' || released) FROM
            (SELECT * FROM spending WHERE released > 0 ORDER BY home, person, tariff) GROUP BY home, person"""
     )
-    histories = [parse_history(text) for (text,) in rows]
+    histories = [_as_drawn(parse_history(text), prices) for (text,) in rows]
     caps = [Cap(*row) for row in file.query(f"SELECT {Cap.columns} FROM promises WHERE task = 0 ORDER BY currency")]
     if caps:
         statuses = [CapStatus(cap.amount, _most(cap, histories, prices)) for cap in caps]
@@ -429,6 +429,17 @@ def together(file: Database) -> tuple[CapStatus, ...]:
     if most is None or added(status):
         status = replace(status, joint=_largest(histories, prices))
     return () if status == CapStatus(None, None) else (status,)
+
+
+def _as_drawn(history: Mapping[int, int], prices: Mapping[int, Cost]) -> dict[int, int]:
+    """Count a person's repeated answers as new ones: how often their record changed is for nobody else to know."""
+    drawn: dict[int, int] = {}
+    paid = {(price.task, price.level): price.number for price in prices.values() if not price.is_free}
+    for number, count in history.items():
+        price = prices[number]
+        counted = paid.get((price.task, price.level), number) if price.is_free else number
+        drawn[counted] = drawn.get(counted, 0) + count
+    return drawn
 
 
 def _most_anywhere(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> PrivacyLoss | None:
@@ -645,7 +656,7 @@ class GroupSums:
 
 
 def _share(released: Mapping[int, int], caps: Sequence[Cap], prices: Mapping[int, Cost]) -> float:
-    history = {price: count for price, count in released.items() if count}
+    history = _as_drawn({price: count for price, count in released.items() if count}, prices)
     levels = {"", *(prices[price].level for price in released)}
     largest = Fraction(0)
     for cap in caps:
@@ -658,4 +669,4 @@ def _share(released: Mapping[int, int], caps: Sequence[Cap], prices: Mapping[int
         for amount, most in zip(spent, (cap.units, cap.delta_units), strict=True):
             if amount:
                 largest = max(largest, Fraction(amount, most) if most else Fraction(1))
-    return float(largest)
+    return float(min(largest, Fraction(1)))

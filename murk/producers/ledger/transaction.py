@@ -345,10 +345,18 @@ class Common:
         if task.number not in self._terms:
             rows = connection.execute(f"SELECT {Cap.columns} FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Cap(*row) for row in rows]
-            numbers = [*task.levels.items(), *task.repeats.items()]
+            numbers = [*task.levels.items(), *self.free(task).items()]
             applying = {number: [cap for cap in caps if cap.level in ("", level)] for level, number in numbers}
             self._terms[task.number] = applying, {}
         return self._terms[task.number]
+
+    def free(self, task: BookedTask) -> dict[str, int]:
+        """Return the numbers of the costs of repeated answers by level, those that others have booked included."""
+        if not task.repeats:
+            return {}
+        return {
+            price.level: price.number for price in self.prices.values() if price.task == task.number and price.is_free
+        }
 
     def forget(self) -> None:
         """Invalidate the cache before a write, until `keep` or `refresh`."""
@@ -384,6 +392,7 @@ class Spending:
         self._names, self._sealing = names, sealing
         self._booked, self._task = task, task.number
         self._common, self._prices = common, common.prices
+        self._repeats = common.free(task)
         self._home = source if requests.people is None else 0
         # Without names, every row is a person, and its key is the person's name.
         self._own_names = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
@@ -446,7 +455,7 @@ class Spending:
 
     def repeat(self, place: int, memo: Memo) -> None:
         """Let the release at a place of ``granted`` repeat an answer, at no cost."""
-        number, person = self._booked.repeats[memo.level], self._people[self.granted[place]]
+        number, person = self._repeats[memo.level], self._people[self.granted[place]]
         self._paid[place], self.levels[place] = number, memo.level
         self._renewed[person].history = {number: 1}
 
@@ -494,10 +503,10 @@ class Spending:
                 current = renewal.history
             lacking = fresh[number] if past is None else self._lacking(caps[number], past, current, number)
             memo = memos.get(person)
-            if lacking is not None and not lacking[3] and memo is not None and memo.level in self._booked.repeats:
+            if lacking is not None and not lacking[3] and memo is not None and memo.level in self._repeats:
                 # Whoever has no budget left repeats their last answer, whatever their record is now: whether they send
                 # must not tell whether it changed.
-                number = self._booked.repeats[memo.level]
+                number = self._repeats[memo.level]
                 lacking = self._lacking(caps[number], past or {}, current, number)
                 self.only_repeats.add(index)
             if lacking is not None:
