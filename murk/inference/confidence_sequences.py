@@ -33,6 +33,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk.inference.estimate import RANDOM_SCALING, Estimate
+from murk.inference.levels import level_of, quantile_of
 from murk.task.learning import ASKED
 from murk.task.repeats import ONCE, Repeats
 from murk.task.task import Task
@@ -98,11 +99,9 @@ def wider_level(level: float, repeats: Repeats) -> float:
     """
     if repeats.effect == 1.0:
         return level
-    normal = NormalDist()
-    return min(2.0 * normal.cdf(normal.inv_cdf(0.5 + level / 2.0) * math.sqrt(repeats.effect)) - 1.0, SUREST)
+    return level_of(quantile_of(level) * math.sqrt(repeats.effect))
 
 
-SUREST: Final = 1.0 - 2.0**-50  # largest level with a normal quantile
 Validity = Literal["always-valid", "fixed-n"]
 
 LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from murk._internal.arrays import Vector
 from murk.inference.average_effects import combined_half_widths, marginal_differences
 from murk.inference.confidence_sequences import LARGEST, Looks, evidence, why_no_sequence
 from murk.inference.estimate import Estimate
+from murk.inference.levels import level_of, quantile_of
 from murk.inference.units import EffectScale, Unit, effect_units, odds_ratio, on_logit_scale, units
 from murk.task.features import CategoryFeature, ClassTarget, words_of, words_of_value
 from murk.task.learning import ContrastBlock
@@ -190,13 +190,13 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
     cached: dict[float, float] = {}
     size = 0.0
     for level in levels:
-        value, cached[NormalDist().inv_cdf(0.5 + level / 2.0)] = interval(level)
+        value, cached[quantile_of(level)] = interval(level)
         size = abs(value)
     for _ in range(_FURTHER):
         quantile = _next_quantile(size, cached)
         if quantile is None:
             break
-        cached[quantile] = interval(2.0 * NormalDist().cdf(quantile) - 1.0)[1]
+        cached[quantile] = interval(level_of(quantile))[1]
     return max((quantile for quantile, half in cached.items() if _excludes(size, half)), default=0.0)
 
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.numbers import fewest_percent
 from murk.errors import UserError
+from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
 from murk.inference.stream import StreamChange
@@ -189,7 +189,7 @@ class Estimate:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.method == RANDOM_SCALING:
             return np.asarray(scaling_quantile(level, self.partitions) * self.spread)
-        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        quantile = quantile_of(level)
         if self.curvature_error is None:
             return np.asarray(quantile * self.spread)
         doubt, size = (quantile * self.curvature_error) ** 2, np.abs(self.values)
@@ -237,7 +237,7 @@ class Estimate:
             return np.full(len(self.names), math.inf)
         errors = self.half_widths(level) if halves is None else halves
         if self.method != RANDOM_SCALING:
-            errors = errors / NormalDist().inv_cdf(0.5 + level / 2.0)
+            errors = errors / quantile_of(level)
         return self.influence.moved(forged, errors)
 
     def doubts(self) -> list[str]:
@@ -291,5 +291,5 @@ class BallEstimate(Estimate):
     def half_widths(self, level: float = 0.95) -> Floats:
         """Return half-widths of the intervals at ``level``; infinite where the ball may not hold the truth."""
         halves = super().half_widths(level)
-        inside = NormalDist().inv_cdf(0.5 + level / 2.0) < self.room
+        inside = quantile_of(level) < self.room
         return halves if inside else np.full(len(halves), math.inf)

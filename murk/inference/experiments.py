@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +27,7 @@ from murk._internal.numbers import number, span
 from murk.inference.confidence_sequences import Looks, evidence
 from murk.inference.contrasts import weights_of
 from murk.inference.estimate import Estimate
+from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
 from murk.task.experiment import GuardrailBlock
 from murk.task.features import RealTarget
@@ -277,7 +277,7 @@ def _mean(cells: Any, inside: Any) -> tuple[float, float, int]:
 
 
 def _quantile(looks: Looks, alpha: float) -> float:
-    return NormalDist().inv_cdf(0.5 + looks.nominal(1.0 - alpha) / 2.0)
+    return quantile_of(looks.nominal(1.0 - alpha))
 
 
 def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
@@ -312,7 +312,7 @@ def _lift(
 ) -> Lift:
     value, mean = float(pair[0]), shift + float(pair[1])
     error = math.sqrt(max(float(covariance[0, 0]), 0.0))
-    z, z_fixed = _quantile(looks, alpha), NormalDist().inv_cdf(0.5 + looks.fixed(1.0 - alpha) / 2.0)
+    z, z_fixed = _quantile(looks, alpha), quantile_of(looks.fixed(1.0 - alpha))
     interval = value - z * error, value + z * error
     known = math.isfinite(error)
     relative = fieller(value, mean, covariance, z) if known else (-math.inf, math.inf)

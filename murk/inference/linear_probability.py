@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 from typing import ClassVar, Self
 
 import numpy as np
 
 from murk._internal.arrays import Matrix, Vector
 from murk.inference.estimate import Estimate
+from murk.inference.levels import quantile_of
 
 _GRID = 257
 
@@ -129,7 +129,7 @@ class LineEstimate(MomentEstimate):
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
         """Return average marginal effects on the probability, half the line, and half-widths with the allowance."""
-        return self.fit / 2.0, NormalDist().inv_cdf(0.5 + level / 2.0) * self.error / 2.0 + self.beyond.effects
+        return self.fit / 2.0, quantile_of(level) * self.error / 2.0 + self.beyond.effects
 
     def scaled(self, factors: Vector) -> Self:
         """Return the estimate for features in other units, each of which equals ``factors`` of the present units."""
@@ -161,7 +161,7 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     unit = np.where(finite & (error > 0.0), error, 1.0)
     # Without an error only the bias remains.
     ratio = np.where(finite, np.abs(bias) / unit, 0.0)
-    most = NormalDist().inv_cdf(0.5 + level / 2.0)
+    most = quantile_of(level)
     low, high = np.full_like(ratio, 0.0), ratio + most
     for _ in range(_ROUNDS):
         middle = (low + high) / 2.0

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.confidence_sequences import SUREST
 from murk.inference.drift import FALSE_ALARM
 from murk.inference.estimate import Estimate
+from murk.inference.levels import level_of
 from murk.inference.units import Unit
 from murk.task.windows import begin_of, many_of
 
@@ -152,8 +152,7 @@ def track_of(
             neighbours = sum(abs(other - number) <= reach for other in numbers)
             answers = min(within * neighbours, max(most, within))
             # Intervals that allow for noise in the curvature grow faster than their quantile.
-            nominal = 2.0 * NormalDist().cdf(quantile * math.sqrt(effect(answers))) - 1.0
-            halves[row] = estimates[number].half_widths(min(nominal, SUREST))
+            halves[row] = estimates[number].half_widths(level_of(quantile * math.sqrt(effect(answers))))
             values[row] = np.where(np.isfinite(halves[row]), estimates[number].values, np.nan)
         return Path(values, halves)
 

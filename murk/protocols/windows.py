@@ -77,7 +77,7 @@ def track_of(
     pooled = windows(engines, task.track.smooth) if task.track.smooth else alone
     repeats, levels = repeats or task.repeats, [*task.privacy.levels.values()]
     most = 10**6 if repeats.supposed else repeats.most
-    effect = partial(effect_of, guarantees=levels)
+    effect = partial(effect_of, guarantees=levels, same=repeats.same)
     return track_of(
         task.track.window,
         task.track.smooth,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
 from typing import Any, Final
 
 from murk.inference.estimate import Estimate
+from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
 from murk.task.features import CategoryFeature, ClassTarget, RealTarget
 from murk.task.task import Task
@@ -24,7 +24,7 @@ def describe_cells(task: Task, estimate: Estimate, level: float) -> list[dict[st
     if cells is None:
         return []
     features = [feature for feature in task.features if isinstance(feature, CategoryFeature) and feature.known]
-    target, quantile, rows = task.target, NormalDist().inv_cdf(0.5 + level / 2.0), []
+    target, quantile, rows = task.target, quantile_of(level), []
     names, factor, shift, low, high = [target.name], POINTS, 0.0, 0.0, POINTS
     columns = [cells.means.shape[1] - 1]
     if isinstance(target, ClassTarget):

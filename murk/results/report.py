@@ -268,9 +268,6 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
     }
 
 
-_SURELY: Final = 2.0  # standard errors that are added to the share of targets beyond the ends
-
-
 def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
     """Return the ends beyond which a real target's values count as the ends, in its own units; None within bounds."""
     ends, target = getattr(estimate, "cut", None), task.target
@@ -286,8 +283,8 @@ def cut_share(estimate: Estimate) -> dict[str, float] | None:
     compute = getattr(estimate, "share_beyond", None)
     if compute is None:
         return None
-    share, error = compute()
-    return {"share": share, "most": min(share + _SURELY * error, 1.0)}
+    share, most = compute()
+    return {"share": min(share, most), "most": most}
 
 
 def _cut_words(task: Task, ends: tuple[float, float], share: Mapping[str, float] | None) -> str:
@@ -297,7 +294,8 @@ def _cut_words(task: Task, ends: tuple[float, float], share: Mapping[str, float]
     words = f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
     if share is None:
         return words
-    return f"{words}: {share['share']:.1%} of them by the survey, and at most {share['most']:.1%}"
+    about, most = f"{share['share']:.1%}", f"{share['most']:.1%}"
+    return f"{words}: about {about} of them if they are spread like a normal variable, and at most {most}"
 
 
 def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:

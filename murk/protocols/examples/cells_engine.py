@@ -18,7 +18,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from murk._internal.links import class_probabilities, logistic
 from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import track, wiped
 from murk.inference.estimate import Estimate, larger
+from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.privacy.noise import NoiseSource
 from murk.protocols.averages import NeverPublished
@@ -316,7 +316,7 @@ class CellEstimate(Estimate):
         if self.average is None or self.average_covariance is None:
             return None
         errors = np.sqrt(np.maximum(np.diag(self.average_covariance), 0.0))
-        return self.average, NormalDist().inv_cdf(0.5 + level / 2.0) * errors
+        return self.average, quantile_of(level) * errors
 
     def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
         """Return a weighted sum of `effects` and its half-width, by their covariance."""
@@ -324,7 +324,7 @@ class CellEstimate(Estimate):
             return None
         used = np.flatnonzero(weights)
         variance = float(weights[used] @ self.average_covariance[np.ix_(used, used)] @ weights[used])
-        return float(weights @ self.average), NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(max(variance, 0.0))
+        return float(weights @ self.average), quantile_of(level) * math.sqrt(max(variance, 0.0))
 
     @property
     def effects_note(self) -> str:

@@ -422,7 +422,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
 
 
 def _share_beyond(settings: Settings, partitions: Sequence[Learned]) -> Callable[[], tuple[float, float]] | None:
-    """Return what computes the share of targets that are cut, and its standard error; None if none is."""
+    """Return what computes the share of targets that are cut, and what it is at most; None if none is."""
     survey, coordinates = settings.survey, settings.coordinates
     if survey is None or not survey.target or coordinates is None or coordinates.target == (0.0, 1.0):
         return None

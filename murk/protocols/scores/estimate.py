@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from operator import itemgetter
-from statistics import NormalDist
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from murk._internal.numbers import rounded
 from murk.errors import MurkError, UserError
 from murk.inference.average_effects import mean_slope
 from murk.inference.estimate import Estimate, Extent, People, missing_words, surely_missing
+from murk.inference.levels import quantile_of
 from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
 from murk.inference.stream import StreamChange
 from murk.privacy.guarantees import Guarantee
@@ -465,7 +465,7 @@ class ScoreEstimate(Estimate):
             return np.full(len(self.names), np.inf)
         # Kept, as several parts of a report need half-widths, which take as long as the solution.
         if level not in self._halves:
-            quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+            quantile = quantile_of(level)
             self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
         return self.unit * self._halves[level]
 
@@ -519,7 +519,7 @@ class ScoreEstimate(Estimate):
         if self.outlook is None:
             return {name: Need(seen=False, survey=self.survey) for name in self.names}
         limits = None if within is None else np.array([within.get(name, np.inf) for name in self.names]) / self.unit
-        return self.outlook.needs(NormalDist().inv_cdf(0.5 + level / 2.0), limits)
+        return self.outlook.needs(quantile_of(level), limits)
 
     @property
     def solution(self) -> AnySolution | None:
@@ -537,7 +537,7 @@ class ScoreEstimate(Estimate):
         """Return the line's slopes and their half-widths, if it gives more precise average effects than log odds."""
         if not self.by_line or self.line is None:
             return None
-        quantile = NormalDist().inv_cdf(0.5 + level / 2.0)
+        quantile = quantile_of(level)
         return self.line.values, self._wider(quantile) * self.line.half_widths(quantile)
 
     @cached_property

@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Matrix, Vector
+from murk.inference.levels import quantile_of
 from murk.inference.linear_probability import LineEstimate, MomentEstimate, around_biased
 from murk.privacy.central import Gram, GramMechanism, NewtonMechanism
 from murk.protocols.summaries.estimate import FALLBACK_RANGE, estimate_grams, mean_label, without_constant
@@ -125,7 +125,7 @@ class NewtonEstimate(MomentEstimate):
         """Return average marginal effects on the probability, and their half-widths: log odds times the mean slope."""
         if self.slope is None:
             return None
-        wide = NormalDist().inv_cdf(0.5 + level / 2.0) * self.slope.error + self.slope.away
+        wide = quantile_of(level) * self.slope.error + self.slope.away
         half = self.half_widths(level)
         return self.values * self.slope.value, (self.slope.value + wide) * half + np.abs(self.values) * wide
 

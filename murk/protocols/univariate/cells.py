@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import NormalDist
 from typing import ClassVar, Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from numpy.typing import NDArray
 from murk._internal.arrays import Floats, Integers
 from murk._internal.links import class_probabilities
 from murk.inference.estimate import Estimate, People, larger, missing_words, surely_missing
+from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.privacy.mechanisms.selection import SubsetSelection
 from murk.protocols.linear_algebra import contrasts
@@ -76,7 +76,7 @@ class KnownEstimate(Estimate):
         """Return linear effects on the probability and half-widths; None for a real target."""
         if self.line is None or self.line_spread is None:
             return None
-        return self.line, NormalDist().inv_cdf(0.5 + level / 2.0) * self.line_spread
+        return self.line, quantile_of(level) * self.line_spread
 
     def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
         """Return a weighted sum of `effects` and its half-width, by their covariance."""
@@ -85,7 +85,7 @@ class KnownEstimate(Estimate):
         used = np.flatnonzero(weights)
         variance = float(weights[used] @ self.line_covariance[np.ix_(used, used)] @ weights[used])
         known = bool(np.isfinite(self.line_spread[used]).all())
-        half = NormalDist().inv_cdf(0.5 + level / 2.0) * math.sqrt(max(variance, 0.0)) if known else math.inf
+        half = quantile_of(level) * math.sqrt(max(variance, 0.0)) if known else math.inf
         return float(weights @ self.line), half
 
     @property

@@ -25,6 +25,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk.inference.estimate import Estimate, missing_words, surely_missing
+from murk.inference.levels import quantile_of
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
 from murk.protocols.univariate.estimate import Totals, combined
@@ -50,7 +51,7 @@ def critical_value(level: float) -> float:
     >>> round(critical_value(0.95), 2)
     2.5
     """
-    single = NormalDist().inv_cdf(0.5 + level / 2.0)
+    single = quantile_of(level)
     return max(NormalDist().inv_cdf(1.0 - (1.0 - level) / 2.0 / len(RUNS)), _FOUR_SEQUENCES * single)
 
 

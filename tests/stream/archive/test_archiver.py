@@ -13,7 +13,7 @@ from murk import Task
 from murk.errors import MurkError, UserError
 from murk.stream.archive import files
 from murk.stream.archive.archiver import Archiver
-from murk.stream.archive.files import Bucket, Extent, LocalFolder, extents, folder_of
+from murk.stream.archive.files import Bucket, Extent, LocalFolder, extents, folder_of, shown_url
 from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.sqlite import SqliteLog
 
@@ -274,3 +274,9 @@ def test_other_engines_read_the_columns_of_kafkas_source(tmp_path, log):
 def test_paths_of_other_schemes_are_refused():
     with pytest.raises(UserError, match="unknown kind of archive 'ftp'"):
         folder_of("ftp://host/path")
+
+
+def test_pages_and_logs_show_no_credentials() -> None:
+    assert shown_url("s3://KEY:SECRET@bucket/pre?secret_key=x") == "s3://bucket/pre"
+    assert shown_url("gs://bucket/pre/fix") == "gs://bucket/pre/fix"
+    assert shown_url("a@folder/pre?x") == "a@folder/pre?x"

@@ -8,7 +8,7 @@ import pytest
 
 import murk
 from murk import Task
-from murk.inference.confidence_sequences import looks_of, wider_level
+from murk.inference.confidence_sequences import Looks, looks_of, wider_level
 from murk.inference.contrasts import contrasts
 from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.planning.forecast import forecast
@@ -72,6 +72,18 @@ def test_intervals_hold_where_people_answer_again(guarantee):
     right, wrong = held.values()
     error = 4.0 * math.sqrt(0.05 * 0.95 / means)
     assert right > 0.95 - error > wrong
+
+
+@pytest.mark.parametrize("times", [2.0, 4.56, 30.0])
+def test_intervals_are_as_many_times_as_wide_as_their_words_say(times):
+    """Also beyond the levels that a float tells from certainty, about 8 standard errors, and at every look."""
+    repeats = Repeats(400, times**2)
+    for validity in ("fixed-n", "always-valid"):
+        halves = [
+            float(estimated().half_widths(Looks(validity, 10_000, 10_000, repeats=each).nominal(0.95))[0])
+            for each in (repeats, ONCE)
+        ]
+        assert halves[0] == pytest.approx(times * halves[1])
 
 
 def estimated(names=("arm", "intercept")):

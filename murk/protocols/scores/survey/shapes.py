@@ -82,6 +82,11 @@ class Reply:
     noise: float  # variance of its noise
     share: float  # factor of people's own variance, ``1 - m^2`` at the mean m
 
+    @property
+    def variance(self) -> float:
+        """Variance of the mean."""
+        return self.noise + self.share * max(1.0 - self.mean**2, 0.0)
+
     def log_likelihood(self, expected: Floats, slack: float) -> Floats:
         """Return the log density of the mean, as a normal variable, at expected means."""
         variance = self.noise + self.share * (1.0 - expected**2) + slack**2
@@ -107,6 +112,7 @@ class Location:
 _SETTLED: Final = 0.3  # standard errors of log s, and of m in units of s, at which a survey ends
 # Spread up to which nothing tells it from zero, and the probability of such a spread from which it is reported so.
 _NARROWEST, _LIKELY = 0.008, 0.05
+_SURELY: Final = 2.0  # standard errors that are added to the share of numbers beyond a threshold
 CAREFUL: Final = 0.25  # standard errors of log s that are subtracted from it
 
 
@@ -135,16 +141,32 @@ def location_of(replies: list[Reply], stated: tuple[float, float] | None = None)
 def share_beyond(
     replies: list[Reply], low: float, high: float, stated: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """Return the posterior share of numbers below ``low`` or above ``high``, and its standard error.
+    """Return the posterior share of numbers below ``low`` or above ``high``, and what it is at most.
 
-    An end at or beyond the range of [-1, 1] has nothing beyond it.
+    The first is that of shapes like a normal's. The second holds for every shape: beyond an end there are at most as
+    many as beyond the last threshold before it, which is stated with two standard errors. An end at or beyond the range
+    of [-1, 1] has nothing beyond it.
     """
-    share = np.zeros(len(_shapes().mean))
+    share, most = np.zeros(len(_shapes().mean)), 0.0
     if high < 1.0:
         share += (1.0 + _expected(high)) / 2.0
+        most += _most_above([(each.threshold, each.mean, each.variance) for each in replies], high)
     if low > -1.0:
         share += (1.0 - _expected(low)) / 2.0
-    return _moments(_posterior(replies, stated), share)
+        most += _most_above([(-each.threshold, -each.mean, each.variance) for each in replies], -low)
+    return _moments(_posterior(replies, stated), share)[0], min(most, 1.0)
+
+
+def _most_above(answers: list[tuple[float, float, float]], end: float) -> float:
+    """Return the largest likely share above an end, from thresholds, mean answers and their variances."""
+    inside = [each for each in answers if each[0] <= end]
+    nearest = max((threshold for threshold, *_ in inside), default=-1.0)
+    means, variances = np.array([each[1:] for each in inside if each[0] == nearest]).reshape(-1, 2).T
+    if not len(means):
+        return 1.0
+    weights = 1.0 / variances
+    mean, error = float(weights @ means / weights.sum()), math.sqrt(1.0 / float(weights.sum()))
+    return min(max((1.0 + mean) / 2.0, 0.0) + _SURELY * error / 2.0, 1.0)
 
 
 def _posterior(replies: list[Reply], stated: tuple[float, float] | None) -> Floats:

@@ -1,0 +1,39 @@
+"""Levels of intervals, and their normal quantiles, also beyond the levels that a float can hold."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+from typing import Final
+
+SUREST: Final = 1.0 - 2.0**-50  # largest level whose quantile a float tells
+
+
+class WideLevel(float):
+    """A level beyond `SUREST`, which has a quantile of its own."""
+
+    quantile: float
+
+    def __new__(cls, quantile: float) -> WideLevel:
+        """Return the level of a quantile."""
+        level = super().__new__(cls, SUREST)
+        level.quantile = quantile
+        return level
+
+
+def quantile_of(level: float) -> float:
+    """Return the half-width of an interval of a level, in standard errors.
+
+    >>> round(quantile_of(0.95), 3), quantile_of(level_of(20.0))
+    (1.96, 20.0)
+    """
+    return level.quantile if isinstance(level, WideLevel) else NormalDist().inv_cdf(0.5 + level / 2.0)
+
+
+def level_of(quantile: float) -> float:
+    """Return the level of the interval with this half-width, in standard errors.
+
+    >>> round(level_of(1.96), 3)
+    0.95
+    """
+    level = 2.0 * NormalDist().cdf(quantile) - 1.0
+    return level if level <= SUREST else WideLevel(quantile)
