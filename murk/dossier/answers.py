@@ -131,7 +131,10 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives, raised=raised)
     yield first
     if whole is not None:
-        yield Table(("all releases to this task", *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
+        # Of records that change: when they did is told by repeated answers, under no guarantee.
+        of_records = ", of people whose records changed at the same times" if task.privacy.repeats_answers else ""
+        title = f"all releases to this task{of_records}"
+        yield Table((title, *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
     yield from others
     figures = {}
     if (accounts := facts.accounts) is not None:
@@ -230,7 +233,8 @@ def _records(facts: Facts) -> str:
     if not facts.task.privacy.renews:
         return "Murk stores none"
     kept = (
-        f"; and each person's last answer, encrypted in the same place, {_UNTIL}"
+        "; and each person's last answer, with a keyed hash of what it was made of, encrypted in the same place, "
+        f"{_UNTIL}"
         if (facts.task.privacy.repeats_answers)
         else ""
     )

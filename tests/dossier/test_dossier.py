@@ -595,7 +595,9 @@ def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:
 def test_repeated_answers_are_stated() -> None:
     same = TASKS["moments"].replace("epsilon: 2}}}", "epsilon: 2}}, window: week, repeat: same}")
     told = dossier(facts(same))
-    assert "each person's last answer, encrypted in the same place" in words(told, "retention")
+    assert "each person's last answer, with a keyed hash of what it was made of, encrypted in the same place" in words(
+        told, "retention"
+    )
     assert "No guarantee covers that" in " ".join(told.to_settle)
     assert "last answer" not in words(dossier(facts(same.replace("same", "anew"))), "retention")
 

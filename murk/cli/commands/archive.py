@@ -64,7 +64,7 @@ def command(
     from murk._internal.numbers import many
     from murk.protocols.device import device_for
     from murk.stream.archive.archiver import Archiver
-    from murk.stream.archive.files import folder_of
+    from murk.stream.archive.files import folder_of, shown_url
     from murk.stream.log.interface import Log, UnreachableError
     from murk.task import Task
 
@@ -113,7 +113,7 @@ def command(
         measured = archiver.measure()
     summary = {
         "task": task.name,
-        "archive": path,
+        "archive": shown_url(path),
         "archived": archiver.archived,
         "lag": sum(each.lag for each in measured.values()),
         "bytes": sum(each.size for each in measured.values()),
@@ -123,6 +123,6 @@ def command(
         print_json(summary)
         return
     click.echo(
-        f"{task.name}: {many(archiver.archived, 'message')} archived to {path}, which has {summary['bytes']:,} bytes; "
-        f"{summary['lag']:,} not archived yet"
+        f"{task.name}: {many(archiver.archived, 'message')} archived to {summary['archive']}, which has "
+        f"{summary['bytes']:,} bytes; {summary['lag']:,} not archived yet"
     )

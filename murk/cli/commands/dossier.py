@@ -116,6 +116,8 @@ def command(
     if web and task.of_organisations:
         raise UserError("--web is for people: only organisations release to this task, and no web page does")
     intake_read = None if intake is None else _read_intake(intake, task)
+    from murk.stream.archive.files import shown_url
+
     if archive is not None:
         _check_archive(archive, task, deployment)
     path = Path(out or f"{task.name}.dossier.html")
@@ -140,7 +142,7 @@ def command(
         controller,
         web,
         intake_read,
-        archive or "",
+        shown_url(archive or ""),
     )
     dossier = dossier_of(facts, _forecast(task, people, accounts, quiet=as_json), now=now)
     made = Inputs(now.strftime(TIME), example, audit, purpose, controller, web, simulated, people)

@@ -159,7 +159,16 @@ def folder_of(path: str) -> Folder:
         system, root = FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
         raise UserError(f"the archive's URL is invalid: {error}") from error
-    return Bucket(path, system, root)
+    return Bucket(shown_url(path), system, root)
+
+
+def shown_url(path: str) -> str:
+    """Return a path or URL as pages and logs may show it: without a user, a password and settings."""
+    scheme, separator, rest = path.partition("://")
+    if not separator:
+        return path
+    bucket, slash, prefix = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{prefix}"
 
 
 def check_pyarrow() -> None:
