@@ -22,7 +22,7 @@ def crowd(size: int) -> list[dict[str, object]]:
     """Return the records of made-up people, the same in every process, so that a stopped demonstration continues.
 
     >>> crowd(2)
-    [{'button': 'grey', 'bought': 'yes'}, {'button': 'green', 'bought': 'no'}]
+    [{'button': 'blue', 'bought': 'yes'}, {'button': 'grey', 'bought': 'no'}]
     """
     draw, task = random.Random(1), Task.load(TASK)
     records: list[dict[str, object]] = []
