@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import copied, empty
+from murk._internal.wiping import copied, empty, track
 from murk.errors import UserError
 from murk.protocols.moments import kernels
 from murk.protocols.stated import StatedCoordinates
@@ -151,7 +151,8 @@ class Statistics:
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return moments (m, dimension) of coded records ``X`` (m, p) and ``y`` (m,) in [-1, 1].
 
-        Non-finite features count as 0, records beyond the bound are projected; NaN is missing if ``observed``, else 0.
+        Non-finite features count as 0, records beyond the bound are projected, or missing in stated ``coordinates``;
+        NaN is missing if ``observed``, else 0.
 
         >>> Statistics(("a", "1"), radius=2.0).vectors(np.array([[0.5, 1.0]]), np.array([1.0])).round(3).tolist()
         [[0.25, 0.707, 0.5, 1.0]]
@@ -161,8 +162,9 @@ class Statistics:
         if self.coordinates is not None:
             rows = self.coordinates.rows(X)
             # Shortened features would bias a line; those who remain have the same one.
-            beyond = np.square(rows[:, : len(self.coordinates.centres)]).sum(axis=1) > self.clipping_norm**2
-            targets[beyond] = np.nan
+            with np.errstate(over="ignore"):
+                squares = np.square(rows[:, : len(self.coordinates.centres)]).sum(axis=1)
+            targets = track(np.where(squares > self.clipping_norm**2, np.nan, targets))
         kernels.moments_of(rows, targets, self.bounds, out)
         return out
 
