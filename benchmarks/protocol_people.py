@@ -15,7 +15,6 @@ from murk._internal.links import logistic
 from murk.inference.units import effect_units, fits_probabilities, on_logit_scale
 from murk.privacy.central.accumulators import at_model
 from murk.privacy.central.newton_step import EDGE
-from murk.privacy.mechanisms.base import direction_spread
 from murk.protocols.device import device_for
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.device import ExampleDevice
@@ -90,23 +89,12 @@ def drawn(setting, rng):
 def summed_moments(device, X, y, rng):
     """The estimate of released second moments."""
     layout, mechanism = device.layout, device.mechanisms["default"]
-    # A missing target counts as none where that is told, and else as the middle of its range.
-    targets, there = np.nan_to_num(2.0 * y - 1.0 if device.binary else y), ~np.isnan(y)
-    directed = layout.observed and direction_spread(mechanism)[1] is not None
-    vectors = device.vectors(X, y) if directed else None
+    vectors, n = device.vectors(X, y), float(len(X))
     if layout.observed:
-        X, targets = X[there], targets[there]
-    total = (X.T @ X)[np.triu_indices(layout.size)]
-    off = ~np.eye(layout.size, dtype=bool)[np.triu_indices(layout.size)]
-    total[off] *= layout.root
-    total = np.append(total[: layout.cross], layout.weight * (X.T @ targets))
-    if layout.observed:
-        total[layout.cross - 1] = layout.presence * float(np.sum(2.0 * there - 1.0))
-    if vectors is None:
-        total += math.sqrt(len(there) * mechanism.variance) * rng.normal(size=layout.dimension)
+        total = released_sum(mechanism, vectors, np.ones(len(X)), rng)
     else:
-        total = released_sum(mechanism, vectors, np.ones(len(there)), rng)
-    level, n = Level.of(mechanism, layout), float(len(there))
+        total = vectors.sum(axis=0) + math.sqrt(n * mechanism.variance) * rng.normal(size=layout.dimension)
+    level = Level.of(mechanism, layout)
     weights, variances = level.weights, level.variances
     sums = np.zeros(kernels.SUMS)
     for part in (0, 1):
@@ -114,7 +102,7 @@ def summed_moments(device, X, y, rng):
         sums[kernels.NOISE + part] = n * weights[part] ** 2 * variances[part]
         sums[kernels.SQUARES + part] = n * weights[part] ** 2
     total *= np.repeat(weights, [layout.cross, layout.size])
-    return fit(device.model, MomentSums(total, sums, len(there)), layout).estimate
+    return fit(device.model, MomentSums(total, sums, len(X)), layout).estimate
 
 
 def summed_gram(device, X, y, rng):

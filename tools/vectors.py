@@ -169,7 +169,7 @@ def _settings(draw: random.Random, protocol: str, target: str) -> dict[str, Any]
         split = {"split": draw.choice([0.05, 0.5, 0.95])} if release == "separate" else {}
         further = {"for": ["quadratic"]} if target == "binary" and draw.random() < 0.2 else {}
         return {"examples": {"release": release, **further, **split}}
-    return {"moments": {"release": draw.choice(["observed", "joint", "separate"])}}
+    return {"moments": {"release": draw.choice(["observed", "observed", "joint", "separate"])}}
 
 
 def _of_learners(draw: random.Random, features: list[dict[str, Any]]) -> dict[str, Any]:
@@ -231,7 +231,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
         )
         if is_tracked and content["privacy"]["window"] != NONE and "quantiles" not in target and number % 3:
             content["track"] = {"window": content["privacy"]["window"], "smooth": number % 5}
-        public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.9)
+        public = draw.random() < 0.3 or (protocol == "moments" and draw.random() < 0.5)
         public = public and bool(features)
         if public:
             content["public"] = {"set_aside": 1000}

@@ -36,15 +36,18 @@ class Allowance:
     effects: Vector  # for average marginal effects on the probability, (p,); without meaning for the constant
 
 
-def allowance(fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, largest: float) -> Allowance:
+def allowance(
+    fit: Vector, values: Vector, moment: Matrix, inverse: Matrix, largest: float, *, by_norm: bool = False
+) -> Allowance:
     """Return bounds on ``|theta - values|``, and on the distance of average effects from ``fit / 2``.
 
     ``fit`` is b of the module, its constant last. ``values`` are the coefficients theta that b implies for one possible
-    distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on features.
+    distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on features,
+    ``by_norm`` on their norm.
     """
     people = max(float(moment[-1, -1]), 1e-300)
     mean, square = float(moment[-1] @ values) / people, float(values @ moment @ values) / people
-    reach = largest * float(np.abs(values[:-1]).sum())
+    reach = largest * float(np.linalg.norm(values[:-1], 2 if by_norm else 1))
     distributions = _Distributions.of(mean, square - mean**2, float(values[-1]), reach)
     if distributions is None:
         nothing = np.zeros(len(fit))

@@ -351,9 +351,9 @@ def one_by_one(estimate: Callable[..., Estimate]) -> Callable[..., Iterator[Call
     return several
 
 
-def moments_variance(cross: float, squares: float, people: float) -> float:
-    """Return an effect's variance from the noise variances of a release's ``x y`` and ``x x'``."""
-    return (cross + squares * _EXPLAINED / VARIANCE) / (people * VARIANCE)
+def moments_variance(cross: float, squares: float, people: float, spread: float = VARIANCE) -> float:
+    """Return an effect's variance from the noise variances of ``x y`` and ``x x'``, for features of this variance."""
+    return (cross + squares * _EXPLAINED / spread) / (people * spread)
 
 
 def vectors_variance(features: int, noise: float, people: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,6 +38,15 @@ class StatedCoordinates:
         """Bound on the squared norm of a record's coordinates, the constant's 1 included, with room for rounding."""
         ends = [(1.0 + abs(centre)) / spread for centre, spread in zip(self.centres, self.spreads, strict=True)]
         return 1.0 + 2.0 * sum(end * end for end in ends)
+
+    @property
+    def ordinary_square(self) -> float:
+        """Bound on the squared norm of most people's coordinates, without the constant's 1.
+
+        It is the mean plus three standard deviations of independent normal features, but no more than any record has.
+        """
+        size = len(self.centres)
+        return min(size + 3.0 * math.sqrt(2.0 * size), (1.0 + 1e-9) * (self.largest_square - 1.0) / 2.0)
 
     def rows(self, X: Floats) -> Floats:
         """Return a copy of coded rows ``X``, with or without the constant, in these coordinates."""

@@ -80,8 +80,8 @@ _MISSING_TARGETS: Final = (
 _TYPICAL: Final = (
     "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts, as the start of "
     "the survey of `scores`, whose answers outweigh it, and without public covariates for whitening `gradients` and as "
-    "coordinates of what is released once (outer products, directions, classes without rounds); never from people's "
-    "records; `null`: unknown"
+    "coordinates of what is released once (`moments`, outer products, directions, classes without rounds); never from "
+    "people's records; `null`: unknown"
 )
 MOST_QUANTILES: Final = 16
 _QUANTILES: Final = (

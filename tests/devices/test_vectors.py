@@ -27,6 +27,10 @@ def test_same_bytes(protocol):
     lines = list(vectors(protocol, NUMBERS[protocol], seed=23))
     if protocol == "examples":
         assert any('"release":"joint"' in (text := str(line.get("document"))) and '"laplace"' in text for line in lines)
+    if protocol == "moments":
+        texts = [line["document"] for line in lines if "document" in line and "refused" not in line]
+        needed = '"typical":[', '"release":"observed"', '"covariates":null'
+        assert sum(all(part in text for part in needed) for text in texts) > 0
     result = checked(lines)
     assert result["wrong"] == 0, result["first"]
     assert result["records"] == NUMBERS[protocol]

@@ -40,9 +40,10 @@ def learned(own, X, y, seed):
 
 
 OUTER, DIRECTIONS = (f"protocol: examples\nexamples: {{release: {each}}}" for each in ("outer", "directions"))
+MOMENTS = "protocol: moments"
 
 
-@pytest.mark.parametrize(("protocol", "mu"), [(OUTER, 2.0), (DIRECTIONS, 4.0)])
+@pytest.mark.parametrize(("protocol", "mu"), [(OUTER, 2.0), (DIRECTIONS, 4.0), (MOMENTS, 2.0)])
 def test_a_narrow_feature_is_learned_where_its_range_is_stated(protocol, mu):
     """Of three intervals of 99.99% in two runs, one misses with probability below 0.1%."""
     for seed in (1, 2):
@@ -55,11 +56,46 @@ def test_a_narrow_feature_is_learned_where_its_range_is_stated(protocol, mu):
         assert not np.isfinite(learned(task(protocol, "", mu), X, y, seed).half_widths()[1])
 
 
-def test_a_wrong_statement_gives_wide_intervals_and_no_wrong_ones():
+@pytest.mark.parametrize(("protocol", "mu"), [(OUTER, 2.0), (MOMENTS, 16.0)])
+def test_a_wrong_statement_gives_wide_intervals_and_no_wrong_ones(protocol, mu):
     """A range stated five times too wide, off by half of it; the interval misses with probability 0.01%."""
     X, y = people(3)
-    estimate = learned(task(OUTER, ", typical: [-0.3, 0.4]"), X, y, 3)
+    estimate = learned(task(protocol, ", typical: [-0.3, 0.4]", mu), X, y, 3)
     assert abs(estimate.values[1] - SLOPES[1]) <= estimate.half_widths(0.9999)[1]
+
+
+def test_moments_of_people_beyond_the_bound_count_as_missing():
+    """The bound is the mean and three deviations of a squared norm; a shortened record would bias the line."""
+    device, plain = device_for(task(MOMENTS)), device_for(task(MOMENTS, ""))
+    rows = np.array([[1.0, CENTRE, 1.0], [0.0, CENTRE + 2.8 * SPREAD, 1.0], [0.0, CENTRE + 2.9 * SPREAD, 1.0]])
+    assert device.layout.clipping_norm == pytest.approx(np.sqrt(2.0 + 3.0 * 2.0))
+    # A feature that is no number counts as at its centre.
+    rows = np.vstack([rows, [[np.nan, np.inf, 1.0], [1e300, -1e300, 1.0]]])
+    y = np.ones(len(rows))
+    vectors = device.vectors(rows, y)
+    assert (vectors[:, device.layout.cross - 1] > 0).tolist() == [True, True, False, True, False]
+    assert np.isfinite(vectors).all()
+    assert (np.linalg.norm(vectors, axis=1) <= device.layout.norm * (1 + 1e-12)).all()
+    # The twin: without a statement nobody is beyond.
+    assert (plain.vectors(rows[:3], y[:3])[:, plain.layout.cross - 1] > 0).all()
+    assert device.layout.digest != plain.layout.digest
+
+
+def test_average_effects_and_log_odds_of_a_label_hold_in_stated_coordinates():
+    """Of three intervals of 99.99% each, one misses with probability below 0.1%."""
+    X, _ = people(6, 40_000)
+    rng = np.random.default_rng(7)
+    slopes = np.array([1.0, 1.0 / SPREAD, -CENTRE / SPREAD])
+    chance = 1.0 / (1.0 + np.exp(-X @ slopes))
+    label = "kind: binary, positive: '1', negative: '0'"
+    labels = np.where(rng.random(len(X)) < chance, 1.0, -1.0)
+    estimate = learned(task(MOMENTS, target=label), X, labels, 6)
+    assert (np.abs(estimate.values - slopes) <= estimate.half_widths(0.9999)).all()
+    effects, halves = estimate.effects(0.9999)
+    expected = slopes[:2] * np.mean(chance * (1.0 - chance))
+    assert (np.abs(effects[:2] - expected) <= halves[:2]).all()
+    # The twin: effects per unit of the released coordinates.
+    assert abs(effects[1] - expected[1] * SPREAD) > halves[1]
 
 
 def test_vectors_are_of_unit_length_in_stated_coordinates():

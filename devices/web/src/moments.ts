@@ -2,7 +2,7 @@
 import { composite, divided } from "./composite.js";
 import type { Vector } from "./lattice.js";
 import { calibrate, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
-import { checkRoom, eigen, gaussianOf, kindFor, levelsOf, type Protocol, type Randomizer, secondMoment, WITHOUT_MODEL } from "./protocol.js";
+import { checkRoom, eigen, gaussianOf, kindFor, levelsOf, located, type Protocol, type Randomizer, secondMoment, statedOf, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -95,6 +95,12 @@ export function moments(task: Task, p: number): Protocol {
     const square = whole ? sum + 2 * Math.sqrt(squares * t) + 2 * largest * t : 5 * largest * values.length * t;
     r = Math.min(r, Math.sqrt(1 + square));
   }
+  const stated = moment || !observed ? null : statedOf(task);
+  if (stated) {
+    let largest = 1;
+    for (const [centre, spread] of stated) largest += 2 * ((1 + Math.abs(centre)) / spread) ** 2;
+    r = Math.sqrt(1 + Math.min(p - 1 + 3 * Math.sqrt(2 * (p - 1)), ((1 + 1e-9) * (largest - 1)) / 2));
+  }
   if (!(r > 1)) throw new Refused("task", "the task's covariates leave no room for features");
   const b = whole ? Math.SQRT2 * r : 1;
   const cross = (p * (p + 1)) / 2 - Number(!observed);
@@ -131,10 +137,12 @@ export function moments(task: Task, p: number): Protocol {
     kind: "moment",
     ...WITHOUT_MODEL,
     vector(coded) {
-      const x = coded.x.slice();
+      const x = stated ? located(coded.x, stated) : coded.x.slice();
       let y = binary ? 2 * coded.y - 1 : coded.y;
       if (y === y) y = Math.min(Math.max(y, -1), 1);
       else if (presence === 0) y = 0;
+      // As in Python, a record beyond the bound counts as without a target.
+      if (stated && x.subarray(0, p - 1).reduce((sum, value) => sum + value * value, 0) > layout.clippingNorm ** 2) y = NaN;
       confine(x, layout.clippingNorm);
       const out = momentsOf(x, y, layout);
       x.fill(0);

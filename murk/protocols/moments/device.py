@@ -20,6 +20,7 @@ from murk.protocols.moments.mechanisms import WHOLE, MomentMechanism, calibrated
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.public_covariates import covariates_of
+from murk.protocols.stated import StatedCoordinates
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
 from murk.stream.wire.state import history_bytes
 
@@ -108,6 +109,11 @@ def device_for(task: Task) -> MomentDevice:
         second_moment = public.second_moment[:-1, :-1] if intercept else public.second_moment
         clipping_norm = normal_norm_bound(second_moment, published=block.release == "separate")
         radius = min(radius, math.sqrt(intercept + clipping_norm**2))
+    coordinates = None
+    if public is None and block.release == "observed" and block.radius is None:
+        coordinates = StatedCoordinates.of(coding)
+    if coordinates is not None:
+        radius = math.sqrt(1.0 + coordinates.ordinary_square)
     whole = block.release in WHOLE
     layout = Statistics(
         coding.names if intercept else coding.names[:-1],
@@ -117,6 +123,7 @@ def device_for(task: Task) -> MomentDevice:
         root=math.sqrt(2.0) if whole else 1.0,
         zero=block.outliers == "zero",
         observed=block.release == "observed",
+        coordinates=coordinates,
     )
     # Before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)

@@ -181,7 +181,8 @@ class MomentEngine(NeverPublished, RecordEngine):
     def use(self, mechanism: Randomizer) -> None:
         """Randomize the next records by ``mechanism``, in place if the kernel of one record supports it."""
         memory: Any = Held(self._learned)
-        if self._direct and type(mechanism) is MomentMechanism and worth_compiling(k.learn_record, self.dimension):
+        plain = self._direct and self.layout.coordinates is None
+        if plain and type(mechanism) is MomentMechanism and worth_compiling(k.learn_record, self.dimension):
             memory = MomentMemory(memory.learned, mechanism, self.layout, self._seed)
         self._hold(memory, mechanism)
 

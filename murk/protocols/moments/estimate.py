@@ -41,12 +41,14 @@ _SCORED = "{}, the model to be right, and public covariates that are like the pr
 _FEW = "the noise hides how many targets are missing"
 _HELPS = (
     "tighter bounds or public rows help, or outer products (examples: {release: outer}), which leave out single "
-    "features and use `typical` ranges"
+    "features"
 )
-_FIXED = f"noise outweighed some second moments, whose repair pulls coefficients towards 0; {_HELPS}"
-_LEFT = f"noise outweighs the second moments, which are not repaired; {_HELPS}"
+_FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
+_LEFT = "noise outweighs the second moments, which are not repaired"
 _UNLIKE_ROWS = "public covariates are not used: they are unlike the people with a target"
 _OTHERS = "public covariates are not used: targets are missing, and the rows are not of the people who have one"
+
+_NEAR = "within {:.1f} spreads of the centres in all"
 
 _COVERS = (
     "for the limit of the estimate, which for features that are far from normal differs slightly from the model's "
@@ -120,8 +122,19 @@ class _Means:
     def estimate(self, kind: type[E], values: Floats, method: str, spread: Floats, note: str, **more: Any) -> E:
         """Return an estimate of a kind with these values."""
         sizes = self.partitions, self.releases
-        facts = {"alike": self.alike, "absent": self.private.missing, **more}
+        coordinates, left_out = self.layout.coordinates, self.private.missing
+        if coordinates is not None:
+            # Nobody can tell those beyond the bound from those without a target.
+            note += f"; of people near the `typical` ranges: {_NEAR.format(coordinates.ordinary_square**0.5)}"
+            note += f" ({left_out:.1%} or more are not, or have no target)" if left_out > 0.0 else ""
+        facts = {"alike": self.alike, "absent": 0.0 if coordinates else left_out, **more}
         return kind(self.layout.names, values, method, spread, note, *sizes, **facts)
+
+    @property
+    def back(self) -> Floats:
+        """The matrix (p, p) from coefficients of released coordinates to those of coded features."""
+        coordinates = self.layout.coordinates
+        return np.eye(self.layout.size) if coordinates is None else coordinates.matrix
 
     def without_root(self, error: NoRootError, slopes: Floats) -> NoRootError:
         """Return the error with the least-squares slopes by name."""
@@ -145,6 +158,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
         direction[-1] += response.middle
         mean = response.middle + response.half * float(private.cross[-1])
     slopes = direction[:-1] if layout.constant else direction
+    back = means.back
     if scored and public is not None:
         return _scored(means, public, direction)
     normal = public is None
@@ -161,9 +175,9 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
         try:
             a, c = solve(curve, features @ slopes, shares, mean)
         except NoRootError as error:
-            missing = means.without_root(error, slopes)
+            missing = means.without_root(error, back[: len(slopes), : len(slopes)] @ slopes)
             a, c = _short(curve, mean)
-    values = np.append(c * slopes, [a] * layout.constant)
+    values = back @ np.append(c * slopes, [a] * layout.constant)
 
     def judge() -> Estimate:
         spread, of_line = np.full(p, np.inf), normal and layout.observed and curve.name == "logistic"
@@ -174,10 +188,11 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
         elif scored:
             note = "none: solver 'score' needs public covariates like the people's, so solver 'stein' was used"
         elif design.doubtful:
-            note = f"none: {_FIXED if model.repair else _LEFT}"
+            stated = "" if layout.coordinates is not None else "`typical` ranges, "
+            note = f"none: {_FIXED if model.repair else _LEFT}; {stated}{_HELPS}"
         else:
             at = _At(means, design, beta, response, curve, points, shares, people, a, c)
-            spread = np.sqrt(np.maximum(np.diag(_covariance(at)), 0.0))
+            spread = _errors(at)
             if curve.name == "identity":
                 note = "for the population's best linear fit" + _needs(layout, public)
             elif of_line:
@@ -190,22 +205,24 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
         method = DELTA if missing is None else LEAST_SQUARES
         if of_line:
             # Effects are defined in the same way with and without an interval.
-            line = {"fit": beta, "error": spread, "beyond": Allowance(np.zeros(p), np.zeros(p))}
+            line = {"fit": back @ beta, "error": spread, "beyond": Allowance(np.zeros(p), np.zeros(p))}
             return means.estimate(LineEstimate, values, method, spread, note, **line)
         return means.estimate(Estimate, values, method, spread, note)
 
-    return Fit(direction, missing, values, judge)
+    return Fit(back @ direction, missing, values, judge)
 
 
 def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate:
     """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=ResponseRange(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
-    error = np.sqrt(np.maximum(np.diag(_covariance(line)), 0.0))
-    # Tasks code each feature to [-1, 1]; estimators bound the norm only.
-    largest = at.means.layout.clipping_norm if at.means.layout.units else 1.0
-    matrix = at.design.matrix
-    beyond = allowance(at.beta, values, matrix, np.asarray(np.linalg.inv(matrix)), largest)
-    return at.means.estimate(LineEstimate, values, DELTA, spread, note, fit=at.beta, error=error, beyond=beyond)
+    back, error = at.means.back, _errors(line)
+    # Tasks code each feature to [-1, 1]; estimators, and stated coordinates, bound the norm only.
+    layout, matrix = at.means.layout, at.design.matrix
+    by_norm = bool(layout.units) or layout.coordinates is not None
+    largest, inverse = layout.clipping_norm if by_norm else 1.0, np.asarray(np.linalg.inv(matrix))
+    beyond = allowance(at.beta, at.values, matrix, inverse, largest, by_norm=by_norm)
+    beyond = Allowance(np.abs(back) @ beyond.coefficients, np.abs(back) @ beyond.effects)
+    return at.means.estimate(LineEstimate, values, DELTA, spread, note, fit=back @ at.beta, error=error, beyond=beyond)
 
 
 def _scored(means: _Means, public: Covariates, direction: Floats) -> Fit:
@@ -268,6 +285,19 @@ class _At:
     a: float
     c: float
 
+    @property
+    def values(self) -> Floats:
+        """Coefficients in released coordinates."""
+        constant = self.means.layout.constant
+        slopes = self.response.half * self.beta[: len(self.beta) - constant]
+        return np.append(self.c * slopes, [self.a] * constant)
+
+
+def _errors(at: _At) -> Floats:
+    """Return standard errors of the coded features' coefficients."""
+    back = at.means.back
+    return np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
+
 
 def _covariance(at: _At) -> Floats:
     """Return the covariance of ``(c u, a)``."""
@@ -280,19 +310,23 @@ def _covariance(at: _At) -> Floats:
     if at.means.layout.constant:
         by_cross[:, -1] += to_mean
     covariance = private.cross_noise * by_cross @ by_cross.T
-    noise = private.matrix_noise * np.outer(beta, beta)
-    np.fill_diagonal(noise, private.matrix_noise @ beta**2)
+    # The constant part of a target among the features was not released.
+    released, cross = beta.copy(), private.cross.copy()
+    released[-1] -= private.centre
+    cross[-1] -= private.centre
+    noise = private.matrix_noise * np.outer(released, released)
+    np.fill_diagonal(noise, private.matrix_noise @ released**2)
     covariance += share**2 * through @ noise @ through.T
     if private.share_noise > 0.0:
         # Both moments are divided by the share of targets, except the constant's own entry.
-        scaled = private.matrix @ beta
-        scaled[-1] -= beta[-1]
-        by_share = share * through @ scaled - by_cross @ private.cross
+        scaled = private.matrix @ released
+        scaled[-1] -= released[-1]
+        by_share = share * through @ scaled - by_cross @ cross
         covariance += private.share_noise * np.outer(by_share, by_share)
 
     # Error from the sampling of people: residuals, and the variation of x x'.
     shares, fitted = at.shares, at.points @ beta
-    residual = max(1.0 - float(beta @ matrix @ beta), 0.0)
+    residual = max(private.target_square - float(beta @ matrix @ beta), 0.0)
     covariance += residual / private.people[1] * by_cross @ matrix @ by_cross.T
     own = fitted[:, None] * (at.points @ (by_cross - share * through).T)
     covariance += _spread(own, shares) / private.people[1]

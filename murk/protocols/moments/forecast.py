@@ -53,5 +53,6 @@ def effect_variance(device: Any, task: Task, people: int) -> float:
     # With observed targets, ``x y`` has as much noise as ``x x'``.
     cross = squares if device.layout.observed else cross
     factor = 1.4 if task.public is None else 1.7
-    variance = design.moments_variance(cross / device.layout.weight**2, squares / 2.0, people)
+    spread = {} if device.layout.coordinates is None else {"spread": 1.0}
+    variance = design.moments_variance(cross / device.layout.weight**2, squares / 2.0, people, **spread)
     return factor**2 * variance + design.misfit_variance(task)

@@ -5,6 +5,7 @@ The target's square is not released, so it is no feature of a model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,6 +19,7 @@ from murk.protocols.moments.device import MomentDevice
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, Private
+from murk.protocols.stated import StatedCoordinates
 from murk.task.models import Columns, Model, task_of
 from murk.task.task import Task
 
@@ -36,15 +38,16 @@ class PartModel(MomentModel):
 
     def own_layout(self, layout: Statistics) -> Statistics:
         """Return the layout of the model's columns."""
-        return replace(layout, names=self.names)
+        coordinates = None if layout.coordinates is None else layout.coordinates.part(self.columns.places, -1)
+        return replace(layout, names=self.names, coordinates=coordinates)
 
     def private(self, sums: MomentSums, layout: Statistics) -> Private:
         """Return the means of the model's columns, with the noise of the whole release."""
-        return part_of_means(Private.of(sums, layout, self.labels), self.columns)
+        return part_of_means(Private.of(sums, layout, self.labels), self.columns, layout.coordinates)
 
 
-def part_of_means(private: Private, columns: Columns) -> Private:
-    """Return the means of a model's columns, with the noise of the release."""
+def part_of_means(private: Private, columns: Columns, coordinates: StatedCoordinates | None = None) -> Private:
+    """Return the means of a model's columns, with the noise of the release; a target among them in coded units."""
     indices = list(columns.places)
     among = np.ix_(indices, indices)
     part = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])
@@ -53,7 +56,16 @@ def part_of_means(private: Private, columns: Columns) -> Private:
     cross, people = columns.sign * private.matrix[indices, columns.aim], (private.people[0], private.people[0])
     # Off the diagonal, all entries have the same noise.
     noise = float(private.matrix_noise[indices[0], columns.aim])
-    return replace(part, cross=cross, cross_noise=noise, people=people)
+    part = replace(part, cross=cross, cross_noise=noise, people=people)
+    if coordinates is None:
+        return part
+    centre, spread = columns.sign * coordinates.centres[columns.aim], coordinates.spreads[columns.aim]
+    mean, square = cross[-1], private.matrix[columns.aim, columns.aim]
+    square += 2.0 * math.sqrt(private.matrix_noise[columns.aim, columns.aim])
+    square = centre**2 + 2.0 * centre * spread * mean + spread**2 * square
+    cross = spread * cross + centre * part.matrix[:, -1]
+    bound = min(max(float(square), float(cross[-1]) ** 2), 1.0)
+    return replace(part, cross=cross, cross_noise=spread**2 * noise, centre=centre, target_square=bound)
 
 
 def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherModel:

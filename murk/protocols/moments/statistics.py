@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.wiping import copied, empty
+from murk._internal.wiping import copied, empty, track
 from murk.errors import UserError
 from murk.protocols.moments import kernels
+from murk.protocols.stated import StatedCoordinates
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -76,6 +77,8 @@ class Statistics:
     # Hidden from the repr, as `digest` hashes the repr.
     # whether presence of the target is released in place of 1*1; without a target there are no moments
     observed: bool = field(default=False, repr=False)
+    # in which releases are made, if the task states any; a record beyond the radius then counts as without a target
+    coordinates: StatedCoordinates | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         least = 1.0 if self.constant else 0.0
@@ -85,6 +88,8 @@ class Statistics:
             raise UserError(f"the target's scale must be positive and finite, got {self.weight!r}")
         if self.observed and not self.constant:
             raise UserError("without the constant the share of targets cannot be released: use release='joint'")
+        if self.coordinates is not None and not self.observed:
+            raise UserError("stated coordinates need release='observed', as records beyond the radius are left out")
 
     @property
     def size(self) -> int:
@@ -140,18 +145,27 @@ class Statistics:
     def digest(self) -> str:
         """Fingerprint of the layout: states load, and partitions merge, only between equal ones, for any loss."""
         text = repr(self) + " observed" * self.observed
+        text += "" if self.coordinates is None else repr(self.coordinates)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return moments (m, dimension) of coded records ``X`` (m, p) and ``y`` (m,) in [-1, 1].
 
-        Non-finite features count as 0, records beyond the bound are projected; NaN is missing if ``observed``, else 0.
+        Non-finite features count as 0, records beyond the bound are projected, or missing in stated ``coordinates``;
+        NaN is missing if ``observed``, else 0.
 
         >>> Statistics(("a", "1"), radius=2.0).vectors(np.array([[0.5, 1.0]]), np.array([1.0])).round(3).tolist()
         [[0.25, 0.707, 0.5, 1.0]]
         """
         out = empty((len(X), self.dimension))
-        kernels.moments_of(copied(X), copied(y), self.bounds, out)
+        rows, targets = copied(X), copied(y)
+        if self.coordinates is not None:
+            rows = self.coordinates.rows(X)
+            # Shortened features would bias a line; those who remain have the same one.
+            with np.errstate(over="ignore"):
+                squares = np.square(rows[:, : len(self.coordinates.centres)]).sum(axis=1)
+            targets = track(np.where(squares > self.clipping_norm**2, np.nan, targets))
+        kernels.moments_of(rows, targets, self.bounds, out)
         return out
 
     def matrices(self, vector: Floats) -> tuple[Floats, Floats]:

@@ -56,6 +56,8 @@ class Private:
     people: tuple[float, float]  # effective numbers of people with a target, for the matrix and for E x y
     share_noise: float = 0.0  # noise variance of the share of targets over its square; 0 if not released
     missing: float = 0.0  # fewest people without a target, as a share; 0 where noise explains it (one error in 10,000)
+    centre: float = 0.0  # constant part of a target whose other part was released, in coded units
+    target_square: float = 1.0  # bound on E y^2, in coded units
 
     @classmethod
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
