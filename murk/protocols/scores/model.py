@@ -11,9 +11,9 @@ With coded features x (the constant last), the published origin a and transform 
 - *covered*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
   published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
 - *scatter* ``1/2 z z' c(z)`` (where people count as their rows, 0 for a missing target), and *curvature*
-  ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
-  score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
-  in Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
+  ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the score's mean in the logit, ``p`` the
+  probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2 in Frobenius norm; both are released
+  as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
 
 These bounds hold for any a, W, g and R: a hostile model costs accuracy, never privacy.
 """
