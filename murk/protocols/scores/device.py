@@ -160,7 +160,7 @@ class ScoreDevice:
         from murk.protocols.scores.fast_records import AnswerKernel, learn_record, record_kernel
 
         pair, model = self.mechanisms[level], self._model(theta)
-        if not record_kernel(pair, model) or (pair.matrix is None and model.thresholds[1]):
+        if self.settings.weighed or not record_kernel(pair, model) or (pair.matrix is None and model.thresholds[1]):
             return None
         return (
             AnswerKernel(model, pair, self.settings, seed)
@@ -279,6 +279,7 @@ def device_for(task: Task) -> ScoreDevice:
             survey=survey,
             windows=windows_of(task),
             repeats=1 if wanted is None else task.repeats.most,
+            weighed=task.most_rows > 1,
         )
     else:
         settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task))

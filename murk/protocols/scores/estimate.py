@@ -252,7 +252,7 @@ class Outlook:
             return self._target_share * Expected.of(model, rows, response).score(rows.points @ solution.origin)
         flat = query == "scatter" or bool(response.classes)
         matrix = mean_matrix(model, rows, Response(False) if response.classes else response, flat=flat)
-        share = 1.0 if query == "scatter" else self._target_share
+        share = 1.0 if query == "scatter" and not response.weighed else self._target_share
         return share * flattened(matrix) / (model.matrix_clipping_norm / 2.0)
 
     @property
@@ -321,7 +321,7 @@ class Outlook:
         """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
         fewest = np.zeros(len(unknown), dtype=np.int64)
         solution = self.solution
-        if not isinstance(solution, Solution):
+        if not isinstance(solution, Solution) or self.settings.weighed:
             return fewest
         answers = self._epoch(model, self.people // _MARGIN)
         for size in _ROWS:
@@ -428,6 +428,9 @@ _RARE = (
     "effects are learned instead"
 )
 _TARGETLESS = "the answers do not show that anybody has a target: all or nearly all of the targets are missing"
+_ROWLESS = (
+    "the answers do not show that anybody has rows: people have far fewer than the most that count, or no targets"
+)
 _WEIGHTED = "if the model is wrong, coefficients are those of a weighted fit"
 _BY_LINE = "slopes of the least-squares line through the labels (the linear probability model): "
 _NO_CURVATURE = "the curvature that log odds need does not stand out from the noise, and the line needs none"
@@ -645,7 +648,7 @@ def _note(solution: AnySolution, settings: Settings) -> str:
         return f"{note}; {_WEIGHTED}; {_LINES}"
     note += f"; {_WEIGHTED}"
     if isinstance(solution, Solution) and solution.targetless:
-        note += f"; {_TARGETLESS}"
+        note += f"; {_ROWLESS if settings.weighed else _TARGETLESS}"
     elif isinstance(solution, Solution) and solution.rare:
         note += f"; {_RARE}"
     return f"{note}; {_UNMEASURED}" if isinstance(solution, ClassSolution) else note

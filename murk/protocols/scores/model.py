@@ -10,9 +10,10 @@ With coded features x (the constant last), the published origin a and transform 
   instead of z_j, if w is not 0; a missing target is 0.
 - *covered*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
   published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
-- *scatter* ``1/2 z z' c(z)``, and *curvature* ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the
-  score's mean in the logit, ``p`` the probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2
-  in Frobenius norm; both are released as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
+- *scatter* ``1/2 z z' c(z)`` (where people count as their rows, 0 for a missing target), and *curvature*
+  ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the score's mean in the logit, ``p`` the
+  probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2 in Frobenius norm; both are released
+  as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
 
 These bounds hold for any a, W, g and R: a hostile model costs accuracy, never privacy.
 """
@@ -263,6 +264,8 @@ class Response:
     classes: int = 0  # K for a target of K classes, else 0
     # mean function other than the logistic one or the line; for answers at a model of zeros only
     curve: CodedCurve | None = None
+    # whether people count as their rows: then the rows that one lacks, without a target, count in no matrix
+    weighed: bool = False
 
     def level(self, logit: Floats) -> Floats:
         """Return the probability, or the coded real target's mean, at ``x'theta``."""
@@ -315,6 +318,7 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
+    Where people count as their rows, they give zeros there, too, so that all answers have the same weights.
     Inside or not is 1 or -1, (m, 1); for a missing target 2 ``coverage`` - 1, which leaves the threshold unbiased.
     """
     X, y = copied(X), copied(y)
@@ -335,6 +339,8 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query
         out, origin = empty((len(X), len(model.origin))), model.origin
         kernels.class_scores(X, y, origin, model.transform, model.clipping_norm, model.exponent, response.basis, out)
         return out
+    if query == "scatter" and response.weighed:
+        X[np.isnan(y)] = 0.0
     out = empty((len(X), p))
     clipping_norm, index = model.clipping_norm if query == "score" else model.matrix_clipping_norm, QUERIES.index(query)
     kernels.vectors(X, y, model.origin[:p], model.transform, clipping_norm, model.exponent, response.binary, index, out)

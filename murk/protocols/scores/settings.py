@@ -125,6 +125,7 @@ class Settings:
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
     windows: Windows | None = None  # windows by which sums are kept, too
     repeats: int = 1  # most answers of one person, for which prediction sets allow
+    weighed: bool = False  # whether people count as their rows
 
     @cached_property
     def longest(self) -> int:
@@ -224,7 +225,7 @@ class Settings:
     @cached_property
     def response(self) -> Response:
         """How the target enters a score."""
-        return Response(self.binary, self.answers, self.curve)
+        return Response(self.binary, self.answers, self.curve, self.weighed)
 
     @property
     def rows(self) -> Rows | None:
@@ -257,7 +258,7 @@ class Settings:
             parts.append(repr((self.survey.numbers, self.survey.stated, self.survey.target)))
         parts += [f"first={self.first}"] * (self.first != FIRST) + [repr(self.wanted)] * (self.wanted is not None)
         parts += [repr(self.windows)] * (self.windows is not None)
-        parts += [f"repeats={self.repeats}"] * (self.repeats > 1)
+        parts += [f"repeats={self.repeats}"] * (self.repeats > 1) + ["weighed"] * self.weighed
         if self.covariates is not None:
             parts += [self.covariates.points.tobytes().hex(), self.covariates.counts.tobytes().hex()]
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]

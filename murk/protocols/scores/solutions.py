@@ -30,7 +30,7 @@ def solution_of(
     """Return the solution of answers over public rows, if people are like them; else by released moments alone."""
     if response.classes:
         if rows is None:
-            return ClassLines(answers, response.classes, coordinates)
+            return ClassLines(answers, response.classes, coordinates, weighed=response.weighed)
         return ClassSolution(answers, response.classes, rows)
     if rows is None:
         return Solution(answers, response, coordinates)

@@ -138,9 +138,9 @@ class TaskProtocol(ABC):
                 "forget",
             )
 
-    def why_not_weighed(self, block: Any) -> str:
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
         """Return why people cannot count as their rows, with the remedy; empty if they can."""
-        return ", whose answers assume that people count alike; remove it, or say protocol: moments"
+        return ", whose answers assume that people count alike; remove it, or say protocol: scores or moments"
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""

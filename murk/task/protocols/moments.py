@@ -103,7 +103,7 @@ class MomentsProtocol(TaskProtocol):
         if block.design == "gaussian" and block.radius is not None:
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
 
-    def why_not_weighed(self, block: Any) -> str:
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
         """Return why people cannot count as their rows: if nothing tells how many rows an answer is worth."""
         return "" if block.release == "observed" else f" and release: {block.release}; say release: observed"
 

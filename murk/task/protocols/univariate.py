@@ -68,7 +68,7 @@ class UnivariateProtocol(TaskProtocol):
         """Raise PydanticCustomError, as known columns are sent with each release."""
         raise task_error("known columns come with each person's release; remove it", "public")
 
-    def why_not_weighed(self, block: Any) -> str:
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
         """Return an empty text: an answer may be that nothing is there."""
         return ""
 

@@ -256,12 +256,14 @@ class ClassLines:
     alike = True
     doubt = 0.0
 
-    def __init__(self, found: Summaries, classes: int, coordinates: Coordinates | None = None) -> None:
-        self.newest, self.coordinates = found[-1].model, coordinates
+    def __init__(
+        self, found: Summaries, classes: int, coordinates: Coordinates | None = None, *, weighed: bool = False
+    ) -> None:
+        self.newest, self.coordinates, self._weighed = found[-1].model, coordinates, weighed
         self.features = len(self.newest.transform)
         self._found, self._basis = list(found), contrasts(classes)
         self.indicators = [[indicator(each, label, self._basis) for each in found] for label in range(classes)]
-        self.moments = Moments.of(self.indicators[0], _LOGISTIC, coordinates)
+        self.moments = Moments.of(self.indicators[0], replace(_LOGISTIC, weighed=weighed), coordinates)
         self.rows = self.moments.frame.rows(self.moments.moment)
         self.lines: list[ProbabilityLine] = []
         if tells_line(self.indicators[0]):
@@ -289,7 +291,7 @@ class ClassLines:
 
     def refit(self, found: Summaries) -> ClassLines:
         """Return the solution for other answers."""
-        return ClassLines(found, len(self._basis), self.coordinates)
+        return ClassLines(found, len(self._basis), self.coordinates, weighed=self._weighed)
 
     @property
     def rates(self) -> Floats:

@@ -166,6 +166,8 @@ class Moments:
         rough = math.sqrt(float(np.sum((shape - np.eye(p)) ** 2)) / (p * (p + 1) / 2))
         moment = _of_constant(back @ moment @ back.T)
         plain = Model(np.zeros(len(newest.origin)), base, newest.clipping_norm, 1.0, 0.0, 0.0)
+        # Where people count as their rows, the ratio is mostly that of rows to the most that count.
+        ratio = 1.0 if response.weighed else ratio
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
         return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated, understated)
@@ -228,7 +230,7 @@ def _known(frame: Frame, found: Summaries, response: Response, approximations: i
         together = _scatters(found, response, rows, frame.transform)
         if together is None:
             break
-        moments = _posterior(frame, together, at)
+        moments = _posterior(frame, together, at, weighed=response.weighed)
     return moments
 
 
@@ -268,10 +270,11 @@ def _of_constant(moment: Floats) -> Floats:
     return np.asarray(moment / moment[-1, -1])
 
 
-def _posterior(frame: Frame, together: Pooled, at: Floats) -> _Known:
+def _posterior(frame: Frame, together: Pooled, at: Floats, *, weighed: bool) -> _Known:
     """Return what the released matrices ``together`` tell.
 
-    Released matrices are linear in the moments near ``at``, by the factor of their traces.
+    Released matrices are linear in the moments near ``at``, by the factor of their traces; where people count as their
+    rows (``weighed``), nothing is known of it.
     """
     free = np.isnan(frame.doubts)
     # While they are mostly noise, even their trace may not be positive.
@@ -280,9 +283,9 @@ def _posterior(frame: Frame, together: Pooled, at: Floats) -> _Known:
     factor = np.outer(factors, factors) if frame.surveyed else np.sum(together.expected * at) / np.sum(at * at)
     determined = np.where(free, 0.0, frame.doubts) * factor
     doubtful = together.variances + determined**2
-    weighed, sure = together.expected / doubtful, _SHAPE**-2 if frame.surveyed else 0.0
-    ratio = float(np.sum(weighed * together.measured)) + sure
-    ratio = max(ratio / (float(np.sum(weighed * together.expected)) + sure), least)
+    precisions, sure = together.expected / doubtful, _SHAPE**-2 if frame.surveyed and not weighed else 0.0
+    ratio = float(np.sum(precisions * together.measured)) + sure
+    ratio = max(ratio / (float(np.sum(precisions * together.expected)) + sure), least)
     variances = together.variances / (ratio * factor) ** 2
     raw = at + (together.measured - ratio * together.expected) / (ratio * factor)
     rest = raw - frame.moment
@@ -600,7 +603,9 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
     """Convert a scatter to a curvature if everybody has the same probability; else return None."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
-    factor = 2.0 * ratio * float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
+    # Where people count as their rows, rows without a target are in neither matrix.
+    factor = 2.0 * (1.0 if response.weighed else ratio)
+    factor *= float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
     return each.scatter.times(factor)
 
 
