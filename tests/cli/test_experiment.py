@@ -307,6 +307,28 @@ def test_plans_agree_with_runs():
     assert people_for_effect(task, plan.planned, watched=True) > 9_000
 
 
+def test_plans_count_the_noise_of_missing_targets_beside_private_features():
+    text = TASK.replace("rate: 0.2, missing_share: 0}", "rate: 0.05, missing_share: 0.3}").replace(
+        "{pure: {epsilon: 3.0}}", "{gdp: {mu: 2.0}}"
+    )
+    task = Task.parse(
+        text.replace("{name: platform, categories: [web, ios], known: true}", "{name: age, low: -1, high: 1}")
+    )
+    device, rng, count = device_for(task), np.random.default_rng(4), 20_000
+    arms, ages = rng.integers(2, size=count), rng.uniform(-1, 1, count)
+    y = np.where(rng.random(count) < 0.3, math.nan, (rng.random(count) < 0.05).astype(float))
+    X = np.column_stack([2.0 * arms - 1.0, ages, np.ones(count)])
+    engine = device.engine()
+    payloads = device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(4), np.arange(count))
+    engine.add(payloads, "default")
+    low, high = experiment(task, engine.estimate(), Looks("fixed-n", 100_000, count)).lifts[0].fixed_interval
+    (plan,) = plan_experiment(task, [count])
+    planned = plan.planned * 1.96 / 2.8
+    assert planned == pytest.approx((high - low) / 2.0, rel=0.1)
+    # Without the noise on the products of the constant with itself, the plan is 1.6 times too narrow.
+    assert planned / math.sqrt(1.0 + 2.0 * 0.9**2) < 0.7 * (high - low) / 2.0
+
+
 def test_false_alarms_without_an_effect():
     task = Task.parse(TASK)
     rows = people(task, 3_000, 0.0)

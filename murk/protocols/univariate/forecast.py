@@ -191,8 +191,12 @@ def residual_variances(device: TargetDevice, records: Records) -> tuple[float, f
     if isinstance(inner, Products):
         # Adjustment by private features may reduce people's own part, and adds noise of its own.
         unit = 0.25 if device.settings.classes else 1.0
+        # The residual V_0y - m V_00 has the noise of both products where V_00 is released, that of the latter twice.
+        coded = 2.0 * mean - 1.0 if device.settings.classes else mean
+        products = 1.0 + 2.0 * coded**2 if device.settings.missing else 1.0
+        noise = unit * inner.factor**2 * inner.noise * products / share**2
         # The noise on products is so large that releases are hardly skewed.
-        return (unit * inner.factor**2 * inner.noise / share + exact) / share, exact, float(fewest(np.zeros(1))[0])
+        return noise + exact, exact, float(fewest(np.zeros(1))[0])
     sums = _sums(inner, device.settings.positions(records.y)[:, 0], drawn, rng)
     summary = inner.summary(np.asarray(sums), int(drawn.sum()), pseudo=0.0)
     slope = np.zeros(len(summary.values))
