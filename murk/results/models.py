@@ -51,7 +51,7 @@ class ModelDevice:
 def model_device_for(model: Model, task: Task) -> ModelDevice:
     """Return the device of a model on a log of ``task``; raise UserError if the log's releases cannot serve it."""
     whole = device_for(task)
-    if not has_part(task.protocol, "models"):
+    if not task.features or not has_part(task.protocol, "models"):
         reason = (
             f"the log of {task.name!r} has protocol: {task.protocol}, whose releases serve only the task's own model"
         )
