@@ -18,7 +18,8 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
-from murk.inference.estimate import Estimate, People
+from murk.inference.estimate import Estimate, People, ratio_half_widths
+from murk.inference.levels import quantile_of
 
 _GRID = 257
 _PIVOTS = 1000
@@ -72,7 +73,8 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
     """Return half-widths of weighted sums of coefficients, (q,), for weights (q, p).
 
     For one coefficient it is the coefficient's own; for several the sum's standard error times their largest ratio of
-    half-width to standard error or, without a covariance, the sum of their simultaneous half-widths (Bonferroni).
+    half-width to standard error or, without a covariance, the sum of their simultaneous half-widths (Bonferroni). Where
+    it is known which part of them the curvature divides, it is Fieller's of the sum.
 
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
@@ -91,6 +93,11 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
     variances = np.maximum(np.einsum("ij,ij->i", weights @ estimate.covariance, weights), 0.0)
     several = (used * ratios).max(axis=1, initial=0.0) * np.sqrt(variances)
     out = np.where(counts == 1, np.abs(weights) @ finite, several)
+    if estimate.divided is not None and estimate.curvature_error is not None:
+        doubts = (used * estimate.curvature_error).max(axis=1, initial=0.0)
+        out = ratio_half_widths(
+            weights @ estimate.divided @ estimate.values, np.sqrt(variances), doubts, quantile_of(level)
+        )
     return np.asarray(np.where((used & ~np.isfinite(halves)).any(axis=1), math.inf, out))
 
 

@@ -149,6 +149,21 @@ def missing_words(fewest: float, rows: int = 1) -> str:
     return f"at least {fewest_percent(fewest)} of the targets are missing"
 
 
+def ratio_half_widths(ratios: Floats, errors: Floats, doubts: Floats, quantile: float) -> Floats:
+    """Return half-widths to the farther ends of Fieller's intervals, of `Estimate.half_widths`.
+
+    They are of ratios with these standard errors, whose denominators have the relative errors ``doubts``.
+
+    >>> ratio_half_widths(np.ones(2), np.ones(2), np.array([0.0, 0.6]), 2.0).tolist()
+    [2.0, inf]
+    """
+    doubt, size = (quantile * doubts) ** 2, np.abs(ratios)
+    left = 1.0 - doubt
+    with np.errstate(invalid="ignore"):  # spreads and errors are infinite where nothing is known
+        root = np.sqrt(np.maximum(left, 0.0) * errors**2 + doubt * (doubts * size) ** 2)
+    return np.where(left > 0.0, (size * doubt + quantile * root) / np.maximum(left, 1e-300), math.inf)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """Coefficients in coded units with their standard errors or half-widths."""
@@ -172,6 +187,8 @@ class Estimate:
     influence: Influence | None = None  # bound on one forged release's effect; None if unknown
     # Standard errors of the curvature along each coefficient, relative to it, (p,); None where it has no noise
     curvature_error: Floats | None = None
+    # Matrix (p, p) from the coefficients to the parts of them that the curvature divides; None for all of each
+    divided: Floats | None = None
 
     @property
     def releases_used(self) -> int:
@@ -192,11 +209,8 @@ class Estimate:
         quantile = quantile_of(level)
         if self.curvature_error is None:
             return np.asarray(quantile * self.spread)
-        doubt, size = (quantile * self.curvature_error) ** 2, np.abs(self.values)
-        left = 1.0 - doubt
-        with np.errstate(invalid="ignore"):  # spreads and errors are infinite where nothing is known
-            root = np.sqrt(np.maximum(left, 0.0) * self.spread**2 + doubt * (self.curvature_error * size) ** 2)
-        return np.where(left > 0.0, (size * doubt + quantile * root) / np.maximum(left, 1e-300), math.inf)
+        parts = self.values if self.divided is None else self.divided @ self.values
+        return ratio_half_widths(parts, self.spread, self.curvature_error, quantile)
 
     def ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the lower and upper ends of the intervals at ``level``."""

@@ -16,16 +16,18 @@ multinomial count data", 2022.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from murk._internal.arrays import Floats
 from murk._internal.numbers import number, span
+from murk.inference.average_effects import combined_half_widths
 from murk.inference.confidence_sequences import Looks, evidence
-from murk.inference.contrasts import weights_of
+from murk.inference.contrasts import errors_from_zero, weights_of
 from murk.inference.estimate import Estimate
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
@@ -210,8 +212,9 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         both = np.array([weights, mean])
         pair = both @ values
         known = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
-        matrix = both @ covariance @ both.T if known else np.full((2, 2), math.inf)
-        lift = _lift(arm, factor * pair, shift, factor**2 * matrix, looks, alpha, others, block.guardrail, unit)
+        matrix = factor**2 * (both @ covariance @ both.T) if known else np.full((2, 2), math.inf)
+        halves = partial(_half_widths, estimate, both, factor, matrix)
+        lift = _lift(arm, factor * pair, shift, matrix, halves, looks, alpha, others, block.guardrail, unit)
         if task.target.missing_share != 0.0:
             gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
@@ -299,11 +302,19 @@ def _line(estimate: Estimate) -> tuple[Floats, Floats, Floats]:
     return estimate.values, estimate.covariance, estimate.spread
 
 
+def _half_widths(estimate: Estimate, both: Floats, factor: float, covariance: Floats, level: float) -> Floats:
+    """Return the half-widths at a level of a lift and the control's mean, of these weights and covariance."""
+    if estimate.curvature_error is not None and np.isfinite(covariance).all():
+        return factor * combined_half_widths(estimate, both, level)
+    return np.asarray(quantile_of(level) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))
+
+
 def _lift(
     arm: str,
     pair: Floats,
     shift: float,
     covariance: Floats,
+    halves: Callable[[float], Floats],
     looks: Looks,
     alpha: float,
     others: int,
@@ -311,18 +322,24 @@ def _lift(
     unit: float,
 ) -> Lift:
     value, mean = float(pair[0]), shift + float(pair[1])
-    error = math.sqrt(max(float(covariance[0, 0]), 0.0))
-    z, z_fixed = _quantile(looks, alpha), quantile_of(looks.fixed(1.0 - alpha))
-    interval = value - z * error, value + z * error
-    known = math.isfinite(error)
-    relative = fieller(value, mean, covariance, z) if known else (-math.inf, math.inf)
+    nominal, fixed = looks.nominal(1.0 - alpha), float(halves(looks.fixed(1.0 - alpha))[0])
+    both, z = halves(nominal), quantile_of(nominal)
+    half = float(both[0])
+    interval = value - half, value + half
+    relative = -math.inf, math.inf
+    if np.isfinite(both).all():
+        # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
+        errors = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+        wider = both / (z * errors)
+        relative = fieller(value, mean, covariance * np.outer(wider, wider), z)
+    watched = replace(looks, validity="always-valid").nominal(1.0 - alpha)
     log_e = None
     # The process of estimates from answers of the same people again is no martingale.
     if looks.repeats.most == 1:
-        size = abs(value) / error if known and error > 0.0 else 0.0
+        size = errors_from_zero(lambda level: (value, float(halves(level)[0])), [1.0 - alpha, watched])
         log_e = float(evidence(size, looks.information, alpha)) - math.log(others)
-    z_watched = _quantile(replace(looks, validity="always-valid"), alpha)
-    low, high = value - z_watched * error, value + z_watched * error
+    beyond = float(halves(watched)[0])
+    low, high = value - beyond, value + beyond
     rail = None
     if guardrail is not None:
         margin = guardrail.margin * unit
@@ -332,7 +349,7 @@ def _lift(
         arm=arm,
         value=value,
         interval=interval,
-        fixed_interval=(value - z_fixed * error, value + z_fixed * error),
+        fixed_interval=(value - fixed, value + fixed),
         relative=POINTS * value / mean if mean else math.nan,
         relative_interval=(POINTS * relative[0], POINTS * relative[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),

@@ -10,9 +10,11 @@ beta``. The line solves
 which is least squares of y on x: products of known columns are exact, those of known with private ones are private
 entries times the codes, and noise is on private entries only. The covariance is the sandwich of the scores
 ``(k R_0, R_1)``, with the releases' own spread within each cell, by the larger one of each cell's own and the pooled
-residuals (see `murk.protocols.univariate.cells`). It includes the noise in second moments, to first order. There is no
-interval where that noise is not small beside the private features' own variance. Log odds do not follow from products:
-of two classes the line is that of labels -1 and +1.
+residuals (see `murk.protocols.univariate.cells`). It includes the noise in second moments, to first order.
+Coefficients of private features, and the part of the others that these move, are ratios whose denominator is the
+private features' variance given the known columns: with its noise r relative to it, intervals reach the farther end of
+Fieller's. There is none where r exceeds a half. Log odds do not follow from products: of two classes the line is that
+of labels -1 and +1.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ from murk.protocols.univariate.estimate import Totals
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Products, Statistics
 
-_CLEAR: Final = 2.5  # standard errors of its noise by which the private features' least variance exceeds zero
+# Noise of the private features' least variance, relative to it, from which there is no interval. A smaller bound would
+# show only variances that noise made large, with coefficients far too small: at this one intervals are hardly bounded.
+_MOST_DOUBTFUL: Final = 0.5
 _LEAST: Final = 1e-6  # least share of targets present to divide by
 
 
@@ -96,7 +100,8 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     if not declared.any():
         return nothing
     table = every.only(declared)
-    values, covariance, clear, people = _line(layout, table)
+    values, covariance, doubt, people, divided = _line(layout, table)
+    clear = doubt <= _MOST_DOUBTFUL
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     skew = np.array([max(_skewness(layout, level) for level in table.levels)])
     means = _means(layout, every, used, skew)
@@ -117,12 +122,15 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         note += "; the noise is not small beside the variance of the private features"
     # From known codes, the constant and private features to the order of all coded features.
     order = np.argsort([*settings.known.places, len(names) - 1, *settings.private])
-    values, spread, covariance = values[order], spread[order], covariance[np.ix_(order, order)]
+    values, spread = values[order], spread[order]
+    covariance, divided = covariance[np.ix_(order, order)], divided[np.ix_(order, order)]
     return replace(
         nothing,
         values=values,
         spread=spread,
         covariance=covariance,
+        curvature_error=np.full(len(names), doubt),
+        divided=divided,
         note=note,
         absent=missing,
         people=People(people[:, order], table.counts / table.counts.sum(), sampled=False),
@@ -131,11 +139,11 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     )
 
 
-def _line(layout: _Layout, table: cells.Table) -> tuple[Floats, Floats, bool, Floats]:
+def _line(layout: _Layout, table: cells.Table) -> tuple[Floats, Floats, float, Floats, Floats]:
     """Return the coefficients of known codes, the constant and private features, and what is known of them.
 
-    That is their covariance, whether noise is small beside the private features' variance, and the mean of known codes,
-    constant and private features in each cell.
+    That is their covariance, the noise of the private features' least variance relative to it, the mean of known codes,
+    constant and private features in each cell, and the matrix to the parts that move with private coefficients.
     """
     p, K = layout.features, table.X
     known = K.shape[1]
@@ -171,16 +179,22 @@ def _line(layout: _Layout, table: cells.Table) -> tuple[Floats, Floats, bool, Fl
     covariance = larger(inverse @ own @ inverse, inverse @ pooled @ inverse)
     # Of the private features, given the known columns.
     part = gram[:known, known:]
-    rest = gram[known:, known:] - part.T @ np.linalg.pinv(gram[:known, :known], hermitian=True) @ part
+    from_known = np.linalg.pinv(gram[:known, :known], hermitian=True) @ part
+    sizes, vectors = np.linalg.eigh(gram[known:, known:] - part.T @ from_known)
+    # A direction's variance also subtracts its fitted value f by known columns: V_uu - 2 f V_0u + f^2 V_00.
+    fitted = (K @ from_known @ vectors[:, 0]) / layout.settings.weight
+    parts = 1.0 + 2.0 * fitted**2 + (fitted**4 if layout.settings.missing else 0.0)
     noise = sum(
-        weight**2 * float(level.counts.sum()) * _noise(level)
+        weight**2 * float(level.counts @ parts) * _noise(level)
         for level, weight in zip(table.levels, weights, strict=True)
     )
-    least = float(np.linalg.eigvalsh(rest)[0])
-    clear = least > _CLEAR * math.sqrt(p * noise) * layout.settings.length**2
+    least = float(sizes[0])
+    doubt = math.sqrt(p * noise) * layout.settings.length**2 / least if least > 0.0 else math.inf
+    divided = np.zeros((size, size))
+    divided[:known, known:], divided[known:, known:] = -from_known, np.eye(p)
     present = np.maximum(sums[:, :1, 0], _LEAST * sums[:, :1, 0].max())
     means = np.clip(sums[:, 0, 1:-1] / present, -1.0, 1.0)
-    return line, covariance, clear, np.column_stack([K, means])
+    return line, covariance, doubt, np.column_stack([K, means]), divided
 
 
 def _products(level: cells.Level) -> Products:
