@@ -183,8 +183,7 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
     ``interval`` returns an estimate and its half-width at a level, which takes long for some estimates: it is called at
     ``levels`` and up to three others. Half-widths only have to grow with the level.
 
-    >>> normal = NormalDist()
-    >>> round(errors_from_zero(lambda level: (3.0, normal.inv_cdf(0.5 + level / 2.0)), [0.95, 0.99]), 3)
+    >>> round(errors_from_zero(lambda level: (3.0, quantile_of(level)), [0.95, 0.99]), 3)
     3.0
     """
     cached: dict[float, float] = {}

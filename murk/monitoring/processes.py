@@ -75,7 +75,8 @@ class ArchiverMetrics(Exporter):
     trouble = ""  # why the log cannot be read at the moment
 
     def __init__(self, task: Task) -> None:
-        self._retention, self._progress = task.log.retention, dict[int, PartitionArchive]()
+        self._retention = task.log.retention
+        self._progress: Mapping[int, PartitionArchive] = {}
         super().__init__(task.name)
 
     def update(self, progress: Mapping[int, PartitionArchive]) -> None:

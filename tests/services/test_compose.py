@@ -50,8 +50,10 @@ def shown(composed, what, task=None):
 
 def has(task, metric):
     """Whether the deployment has a metric of a task."""
-    if metric.side == "shuffler" or (metric.optional in OF_OTHERS and not metric.optional.startswith("with protocol")):
-        # No task has a public sample, contrasts or a shuffler.
+    if metric.side in ("archiver", "shuffler") or (
+        metric.optional in OF_OTHERS and not metric.optional.startswith("with protocol")
+    ):
+        # No task has a public sample, contrasts, an archiver or a shuffler.
         return False
     if metric.side == "gateway":
         return task == "third-child"

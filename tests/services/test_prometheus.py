@@ -132,12 +132,12 @@ def tool(folder, *arguments):
         running.end()
 
 
-def configuration(monitor, people, learner, gateway, shuffler):
+def configuration(monitor, people, learner, gateway, shuffler, archiver):
     """The deployed configuration with other targets and shorter intervals."""
     found = yaml.safe_load((DEPLOY / "prometheus.yml").read_text())
     targets = {
         alerts.MONITOR_JOB: [monitor], prometheus.PEOPLE_JOB: [people], prometheus.LEARNER_JOB: [learner],
-        prometheus.GATEWAY_JOB: [gateway], prometheus.SHUFFLER_JOB: [shuffler],
+        prometheus.GATEWAY_JOB: [gateway], prometheus.SHUFFLER_JOB: [shuffler], prometheus.ARCHIVER_JOB: [archiver],
     }  # fmt: skip
     assert {job["job_name"] for job in found["scrape_configs"]} == set(targets)
     for job in found["scrape_configs"]:
@@ -249,6 +249,8 @@ def scraped(tmp_path_factory):
         url = address(gateway.line('"url"'))
         forward = ["--from", "sqlite:///input.db", "--to", "sqlite:///crowds.db", "--metrics-port", 0, "--json"]
         shuffler = stack.enter_context(tool(folder, "shuffle", *forward))
+        keep = ["--log", LOG, "--to", "archive", "--follow", "--metrics-port", 0, "--json"]
+        archiver = stack.enter_context(tool(folder, "archive", *keep))
         with urllib.request.urlopen(f"http://{url}/healthz") as answer:
             assert answer.status == 200
         # The learner's port is known before it is started, so that it is scraped from the first release on.
@@ -259,6 +261,7 @@ def scraped(tmp_path_factory):
             f"127.0.0.1:{number(held)}",
             f"127.0.0.1:{number(door)}",
             address(shuffler.line("/metrics")),
+            address(archiver.line("/metrics")),
         )
         files = {"rules.yml": (DEPLOY / "rules.yml").read_text()}
         with (
