@@ -271,7 +271,7 @@ def summarize(
         "chances": scale == "probability",
         "releases": estimate.n_releases,
         **report_estimate(estimate, scale, units, level, effects=effects, forecast=forecast, half_range=half_range),
-        "forget": describe_forgetting(learner.forget, estimate),
+        "forget": describe_forgetting(getattr(learner, "forget", None), estimate),
         "guarantee": levels["default"]["guarantee"],
         "levels": levels,
         "cap": None,

@@ -94,8 +94,9 @@ def test_missing_targets_that_the_task_states_widen_the_forecast(planned, tmp_pa
     missing = json.loads(planned(*run, "--json"))
     assert (complete["assumed"]["missing_targets"], missing["assumed"]["missing_targets"]) == (0.0, 0.2)
     assert "20% of the targets missing" in " ".join(planned(*run).split())
-    pairs = zip(complete["forecasts"], missing["forecasts"], strict=True)
-    wider = [after["forecast"]["effects"]["age"] / before["forecast"]["effects"]["age"] for before, after in pairs]
+    # A hard population may not be learned.
+    widths = [[each["forecast"]["effects"]["age"] for each in plan["forecasts"]] for plan in (complete, missing)]
+    wider = [after / before for before, after in zip(*widths, strict=True) if after is not None and before is not None]
     assert min(wider) > 1.1
 
 

@@ -167,14 +167,6 @@ def test_two_labels_take_no_more_memory_for_several_classes():
     assert peak < 55e6, peak
 
 
-def test_a_learner_pickled_before_there_were_several_classes_begins():
-    model = IWPSGDClassifier(guarantee=PureDP(3.0), release="cells", loss="log", seed=1)
-    for name in ("_target", "_labels"):
-        vars(model).pop(name)
-    model.learn_one({"a": 1.0}, True)
-    assert model.n_releases == 1
-
-
 @pytest.mark.parametrize("budget", [PureDP(3.0), GaussianDP(2.0)])
 def test_intervals_and_effects_cover_on_a_hard_task(budget):
     """200 replications of 9 coefficients, 6 effects and a difference of two: within 3.7 standard errors of 95% each.
