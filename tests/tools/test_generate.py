@@ -46,4 +46,4 @@ def test_a_runbook_must_be_somewhere(url):
 def test_writers_are_in_the_source_distribution_and_not_in_the_wheel():
     targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert targets["wheel"]["packages"] == ["murk"]
-    assert "tools" in targets["sdist"]["include"]
+    assert "/tools" in targets["sdist"]["include"]
