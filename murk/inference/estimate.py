@@ -17,6 +17,7 @@ from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
 from murk.inference.stream import StreamChange
+from murk.task.coding import INTERCEPT
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -189,6 +190,7 @@ class Estimate:
     curvature_error: Floats | None = None
     # Matrix (p, p) from the coefficients to the parts of them that the curvature divides; None for all of each
     divided: Floats | None = None
+    shifted: float = 0.0  # what a change of the target's zero has added to the intercept, which no curvature divides
 
     @property
     def releases_used(self) -> int:
@@ -209,7 +211,10 @@ class Estimate:
         quantile = quantile_of(level)
         if self.curvature_error is None:
             return np.asarray(quantile * self.spread)
-        parts = self.values if self.divided is None else self.divided @ self.values
+        values = self.values
+        if self.shifted:
+            values = values - self.shifted * np.array([name == INTERCEPT for name in self.names])
+        parts = values if self.divided is None else self.divided @ values
         return ratio_half_widths(parts, self.spread, self.curvature_error, quantile)
 
     def ends(self, level: float = 0.95) -> tuple[Floats, Floats]:

@@ -98,7 +98,12 @@ class TargetRange:
         if influence is not None and influence.limit is not None:
             influence = replace(influence, limit=unit * influence.limit)
         return replace(
-            estimate, values=values, spread=unit * estimate.spread, covariance=covariance, influence=influence
+            estimate,
+            values=values,
+            spread=unit * estimate.spread,
+            covariance=covariance,
+            influence=influence,
+            shifted=unit * estimate.shifted + self.middle,
         )
 
 
