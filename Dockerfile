@@ -11,7 +11,7 @@ COPY deploy/requirements.tx[t] /wheels/
 RUN python -m venv /opt/murk \
     && if [ -f /wheels/requirements.txt ]; then \
        /opt/murk/bin/python -m pip install --no-cache-dir --require-hashes -r /wheels/requirements.txt; fi \
-    && /opt/murk/bin/python -m pip install --no-cache-dir "$(ls /wheels/*.whl)[archive,gateway,kafka,monitor,ohttp]"
+    && /opt/murk/bin/python -m pip install --no-cache-dir "$(ls /wheels/*.whl)[frames,gateway,kafka,monitor,ohttp]"
 # Compiled once, here, by a small run. Numba's index tells from the sources' times whether a kernel is current, and
 # layers keep times in whole seconds only. (What Python compiled itself goes by the times as well.)
 ENV MURK_KERNELS=/opt/murk/kernels

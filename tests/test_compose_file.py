@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from contextlib import closing
 from pathlib import Path
 
@@ -254,6 +255,14 @@ def test_the_image_runs_as_nobody_in_particular():
     for mount in SERVICES["population"]["volumes"] + SHUFFLED["services"]["shuffler"]["volumes"]:
         # A new volume takes its owner from the folder of the image.
         assert f"install --directory --owner=murk --group=murk {mount.split(':')[1]}" in DOCKERFILE
+
+
+def test_the_images_extras_are_there():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    [extras] = re.findall(r"\.whl\)\[([a-z,]+)\]", DOCKERFILE)
+    assert set(extras.split(",")) <= set(project["optional-dependencies"])
+    # Each service's own package.
+    assert {"frames", "gateway", "kafka", "monitor"} <= set(extras.split(","))
 
 
 def test_what_the_image_is_made_of_is_let_through():

@@ -295,6 +295,14 @@ def test_the_shuffler_is_alone_in_a_place_of_its_own():
     assert f":{policy['egress'][1]['ports'][0]['port']}/" in settings["from"]
 
 
+def test_only_prometheus_reaches_the_archiver():
+    policy, spec = (ALL[f"archiver/{kind}/archiver"]["spec"] for kind in ("NetworkPolicy", "Deployment"))
+    assert policy["podSelector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    [container] = pod(ALL["archiver/Deployment/archiver"])["containers"]
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [container["ports"][0]["name"]]
+    assert f":{policy['egress'][1]['ports'][0]['port']}/" in SETTINGS["log"]
+
+
 def ports_of(name):
     """Named ports of the pods that carry a name."""
     return {

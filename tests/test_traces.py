@@ -68,9 +68,10 @@ def test_a_release_and_a_step_cross_few_files(protocol, tmp_path):
         worker, producer = Worker(log, task, device_for(task).engine()), Producer(task, log, ledger)
         for person in "abc":
             producer.release(RECORD, person=person)
-        # One after a while reads the model again.
+        # One of them may read the model again.
         files = [crossed(partial(producer.release, RECORD, person=person)) for person in "ghijk"]
-        assert 10 <= min(map(len, files)) <= RELEASE
+        counts = sorted(map(len, files))
+        assert 10 <= counts[0] <= counts[-2] <= RELEASE
         worker.step()
         producer.release(RECORD, person="e")
         assert 10 <= len(crossed(worker.step)) <= STEP

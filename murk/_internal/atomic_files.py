@@ -38,13 +38,13 @@ def write_whole(path: Path, content: str | bytes, *, new: bool = False, own: boo
             path.write_bytes(data)
             return
         try:
-            index = path.parent.resolve() / path.name if own else path.resolve()
-            with _draft(index, mode, like=None if own else index) as (file, draft):
+            target = path.parent.resolve() / path.name if own else path.resolve()
+            with _draft(target, mode, like=None if own else target) as (file, draft):
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-                os.replace(draft, index)
-            sync(index.parent)
+                os.replace(draft, target)
+            sync(target.parent)
         except BaseException:
             if new:
                 path.unlink(missing_ok=True)

@@ -149,9 +149,9 @@ def lower_bound(first: Floats, second: Floats, tested_guarantee: TestedGuarantee
     pooled = np.concatenate(chosen_on)
     cuts = np.unique(np.quantile(pooled, np.linspace(0.0, 1.0, _CUTS), method="nearest"))
     _, cut, sign = max(
-        (float(value), float(index), sign)
+        (float(value), float(cut), sign)
         for sign in (1.0, -1.0)
-        for value, index in zip(_values(*chosen_on, cuts, sign, tested_guarantee, failure), cuts, strict=True)
+        for value, cut in zip(_values(*chosen_on, cuts, sign, tested_guarantee, failure), cuts, strict=True)
     )
     [bound] = _values(first[half_first:], second[half_second:], np.array([cut]), sign, tested_guarantee, failure)
     return max(0.0, float(bound))

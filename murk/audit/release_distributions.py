@@ -183,14 +183,14 @@ class _Windows(ReleaseDistribution):
     """Distribution of windows; centres are the probabilities of all outcomes, as levels are rounded at random."""
 
     def centres(self, vectors: Points) -> Points:
-        indices = np.asarray(vectors, dtype=np.float64)[:, 0]
-        shares = np.zeros((len(indices), len(self.mechanism.chances)))
-        for row, index in zip(shares, indices, strict=True):
-            if index > 1.0:
+        positions = np.asarray(vectors, dtype=np.float64)[:, 0]
+        shares = np.zeros((len(positions), len(self.mechanism.chances)))
+        for row, position in zip(shares, positions, strict=True):
+            if position > 1.0:
                 row[LEVELS if self.mechanism.missing else LEVELS // 2] = 1.0
                 continue
-            level = min(int(index * (LEVELS - 1)), LEVELS - 2)
-            row[level + 1] = index * (LEVELS - 1) - level
+            level = min(int(position * (LEVELS - 1)), LEVELS - 2)
+            row[level + 1] = position * (LEVELS - 1) - level
             row[level] = 1.0 - row[level + 1]
         return np.asarray(shares @ self.mechanism.chances)
 
@@ -240,8 +240,8 @@ class _Thresholds(ReleaseDistribution):
         return distribution_of(self.noise)
 
     def centres(self, vectors: Points) -> Points:
-        indices = np.asarray(vectors, dtype=np.float64)[:, 0]
-        answers = [self.mechanism.categories(indices, np.array(each)) for each in range(THRESHOLDS)]
+        positions = np.asarray(vectors, dtype=np.float64)[:, 0]
+        answers = [self.mechanism.categories(positions, np.array(each)) for each in range(THRESHOLDS)]
         return np.hstack([self._answers.centres(each[:, None]) for each in answers])
 
     def _by_threshold(self, centres: Points) -> Points:

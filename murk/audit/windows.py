@@ -123,8 +123,8 @@ def worst_steps(task: Task, device: WindowDevice, mechanism: NewtonMechanism) ->
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     first_record, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
-    index = ": the last one, which is in the step"
-    return Windows(np.vstack([blank, first_record]), np.vstack([blank, other]), place=index)
+    where = ": the last one, which is in the step"
+    return Windows(np.vstack([blank, first_record]), np.vstack([blank, other]), place=where)
 
 
 def worst_grams(task: Task, device: WindowDevice, mechanism: GramMechanism) -> Windows:

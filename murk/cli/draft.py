@@ -126,8 +126,8 @@ def described(name: str, text: str, origin: str = "given") -> Column:
 
 
 def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
-    (first, low_precision), (last, other) = day_number(low), day_number(high)
-    if not low_precision == other == Cell.FINE:
+    (first, low_kind), (last, high_kind) = day_number(low), day_number(high)
+    if not low_kind == high_kind == Cell.FINE:
         return None
     if min(first, last) < 1 or max(first, last) > _LAST_DAY:
         raise UserError(f"{low}..{high}: dates must be in the years 1 to 9999")
@@ -135,8 +135,8 @@ def _days(low: str, high: str) -> tuple[datetime.date, datetime.date] | None:
 
 
 def _numbers(low: str, high: str) -> tuple[float, float] | None:
-    (first, low_text), (last, other) = as_number(low), as_number(high)
-    return (first, last) if low_text == other == Cell.FINE else None
+    (first, low_kind), (last, high_kind) = as_number(low), as_number(high)
+    return (first, last) if low_kind == high_kind == Cell.FINE else None
 
 
 def dashed(text: str) -> str:

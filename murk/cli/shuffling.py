@@ -97,8 +97,8 @@ def shuffling(
             log = open_log(to_url, create=not to_url.startswith("kafka:"), name=task.name)
         stack.enter_context(log)
         scheme, _, path = input_log.url.partition(":///")
-        index = Path(store or f"{path if scheme == 'sqlite' else task.name}.store")
-        running = Shuffling(input_log, log, task, index, replace=replace, patience=patience)
+        opened_store = Path(store or f"{path if scheme == 'sqlite' else task.name}.store")
+        running = Shuffling(input_log, log, task, opened_store, replace=replace, patience=patience)
         stack.callback(running.close)
         yield running
 

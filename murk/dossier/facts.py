@@ -200,9 +200,7 @@ def read_audit(path: str | Path, task: Task) -> Audit:
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}): {remedy}") from None
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        raise UserError(
-            f"{path} is not the result of a task's audit, or was made by an earlier version: {remedy}"
-        ) from None
+        raise UserError(f"{path} is not the result of a task's audit: {remedy}") from None
     if task_hash != task.hash:
         whose = "no task" if task_hash is None else f"a task with the hash {task_hash[:12]}"
         raise UserError(f"{path} is an audit of {whose}, not of this task ({task.hash[:12]}): {remedy}")

@@ -32,7 +32,7 @@ from murk.inference.estimate import Estimate
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
 from murk.task.experiment import GuardrailBlock
-from murk.task.features import RealTarget
+from murk.task.features import CategoryFeature, Feature, RealTarget
 from murk.task.learning import ContrastBlock
 from murk.task.task import Task
 
@@ -248,7 +248,7 @@ def _segments(task: Task, cells: Any, factor: float, looks: Looks, alpha: float)
     parts = [
         (name, columns.index(name), value, category)
         for name in block.segments
-        for value, category in enumerate(getattr(features[name], "categories"))  # noqa: B009
+        for value, category in enumerate(_categories(features[name]))
     ]
     arms = [arm for arm in task.arms if arm != block.control]
     half = _quantile(looks, alpha / max(len(parts) * len(arms), 1))
@@ -258,10 +258,15 @@ def _segments(task: Task, cells: Any, factor: float, looks: Looks, alpha: float)
         base, base_error, base_people = means[block.control]
         for arm in arms:
             mean, error, people = means[arm]
-            value_, reach = factor * (mean - base), half * factor * math.hypot(error, base_error)
-            interval = value_ - reach, value_ + reach
-            found.append(SegmentLift(f"{name} = {category}", arm, (people, base_people), value_, interval))
+            difference, reach = factor * (mean - base), half * factor * math.hypot(error, base_error)
+            interval = difference - reach, difference + reach
+            found.append(SegmentLift(f"{name} = {category}", arm, (people, base_people), difference, interval))
     return tuple(found)
+
+
+def _categories(feature: Feature) -> Sequence[str]:
+    assert isinstance(feature, CategoryFeature)
+    return feature.categories
 
 
 def _mean(cells: Any, inside: Any) -> tuple[float, float, int]:

@@ -90,7 +90,7 @@ class Univariate(PersonEstimator[TargetEngine]):
         known = KnownColumns(tuple(columns))
         if known.cells > MOST_CELLS:
             raise UserError(
-                f"known: {known.cells:,} combinations of values, missing ones included, point at people; at most "
+                f"known: {known.cells:,} combinations of values, missing ones included, identify people; at most "
                 f"{MOST_CELLS:,} are allowed: give fewer columns, or coarser categories"
             )
         return known, self._coded_names(tuple(names)) if names else ()

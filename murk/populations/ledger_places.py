@@ -199,13 +199,13 @@ class _Contents:
 def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
     """Return the path of the ledger of a file's people if none was named.
 
-    That is ``TASK.ledger.db``, as in earlier versions, if it exists; else the one in which these people have accounts;
+    That is ``TASK.ledger.db`` if it exists; else the one in which these people have accounts;
     else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read, its people
     have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
-        # An earlier version may have put people's real accounts there, which a simulation must not spend.
+        # It may hold people's real accounts, which a simulation must not spend.
         seen = _inspect(before)
         return Path(f"{task}{SIMULATED}") if seen is not None and seen.tasks else before
     records = open_records(source)
@@ -312,7 +312,7 @@ def _list_path(source: Path) -> Path:
 def _listed(source: Path) -> Sequence[Noted]:
     note = _list_path(source)
     try:
-        return [Noted(load["path"], load["identity"]) for load in json.loads(note.read_text())["ledgers"]]
+        return [Noted(each["path"], each["identity"]) for each in json.loads(note.read_text())["ledgers"]]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, KeyError) as error:

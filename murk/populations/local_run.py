@@ -97,8 +97,8 @@ class LocalRun:
         from murk.shuffler.store import Store
 
         self.log.register_task(self.task.document())
-        index = Store(store.partition(":///")[2])
-        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, index))
+        opened_store = Store(store.partition(":///")[2])
+        return self._stack.enter_context(Shuffler(input_log, self.log, self.task, self.device, opened_store))
 
     def _shuffle(self) -> None:
         while self.shuffler is not None and not self.shuffler.step().idle:

@@ -1000,7 +1000,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 records = {places[index]: asked[index].record for index in spend.granted}
                 x, y, clamped, missing = self._encoded(records)
                 names = partitions[granted].tolist()
-                if self._most_rows == 1 and not self._repeats:
+                if self._most_rows == 1:
                     iterates = {partition: model.parameters for partition, model in models.items()}
                     answers = self._answering.answers(x, y, names, iterates, spend.levels, granted)
                 else:

@@ -45,11 +45,13 @@ class Part:
     partition: int
     extent: Extent
     is_file: bool  # otherwise it is the whole partition
+    identity: str  # of the log
+    end: int  # offset at which the partition's archive ended when the parts were made
 
 
 def learn_part(part: Part) -> bytes:
     """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
-    log, device = _opened(part.archive, part.model)
+    log, device = _opened(part.archive, part.model, part.identity, part.end)
     task, learner = log.task, _engine(log, device)
     if part.is_file:
         learner.begin_part()
@@ -89,8 +91,11 @@ def learn_part(part: Part) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _opened(archive: str, model: Model) -> tuple[ArchiveLog, ModelDevice]:
-    """Return an archive and a model's device, kept for the next part."""
+def _opened(archive: str, model: Model, identity: str, end: int) -> tuple[ArchiveLog, ModelDevice]:  # noqa: ARG001
+    """Return an archive and a model's device, kept for the next part.
+
+    ``identity`` and ``end`` are in the cache's key: an archive that has grown is opened again.
+    """
     log = ArchiveLog(folder_of(archive), model.name)
     return log, model_device_for(model, log.task)
 
@@ -139,24 +144,27 @@ def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
         extents: Sequence[Extent] = log.extents(partition)
         if extents and not by_file:
             extents = [Extent(extents[0].begin, extents[-1].end)]
-        parts += [Part(archive, device.model, partition, extent, by_file) for extent in extents]
+        parts += [
+            Part(archive, device.model, partition, extent, by_file, log.identity, log.end(partition))
+            for extent in extents
+        ]
     return parts
 
 
 def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, bytes]]) -> Checkpoint:
     """Return the state of a partition from its parts and their states, in order."""
     learner, counters, message = None, StepCounters(Counters()), None
-    for job, state in learned:
+    for part, state in learned:
         message = decode_state(state, f"a part of {log.url}")
-        if (message.partition, message.offset) != (job.partition, job.extent.end):
-            raise UserError("`map` must return its results in the order of the jobs, as the builtin function does")
-        part = _engine(log, device)
-        part.load_state_dict(message.learner)
+        if (message.partition, message.offset) != (part.partition, part.extent.end):
+            raise UserError("`map` must return the results in the order of the parts, as the builtin function does")
+        joined = _engine(log, device)
+        joined.load_state_dict(message.learner)
         counters.add(message.counters)
         if learner is None:
-            learner = part
+            learner = joined
         else:
-            learner.join(part)
+            learner.join(joined)
     assert learner is not None
     assert message is not None
     state_dict = learner.own.state_dict() if device.used.is_own else learner.state_dict()

@@ -278,10 +278,10 @@ def _difference(one: Seen, other: Seen, found: dict[str, Any]) -> str:
     if one.events != other.events:
         at = next((at for at, (a, b) in enumerate(zip(one.events, other.events, strict=False)) if a != b), -1)
         return f"what is seen differs: {len(one.events)} and {len(other.events)} events, from {at} on"
-    # A nameless row's place is a hash of the file's digest under the ledger's secret: every one is equally likely.
-    alone = any(f"{protocol}\n" in found["task"] for protocol in ALONE) and not found["nameless"]
-    if one.aside == other.aside and alone:
+    if one.aside == other.aside and any(f"{protocol}\n" in found["task"] for protocol in ALONE):
         differing = sum(a != b for a, b in zip(one.payloads, other.payloads, strict=True))
-        if differing > 1:
+        # A nameless row is called by the file's digest, and so takes another place among people: every place is equally
+        # likely, and those in between move by one.
+        if differing > 1 and not found["nameless"]:
             return f"{differing} releases differ, and one record does"
     return ""

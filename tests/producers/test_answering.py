@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from murk.privacy.noise import LATTICE_WIDTH, SecureNoise, SimulatedNoise
 from murk.producers import producer as randomization
-from murk.producers.producer import MOST_HELD, RecordRandomizer, randomize_one
+from murk.producers.producer import MOST_HELD, RecordRandomizer, randomize_records
 from murk.protocols import one_record as record_kernel
 from murk.protocols.device import device_for
 from murk.protocols.scores import fast_records as kernels
@@ -102,7 +102,9 @@ def test_the_kernel_answers_as_everything_else_does(data: st.DataObject) -> None
         level, index = data.draw(st.sampled_from(["default", "open"])), np.array([data.draw(st.integers(0, 2**41))])
         assert prepared(answering, 0, model, level) is not None, "the kernel is not used"
         found = answering.answer(x, y, 0, model, level, index)
-        assert found == randomize_one(device, x[None, :], np.array([y]), model, level, noise, index)
+        payloads, queries = randomize_records(device, x[None, :], np.array([y]), [0], {0: model}, [level], noise, index)
+        assert queries is not None
+        assert found == (payloads[0], queries[0])
 
 
 @pytest.mark.parametrize("kind", TARGETS)

@@ -242,7 +242,7 @@ export function isPure(cap: Loss): boolean {
 }
 
 /** The kind that a task without one means. */
-export function formerKind(cap: Loss): string {
+export function defaultKind(cap: Loss): string {
   return isPure(cap) ? "l2-ball" : "gaussian";
 }
 

@@ -5,7 +5,7 @@ import {
   calibrate,
   capOf,
   type Currency,
-  formerKind,
+  defaultKind,
   type Guarantee,
   type Loss,
   type Mechanism,
@@ -75,7 +75,7 @@ export function hostile(why: string): never {
 
 /** The kind of mechanism that a task means for a guarantee. */
 export function kindFor(task: Task, cap: Loss): string {
-  return task.privacy.mechanism ?? formerKind(cap);
+  return task.privacy.mechanism ?? defaultKind(cap);
 }
 
 /** Make something for each level of a task, when it is first used where levels are a grid. */

@@ -213,7 +213,7 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "track.smooth": [0, 52, 1],
   "track.windows": [2, 400, 1],
 };
-const MOST_CELLS = 1000; // combinations of known columns: more would point at people
+const MOST_CELLS = 1000; // combinations of known columns: more would identify people
 const MOST_LEVELS = 16;
 const MOST_POINTS = 512;
 const RATIO = 1.0199;
@@ -390,7 +390,7 @@ function check(task: TaskDocument): void {
     refuse("its features do not fit its protocol");
   if (features.length && target?.quantiles != null) refuse("quantiles are learned without features only");
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
-  if (known.length && !(cellsOf(known) <= MOST_CELLS)) refuse(`what it asks for as it is has more than ${MOST_CELLS} combinations, which point at people`);
+  if (known.length && !(cellsOf(known) <= MOST_CELLS)) refuse(`its known columns have more than ${MOST_CELLS} combinations of values, which identify people`);
   if (!isTarget(target)) refuse("its target is damaged");
   if (task.experiment != null && !isExperiment(task.experiment, known)) refuse("its experiment is damaged");
   if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");

@@ -94,8 +94,8 @@ def _command_settings(
                 variable = next(each for each in option.envvar or () if os.environ.get(each))
                 yield Setting(name, key, os.environ[variable], "environment", variable)
             case ParameterSource.DEFAULT_MAP:
-                index = file.table_of(name, key)
-                yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{index}]' if index else ''}")
+                table = file.table_of(name, key)
+                yield Setting(name, key, file.value(name, key), "file", f"{file.path}{f' [{table}]' if table else ''}")
             case _:
                 yield Setting(name, key, context.params[option.name], "default", None)
 
@@ -106,14 +106,14 @@ def _kafka_settings() -> Iterator[Setting]:
     configured: Mapping[str, tuple[str, str]] = sources()
     defaults = Settings()
     for key, name in KEYS.items():
-        value, index = configured.get(name, (getattr(defaults, name), None))
-        if index is None:
+        value, place = configured.get(name, (getattr(defaults, name), None))
+        if place is None:
             origin = "default"
-        elif index.startswith(PREFIX):
+        elif place.startswith(PREFIX):
             origin = "environment"
         else:
-            origin = "properties" if index == os.environ.get(VARIABLE) else "file"
-        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, index)
+            origin = "properties" if place == os.environ.get(VARIABLE) else "file"
+        yield Setting(KAFKA, key, "****" if name in SECRETS and value is not None else value, origin, place)
 
 
 def _masked(setting: Setting) -> Setting:

@@ -7,7 +7,7 @@ import re
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -19,9 +19,6 @@ from murk.cli.commands.run import execute
 from murk.cli.options import as_json, asking, log_url
 from murk.cli.output import paragraph, print_json, table
 from murk.errors import UserError
-
-if TYPE_CHECKING:
-    pass
 
 _ERROR_CODE = "MURK-CLI-002"
 

@@ -121,8 +121,8 @@ def command(
     if archive is not None:
         _check_archive(archive, task, deployment)
     path = Path(out or f"{task.name}.dossier.html")
-    for index in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
-        check_place(index)
+    for output in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
+        check_place(output)
     accounts = None if ledger is None else read_accounts(ledger)
     if inputs is not None:
         audit, example, now = inputs.audit, inputs.example, inputs.time

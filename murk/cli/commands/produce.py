@@ -77,12 +77,12 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     check_task(task, policy)
     start = monotonic()
-    index = ledger or default_ledger(source, task.name, simulated=seed is not None)
+    path = ledger or default_ledger(source, task.name, simulated=seed is not None)
     # On Kafka, `murk topics` creates the log.
     create = not log_url.startswith("kafka:")
     with (
         open_log(log_url, create=create, name=task.name) as log,
-        patiently(patience, lambda: open_accounts(log, index, simulated=seed is not None)) as accounts,
+        patiently(patience, lambda: open_accounts(log, path, simulated=seed is not None)) as accounts,
     ):
         agree = asking(log.url, source, simulated=seed is not None, agreed=make_public)
         people = patiently(patience, lambda: population_of(task, replace(crowd, agree=agree), log, accounts))

@@ -255,8 +255,8 @@ class CellLoss:
         ridge, shares, d = self.settings.regularization, sums.shares, self.settings.size
         positive = np.maximum(shares, 0.0)
         start, _ = self.minimise(positive / positive.sum(), max(ridge, 1e-3), np.zeros(d))
-        theta, value = self.minimise(shares, ridge, start)
-        if not value:
+        theta, is_minimum = self.minimise(shares, ridge, start)
+        if not is_minimum:
             theta = start * min(1.0, (self.settings.radius or math.inf) / max(float(np.linalg.norm(start)), 1e-300))
         _, slope, bend = self.at(theta)
         mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
@@ -269,7 +269,7 @@ class CellLoss:
         noise = 2.0 * math.sqrt(max(square, 0.0) / d) / float(sums.totals[WEIGHT])
         turns = math.sqrt(float(sizes.max())), float(np.linalg.norm(total))
         fit = CellFit(theta, slope, turns, values, noise)
-        if not (value and values[0] > 0.0):
+        if not (is_minimum and values[0] > 0.0):
             return fit
         inverse = np.zeros((d, d))
         inverse[np.ix_(self.free, self.free)] = (vectors / values) @ vectors.T

@@ -246,13 +246,7 @@ class ExampleSettings:
     @cached_property
     def digest(self) -> str:
         """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
-        # Later settings enter only if they differ from their default, so that older states still load.
-        added = ("intercept", "intervals", "kind", "corrected", "cells", "labels", "coordinates")
-        parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name not in added]
-        parts += [] if self.intercept else ["no intercept"]
-        parts += [] if self.corrected else ["uncorrected"]
-        parts += [repr(each) for each in (self.cells, self.labels, self.coordinates) if each]
-        parts += ["laplace"] if self.laplace else []
+        parts = [repr(getattr(self, each.name)) for each in fields(self)] + ["laplace"] * self.laplace
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
 
     def mechanism(self, guarantee: Guarantee) -> ExampleMechanism:

@@ -456,7 +456,7 @@ class ScoreEstimate(Estimate):
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
     survey: int = 0  # most people of the survey that is still answered; 0 if none is
-    # Computes the share of targets beyond `cut`, and its standard error, from the survey; None if none is cut.
+    # Returns the share of targets beyond `cut`, and an upper bound on it, by the survey; None if none is cut.
     share_beyond: Callable[[], tuple[float, float]] | None = None
     _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 

@@ -26,6 +26,7 @@ from murk.errors import MurkError, UserError
 from murk.stream.wire.packed import Fetched, Packed
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
+OTHER: Final = "MURK-ARCHIVE-002"  # code of the error that an archive is not the one of a log or task
 
 FORMAT: Final = 1
 ROWS: Final = 2**18  # offsets of a file
@@ -208,9 +209,6 @@ class Manifest:
             return cls(identity, task, document, int(content["rows"]), int(content["bytes"]))
         except (ValueError, KeyError, TypeError) as error:
             raise damaged(folder, TASK, f"{type(error).__name__}") from error
-
-
-OTHER: Final = "MURK-ARCHIVE-002"  # code of the error that an archive is not the one of a log or task
 
 
 def damaged(folder: Folder, name: str, reason: str) -> MurkError:

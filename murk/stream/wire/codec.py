@@ -219,9 +219,9 @@ def _rejected(error: ValidationError) -> RejectedError:
         return RejectedError("malformed", excerpt(first["msg"], 2 * EXCERPT))
     if not first["loc"]:
         return RejectedError("malformed", "not a JSON object")
-    index = excerpt(".".join(str(part) for part in first["loc"]))
+    key = excerpt(".".join(str(part) for part in first["loc"]))
     if first["type"] == "missing":
-        return RejectedError("schema", f"{index}: missing")
+        return RejectedError("schema", f"{key}: missing")
     if first["type"] == "extra_forbidden":
-        return RejectedError("schema", f"{index}: unknown key")
-    return RejectedError("schema", f"{index}: {excerpt(repr(first['input']))}: {first['type']}")
+        return RejectedError("schema", f"{key}: unknown key")
+    return RejectedError("schema", f"{key}: {excerpt(repr(first['input']))}: {first['type']}")

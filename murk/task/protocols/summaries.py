@@ -58,7 +58,7 @@ class SummariesBlock(Block):
     analysis: Literal["tight", "joint", "published"] = Field(
         default="tight",
         description="proof of the mixtures' guarantee, which sets their noise: `tight` is exact for mixing and "
-        "integrates over the eigenvalue's noise, `joint` (until 0.3) adds Renyi divergences, "
+        "integrates over the eigenvalue's noise, `joint` adds Renyi divergences, "
         "`published` two pairs of (epsilon, delta)",
     )
     debiased: Annotated[bool, Field(strict=True)] = Field(

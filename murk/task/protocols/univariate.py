@@ -52,7 +52,7 @@ class UnivariateProtocol(TaskProtocol):
         remedy = "give fewer known columns, or coarser categories"
         product += " combinations of known columns, missing values among them,"
         if cells > MOST_CELLS:
-            words = f"{product} point at people; at most {MOST_CELLS:,} are sent: {remedy}"
+            words = f"{product} identify people; at most {MOST_CELLS:,} are sent: {remedy}"
             raise task_error(words, "features")
         if people is not None and people < FEWEST_PEOPLE * cells:
             words = (

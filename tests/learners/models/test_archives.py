@@ -122,6 +122,22 @@ def test_an_archive_answers_as_the_log_did_after_its_retention(protocol):
             assert again.report["state_digest"] == result.report["state_digest"]
 
 
+def test_an_archive_that_has_grown_is_learned_whole_in_the_same_process():
+    url, path = world("moments")
+    model = model_of("moments")
+    assert murk.fit(model, archive=path).n_releases == 600
+    with open_log(url) as log:
+        task = log.registered_task()
+    folder = Path(path).parent
+    murk.run(task, people(200, 9), seed=2, log=f"sqlite:///{folder}/more.db", ledger=f"{folder}/more.ledger.db")
+    with open_log(f"sqlite:///{folder}/more.db") as more, open_log(url) as log:
+        log.append([(partition, each.value) for partition in (0, 1) for each in more.read(partition, 0, 1_000)])
+    archived(url, path)
+    result = murk.fit(model, archive=path)
+    assert result.n_releases == 800
+    assert numbers(result) == numbers(murk.fit(model, archive=path, map=backwards))
+
+
 def test_processes_give_the_same_bits_and_another_order_is_refused():
     _, path = world("moments", 450)
     model = model_of("moments")
@@ -130,7 +146,7 @@ def test_processes_give_the_same_bits_and_another_order_is_refused():
         [(_, found)] = fit_archive([model], path, level=0.95, map=apart)
     assert found["state_digest"] == expected["state_digest"]
     assert found["coefficients"] == expected["coefficients"]
-    with pytest.raises(UserError, match="in the order of the jobs"):
+    with pytest.raises(UserError, match="in the order of the parts"):
         murk.fit(model, archive=path, map=lambda function, jobs: [*map(function, jobs)][::-1])
 
 

@@ -53,9 +53,9 @@ def _shapes() -> _Shapes:
     parts = [np.array([centres, zeros, zeros, spreads, np.full(len(centres), math.log(0.5 / len(centres)))])]
     lumps = math.log(0.5 / (len(_GAPS) * len(_SHARES) * len(_WIDTHS)))
     for gap in _GAPS.tolist():
-        indices = np.arange(-1.0, 1.0 - gap + 1e-9, min(gap / 2.0, 0.125))
+        positions = np.arange(-1.0, 1.0 - gap + 1e-9, min(gap / 2.0, 0.125))
         grid = np.meshgrid(
-            indices, [gap], _SHARES, [width * gap for width in _WIDTHS], [lumps - math.log(len(indices))]
+            positions, [gap], _SHARES, [width * gap for width in _WIDTHS], [lumps - math.log(len(positions))]
         )
         parts.append(np.array([each.ravel() for each in grid]))
     return _Shapes(*np.concatenate(parts, axis=1))

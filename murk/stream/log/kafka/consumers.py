@@ -52,9 +52,9 @@ class Ends:
 
     def of(self, topic: str, *partitions: int) -> list[int]:
         """Return the ends of some partitions of a topic, in their order."""
-        indices = [TopicPartition(topic, partition) for partition in partitions]
-        ends = self.end(*indices)
-        return [ends[index] for index in indices]
+        topic_partitions = [TopicPartition(topic, partition) for partition in partitions]
+        ends = self.end(*topic_partitions)
+        return [ends[topic_partition] for topic_partition in topic_partitions]
 
     def decided(self, *places: TopicPartition) -> dict[TopicPartition, int]:
         """Wait until all currently open transactions have ended; return the offsets before which none is open.
@@ -66,7 +66,7 @@ class Ends:
         deadline, pause = monotonic() + _UNDECIDED, _SHORTEST
         while True:
             seen = self._ask(self._committed.end_offsets, places)
-            if all(seen[index] >= end for index, end in ends.items()) or monotonic() > deadline:
+            if all(seen[topic_partition] >= end for topic_partition, end in ends.items()) or monotonic() > deadline:
                 return seen
             sleep(pause)
             pause = min(_LONGEST, 2.0 * pause)
@@ -168,18 +168,18 @@ class Readers:
 
     def get(self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool) -> Reader:
         """Return the reader of a partition."""
-        index = topic, partition, committed
-        if index not in self._open:
-            self._open[index] = Reader(clients, ends, topic, partition, committed=committed)
-        self._asked[index] = monotonic()
-        return self._open[index]
+        key = topic, partition, committed
+        if key not in self._open:
+            self._open[key] = Reader(clients, ends, topic, partition, committed=committed)
+        self._asked[key] = monotonic()
+        return self._open[key]
 
     def close_unused(self, url: str) -> None:
         """Close readers that were not used lately; they are reopened when needed."""
         now = monotonic()
-        for index in [index for index, asked in self._asked.items() if now - asked > _UNUSED]:
-            del self._asked[index]
-            close_in_time(self._open.pop(index), url)
+        for key in [key for key, asked in self._asked.items() if now - asked > _UNUSED]:
+            del self._asked[key]
+            close_in_time(self._open.pop(key), url)
 
     def __iter__(self) -> Iterator[Reader]:
         return iter(self._open.values())
@@ -261,18 +261,18 @@ class Table:
         begin = ends.begin(*self._places)
         self._consumer = clients.reader(committed=True)
         self._consumer.assign(self._places)
-        for index, offset in begin.items():
-            self._consumer.seek(index, offset)
+        for topic_partition, offset in begin.items():
+            self._consumer.seek(topic_partition, offset)
         self.values: dict[bytes, bytes] = {}
         self.appended = 0.0  # the newest time that the broker has given a record
 
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
         """Read everything that is on the topic now, or (not to wait for dead writers) on one partition."""
         with translate_errors(self._url, self._doing):
-            indices = self._places if partition is None else [self._places[partition]]
-            ends = self._ends.decided(*indices)
+            topic_partitions = self._places if partition is None else [self._places[partition]]
+            ends = self._ends.decided(*topic_partitions)
             deadline = monotonic() + PATIENCE_MS / 1000
-            while any(self._consumer.position(index) < end for index, end in ends.items()):
+            while any(self._consumer.position(topic_partition) < end for topic_partition, end in ends.items()):
                 if self.poll(100):
                     deadline = monotonic() + PATIENCE_MS / 1000
                 elif monotonic() > deadline:
@@ -311,10 +311,10 @@ def letters(reader: Reader, partition: int) -> Iterator[DeadLetter]:
     """Iterate over a partition's dead letters, without those that a repeated commit wrote again."""
     last = -1
     for stored in records(reader):
-        index = (stored.key or b"").rpartition(b":")[2]
+        offset = (stored.key or b"").rpartition(b":")[2]
         # Others may have written to the topic: skip records without a place, and allow headers without a value.
-        if index.isdigit() and len(index) <= _DIGITS and int(index) > last:
-            last = int(index)
+        if offset.isdigit() and len(offset) <= _DIGITS and int(offset) > last:
+            last = int(offset)
             headers = dict(stored.headers)
             reason, detail = ((headers.get(key) or b"").decode("utf-8", "replace") for key in (_REASON, _DETAIL))
             yield DeadLetter(partition, last, reason, detail, stored.value or b"")
@@ -382,7 +382,7 @@ class ModelCache:
             models = table.refresh()
             while not self._stop.is_set():
                 # After the models: no model may have more releases than its partition.
-                current = {index.partition: end for index, end in ends.end(*releases).items()}
+                current = {topic_partition.partition: end for topic_partition, end in ends.end(*releases).items()}
                 self._cached = CachedModels(dict(models), current, table.appended)
                 self._first.set()
                 table.poll(_WAIT_MS)

@@ -275,9 +275,9 @@ class KafkaLog(Log):
 
     def discard(self, partition: int, offset: int) -> None:
         base.check_partition(self, partition)
-        index = TopicPartition(self._names.releases, partition)
+        topic_partition = TopicPartition(self._names.releases, partition)
         with translate_errors(self.url, f"deleting from {self._names.releases} what was shuffled"):
-            self._admin.delete_records({index: offset}, timeout_ms=PATIENCE_MS)
+            self._admin.delete_records({topic_partition: offset}, timeout_ms=PATIENCE_MS)
 
     def _has_crowds(self) -> bool:
         """Return whether a shuffler writes to this log, whose transactions its readers must wait for."""
@@ -289,7 +289,8 @@ class KafkaLog(Log):
         base.check_partition(self, partition)
         # Each attempt to send from an outbox asks for it first.
         with self._sending.pausing():
-            return self._current_ends().begin(index := TopicPartition(self._names.releases, partition))[index]
+            topic_partition = TopicPartition(self._names.releases, partition)
+            return self._current_ends().begin(topic_partition)[topic_partition]
 
     def end(self, partition: int) -> int:
         base.check_partition(self, partition)
@@ -436,8 +437,8 @@ class KafkaLog(Log):
     def _check_beginning(self, task: Task) -> None:
         """Refuse to begin on topics that have releases but no state."""
         for partition in range(task.log.partitions):
-            index = TopicPartition(self._names.releases, partition)
-            if self._current_ends().end(index)[index] and self._state(partition) is None:
+            topic_partition = TopicPartition(self._names.releases, partition)
+            if self._current_ends().end(topic_partition)[topic_partition] and self._state(partition) is None:
                 raise UserError(
                     f"{self._names.releases} has releases in partition {partition}, but their task and state are "
                     f"missing: topics of {self.url} were deleted. Restore them, or begin with a new log "

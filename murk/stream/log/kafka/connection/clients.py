@@ -123,7 +123,7 @@ class _Reader(KafkaConsumer):  # type: ignore[misc]
             try:
                 return request(partitions, timeout_ms=max(1, min(left, _LOOK_MS)))
             except KafkaTimeoutError:
-                refused = {index.topic for index in partitions} & self._cluster.unauthorized_topics
+                refused = {topic_partition.topic for topic_partition in partitions} & self._cluster.unauthorized_topics
                 if refused:
                     raise TopicAuthorizationFailedError(refused) from None
                 if left <= _LOOK_MS:
