@@ -27,6 +27,7 @@ from murk.task.learning import (
     PublicBlock,
     StepSchedule,
     TrackBlock,
+    WeightBlock,
 )
 from murk.task.privacy import PARAMETERS, LevelGrid, PrivacyBlock
 from murk.task.protocols.examples import ExamplesBlock
@@ -59,6 +60,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("summaries", "", SummariesBlock),
     ("predictions", "", PredictionsBlock),
     ("track", "", TrackBlock),
+    ("weight: rows", "", WeightBlock),
     ("intervals", "", IntervalsBlock),
     ("contrasts", "", ContrastBlock),
     ("experiment", "", ExperimentBlock),

@@ -19,7 +19,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.links import logistic
 from murk.inference.estimate import Estimate, People, ratio_half_widths
-from murk.inference.levels import quantile_of
+from murk.inference.levels import divided_error, quantile_of
 
 _GRID = 257
 _PIVOTS = 1000
@@ -83,7 +83,7 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
     used = weights != 0.0
     counts = used.sum(axis=1)
     if estimate.covariance is None:
-        apart = {count: estimate.half_widths(1.0 - (1.0 - level) / max(count, 1)) for count in set(counts.tolist())}
+        apart = {count: estimate.half_widths(divided_error(level, count)) for count in set(counts.tolist())}
         rows = zip(weights, used, counts.tolist(), strict=True)
         return np.array([np.abs(row[own]) @ apart[count][own] for row, own, count in rows], dtype=np.float64)
     halves = estimate.half_widths(level)

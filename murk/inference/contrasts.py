@@ -21,7 +21,7 @@ from murk._internal.arrays import Vector
 from murk.inference.average_effects import combined_half_widths, marginal_differences
 from murk.inference.confidence_sequences import LARGEST, Looks, evidence, why_no_sequence
 from murk.inference.estimate import Estimate
-from murk.inference.levels import level_of, quantile_of
+from murk.inference.levels import divided_error, level_of, quantile_of
 from murk.inference.units import EffectScale, Unit, effect_units, odds_ratio, on_logit_scale, units
 from murk.task.features import CategoryFeature, ClassTarget, words_of, words_of_value
 from murk.task.learning import ContrastBlock
@@ -83,7 +83,7 @@ def _contrast(
     task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float, count: int
 ) -> Contrast:
     """Return one of ``count`` contrasts that share the error."""
-    level = 1.0 - (1.0 - level) / count
+    level = divided_error(level, count)
     weights, unit, of_effects = _weights_and_units(task, estimate.names, block, label)
     weights = weights[None]
     nominal, by_line = looks.nominal(level), estimate.effects(level) is not None

@@ -13,7 +13,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.numbers import fewest_percent
 from murk.errors import UserError
-from murk.inference.levels import quantile_of
+from murk.inference.levels import divided_error, quantile_of
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
 from murk.inference.stream import StreamChange
@@ -285,7 +285,7 @@ class Estimate:
     def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
         """Return a weighted sum of `effects` and its half-width, here by simultaneous intervals (Bonferroni)."""
         used = np.flatnonzero(weights)
-        effects = self.effects(1.0 - (1.0 - level) / len(used))
+        effects = self.effects(divided_error(level, len(used)))
         return (
             None if effects is None else (float(weights @ effects[0]), float(np.abs(weights[used]) @ effects[1][used]))
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from statistics import NormalDist
 from typing import Final
 
@@ -9,7 +10,7 @@ SUREST: Final = 1.0 - 2.0**-50  # largest level whose quantile a float tells
 
 
 class WideLevel(float):
-    """A level beyond `SUREST`, which has a quantile of its own."""
+    """A level beyond `SUREST`, which has a quantile of its own, and equals only levels with the same one."""
 
     quantile: float
 
@@ -18,6 +19,12 @@ class WideLevel(float):
         level = super().__new__(cls, SUREST)
         level.quantile = quantile
         return level
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WideLevel) and other.quantile == self.quantile
+
+    def __hash__(self) -> int:
+        return hash((SUREST, self.quantile))
 
 
 def quantile_of(level: float) -> float:
@@ -37,3 +44,18 @@ def level_of(quantile: float) -> float:
     """
     level = 2.0 * NormalDist().cdf(quantile) - 1.0
     return level if level <= SUREST else WideLevel(quantile)
+
+
+def divided_error(level: float, count: int) -> float:
+    """Return the level of each of several intervals at which all hold together with ``level`` (Bonferroni).
+
+    Of wide levels the quantile is ``sqrt(q^2 + 2 log count)``, whose tail is at most that of q divided by ``count``.
+
+    >>> round(divided_error(0.95, 5), 5), round(quantile_of(divided_error(level_of(20.0), 5)), 3)
+    (0.99, 20.08)
+    """
+    if count <= 1:
+        return level
+    if isinstance(level, WideLevel):
+        return WideLevel(math.sqrt(level.quantile**2 + 2.0 * math.log(count)))
+    return min(1.0 - (1.0 - level) / count, SUREST)

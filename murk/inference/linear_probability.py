@@ -165,9 +165,11 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     # Without an error only the bias remains.
     ratio = np.where(finite, np.abs(bias) / unit, 0.0)
     most = quantile_of(level)
+    tails = 2.0 * ndtr(-most)
     low, high = np.full_like(ratio, 0.0), ratio + most
     for _ in range(_ROUNDS):
         middle = (low + high) / 2.0
-        short = ndtr(middle - ratio) - ndtr(-middle - ratio) < level
+        # By tails, which a float tells far out.
+        short = ndtr(ratio - middle) + ndtr(-middle - ratio) > tails
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return np.where(finite, np.where(error > 0.0, high * unit, np.abs(bias)), np.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,33 +12,41 @@ from murk.producers.blocks import Block
 from murk.protocols.univariate.columns import KnownColumns, identifying_words
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from murk.task.task import Task
 
 
 class CombinationSurvey:
     """Counts the people of each combination of known columns, which are sent as they are.
 
-    Who has rows in several combinations, or windows, counts in each.
+    Who has rows in several combinations counts in each, once. Names are kept as hashes, 16 bytes a row.
     """
 
     def __init__(self, task: Task) -> None:
         self._columns, self._places = task.known_columns, KnownColumns.of(task).places
-        self._counts: Counter[bytes] = Counter()
+        self._numbers: dict[bytes, int] = {}  # of combinations
+        self._rows: Counter[int] = Counter()
+        self._people: list[NDArray[np.uint64]] = []  # pairs of a combination and a name's hash, of each block
 
     def add(self, block: Block) -> None:
-        """Count the people of a block, by the combinations of their rows."""
-        if self._columns:
-            # Private features do not point at anybody.
-            x = block.x[:, self._places]
-            if block.counts is not None:
-                # A person's rows are one of them.
-                numbers = np.repeat(np.arange(len(block.counts), dtype=np.float64), block.counts)
-                x = np.unique(np.column_stack([numbers, x]), axis=0)[:, 1:]
-            rows, counts = np.unique(np.ascontiguousarray(x), axis=0, return_counts=True)
-            for row, count in zip(rows, counts.tolist(), strict=True):
-                self._counts[row.tobytes()] += count
+        """Count the people of a block of rows, by the combinations of their rows."""
+        if not self._columns:
+            return
+        # Private features do not point at anybody.
+        x = np.ascontiguousarray(block.x[:, self._places])
+        numbers = [self._numbers.setdefault(row.tobytes(), len(self._numbers)) for row in x]
+        if block.people is None:
+            self._rows.update(numbers)
+            return
+        names = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in block.people]
+        self._people.append(np.unique(np.array([numbers, names], dtype=np.uint64), axis=1))
 
     def mistake(self) -> str:
         """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""
-        words = identifying_words(list(self._counts.values()), self._columns)
+        counts = self._rows
+        if self._people:
+            combinations = np.unique(np.hstack(self._people), axis=1)[0]
+            counts = counts + Counter(combinations.tolist())
+        words = identifying_words(list(counts.values()), self._columns)
         return f"{words}. Give fewer known columns, or coarser categories" if words else ""

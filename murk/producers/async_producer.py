@@ -42,9 +42,10 @@ class AsyncProducer:
     """Release records from an event loop or from several threads, as `Producer` does in one thread.
 
     A thread of its own holds the log and the ledger. Records that arrive while it writes are its next group: one ledger
-    transaction and one append, sent in random order. A receipt is given once the debit and the release are durable; if
-    the log is away, releases wait in the ledger's outbox, and are sent when it is back. Any number of processes may use
-    one ledger, each with a producer opened after a fork.
+    transaction and one append, sent in random order; where answers are repeated (``repeat: same``), one by one.
+    A receipt is given once the debit and the release are durable; if the log is away, releases wait in the ledger's
+    outbox, and are sent when it is back. Any number of processes may use one ledger, each with a producer opened after
+    a fork.
 
     >>> import asyncio, tempfile
     >>> from murk import Task

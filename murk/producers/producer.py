@@ -1217,7 +1217,7 @@ class Producer(BaseProducer["PersonDevice"]):
         """Release a block of a file at the newest models: one ledger transaction, one append.
 
         If it has ``counts``, a person's records are one answer: to the mean of their vectors, or to one of them,
-        drawn uniformly. A task whose weights are ``rows`` counts them, see `weighed`.
+        drawn uniformly. A task whose weights are ``rows`` counts them.
 
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
         simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the

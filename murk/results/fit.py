@@ -178,7 +178,7 @@ def fit(
         windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
     map
         How parts of an archive are learned: a function like the builtin `map`, such as that of a
-        `concurrent.futures.ProcessPoolExecutor`. Results are the same bits with all of them.
+        ``concurrent.futures.ProcessPoolExecutor``. Results are the same bits with all of them.
 
     Examples
     --------

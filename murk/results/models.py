@@ -10,6 +10,7 @@ from typing import Any
 from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
+from murk.inference.levels import divided_error
 from murk.protocols.device import Device, device_for
 from murk.protocols.further_models import FurtherModel, FurtherModelEngine, own_model
 from murk.protocols.registry import has_part, part
@@ -70,7 +71,7 @@ def report_model(
 ) -> dict[str, Any]:
     """Return the report of a model whose states are on a log; see `Fitting.report`."""
     count, used = max(len(names), 1), None if device.used.is_own else device
-    report = report_log(device.released, log, level=1.0 - (1.0 - level) / count, device=used, shown=device.task, **more)
+    report = report_log(device.released, log, level=divided_error(level, count), device=used, shown=device.task, **more)
     report["model"] = {
         "name": device.model.name,
         "log_task": device.released.name,

@@ -268,6 +268,9 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
     }
 
 
+_BOUND: Final = 0.5  # share of cut targets from which a bound says nothing
+
+
 def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
     """Return the ends beyond which a real target's values count as the ends, in its own units; None within bounds."""
     ends, target = getattr(estimate, "cut", None), task.target
@@ -280,10 +283,10 @@ def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
 
 def cut_share(estimate: Estimate) -> dict[str, float] | None:
     """Return the share of targets beyond the ends, and what it is at most, as fractions; None if unknown."""
-    compute = getattr(estimate, "share_beyond", None)
-    if compute is None:
+    found: tuple[float, float] | None = getattr(estimate, "share_cut", None)
+    if found is None:
         return None
-    share, most = compute()
+    share, most = found
     return {"share": min(share, most), "most": most}
 
 
@@ -294,8 +297,10 @@ def _cut_words(task: Task, ends: tuple[float, float], share: Mapping[str, float]
     words = f"targets {' and '.join(sides)}, three spreads from the surveyed centre, count as that"
     if share is None:
         return words
-    about, most = f"{share['share']:.1%}", f"{share['most']:.1%}"
-    return f"{words}: about {about} of them if they are spread like a normal variable, and at most {most}"
+    about, most = f"{share['share']:.1%}", share["most"]
+    words += f": about {about} of them if they are spread like a normal variable"
+    # Thresholds far inside the ends bound nothing.
+    return f"{words}, and at most {most:.1%} (two standard errors included)" if most < _BOUND else words
 
 
 def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
@@ -477,7 +482,8 @@ def report_log(
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
     if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
-        sizes = [cell["people"] for cell in cells]
+        # Who may have answered again counts at most so often.
+        sizes = [math.ceil(cell["people"] / looks_held.repeats.most) for cell in cells]
         # Of few people most are in small combinations.
         report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
     if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:

@@ -648,6 +648,10 @@ def test_columns_that_nearly_identify_are_refused_with_counts(tmp_path):
         row["code"] = f"c{number % 50}"
     with pytest.raises(UserError, match=r"200 of 200 people are in \d+ combinations of arm and code with fewer"):
         murk.run(own, rows, log=f"sqlite:///{tmp_path / 'log.db'}", ledger=tmp_path / "ledger.db")
+    # Six rows of a person are no six people.
+    again = [row | {"who": f"w{number}"} for number, row in enumerate(rows) for _ in range(6)]
+    with pytest.raises(UserError, match=r"200 of 200 people are in \d+ combinations of arm and code with fewer"):
+        murk.run(own, again, person="who", log=f"sqlite:///{tmp_path / 'log.db'}", ledger=tmp_path / "ledger.db")
     with pytest.warns(UserWarning, match="nearly identify people"):
         few = murk.run(own, rows, seed=1)
     assert few.report["identifying"] == ""

@@ -108,13 +108,6 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ),
     ): "secure noise only counts the indices that it is given",
     (
-        "murk/producers/ledger/schema.py",
-        (
-            '-        match int(getattr(error, "sqlite_errorcode", 0)) & 0xFF:\n'
-            '+        match int(getattr(error, "sqlite_errorcode", 1)) & 0xFF:'
-        ),
-    ): "an error without a code is not one of SQLite's, and none arises while a ledger is opened",
-    (
         "murk/producers/producer.py",
         (
             "-        return below(self._noise.words(indices, 1 if exact else CANDIDATES, purpose), n)\n"

@@ -32,7 +32,9 @@ _ERROR_CODE = "MURK-CLI-002"
     metavar="URL",
     help="Of a shuffled task: read the input log, to which devices send; --log is then the log of releases.",
 )
-@click.option("--archive", metavar="PATH", help="An archive of the log (`murk archive`), which keeps releases longer.")
+@click.option(
+    "--archive", metavar="PATH", help="An archive of the log, which keeps releases longer (see murk archive)."
+)
 @click.option(
     "--web", is_flag=True, help="People answer in a web page: state whom they trust then, and what is stored."
 )
@@ -175,7 +177,7 @@ def _check_archive(path: str, task: Task, deployment: Deployment | None) -> None
     archive = ArchiveLog(folder_of(path))
     other = deployment is not None and deployment.identity not in ("", archive.identity)
     if archive.task.hash != task.hash or other:
-        raise UserError(f"--archive {path}: it is the archive of another log or task", code="MURK-ARCHIVE-002")
+        raise UserError(f"--archive {archive.url}: it is the archive of another log or task", code="MURK-ARCHIVE-002")
 
 
 def _read_page(path: str) -> str:

@@ -31,7 +31,9 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 @click.command("fit")
 @click.argument("model_paths", metavar="MODEL...", nargs=-1, required=True, type=click.Path())
 @log_url(help="The log: sqlite:///FILE, or kafka://HOST:PORT[/NAME].")
-@click.option("--archive", "archive", metavar="PATH", help="Instead of --log: an archive of it (`murk archive`).")
+@click.option(
+    "--archive", "archive", metavar="PATH", help="Instead of --log: an archive of it, which murk archive makes."
+)
 @click.option(
     "--processes",
     type=click.IntRange(1),

@@ -510,7 +510,9 @@ class Spending:
                 lacking = self._lacking(caps[number], past or {}, current, number)
                 self.only_repeats.add(index)
             if lacking is not None:
-                self._refuse(index, number, lacking)
+                # A reason with amounts would tell whether the answer before was a new one.
+                answered = bool(self._repeats) and bool(current)
+                self._refuse(index, number, ("once", None, None, True) if answered else lacking)
                 continue
             if memo is not None:
                 self.memos[index] = memo

@@ -140,8 +140,18 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     elif settings.form == k.REAL:
         note += MISSING
     if settings.loss in ("quadratic", "squared"):
-        theta = _coded(settings, theta)
-        return Estimate(settings.names, theta, SANDWICH, spread, note, len(engines), n, curvature_error=curvature_error)
+        shifted = 0.0 if settings.coordinates is None else settings.coordinates.target[0]
+        return Estimate(
+            settings.names,
+            _coded(settings, theta),
+            SANDWICH,
+            spread,
+            note,
+            len(engines),
+            n,
+            curvature_error=curvature_error,
+            shifted=shifted,
+        )
     length = float(np.linalg.norm(theta))
     if length > settings.radius:
         # Outside the ball the loss's estimate is not valid, and the Hessian was not taken there.

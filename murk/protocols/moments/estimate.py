@@ -126,7 +126,7 @@ class _Means:
         if coordinates is not None:
             # Nobody can tell those beyond the bound from those without a target.
             note += f"; of people near the `typical` ranges: {_NEAR.format(coordinates.ordinary_square**0.5)}"
-            note += f" ({left_out:.1%} or more are not, or have no target)" if left_out > 0.0 else ""
+            note += f" ({left_out:.1%} or more are not, or count as without a target)" if left_out > 0.0 else ""
         facts = {"alike": self.alike, "absent": 0.0 if coordinates else left_out, **more}
         return kind(self.layout.names, values, method, spread, note, *sizes, **facts)
 

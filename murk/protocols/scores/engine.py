@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import Any, Final, Self
@@ -28,9 +27,8 @@ from murk.protocols.scores.next_model import following
 from murk.protocols.scores.next_model import sets as sets_of
 from murk.protocols.scores.settings import NEVER, REMEMBERED, WINDOW_ROUNDS, Settings
 from murk.protocols.scores.solutions import solution as solution_from
-from murk.protocols.scores.sums import Round, Summary, Tally, replies_of, summaries
+from murk.protocols.scores.sums import Round, Summary, Tally, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
-from murk.protocols.scores.survey.shapes import share_beyond
 from murk.protocols.windows import neighbours, read_windows
 from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
@@ -347,12 +345,13 @@ class ScoreEngine:
         try:
             centre, spread, *errors = (unpack(state[name], self.settings.features - 1) for name in _COORDINATES)
             middle, width = unpack(state["target"], 2).tolist()
+            share, most = unpack(state["beyond"], 2).tolist()
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state's coordinates are malformed ({type(error).__name__})") from error
         finite = np.isfinite([middle, width]).all() and np.isfinite([centre, spread, *errors]).all()
-        if not (finite and (spread > 0.0).all() and width > 0.0):
-            raise MurkError("the state's coordinates are not finite, or a spread is not positive")
-        return Coordinates(centre, spread, errors[0], errors[1], (middle, width))
+        if not (finite and (spread > 0.0).all() and width > 0.0 and 0.0 <= share <= 1.0 and 0.0 <= most <= 1.0):
+            raise MurkError("the state's coordinates are not finite, a spread is not positive, or a share is none")
+        return Coordinates(centre, spread, errors[0], errors[1], (middle, width), (share, most))
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
         """Return whether a partition of ``count`` releases may remember rounds with these starts."""
@@ -371,7 +370,8 @@ def partition_state(partition: PartitionState) -> dict[str, Any]:
     coordinates = partition.coordinates
     if coordinates is not None:
         numbers = {name: pack(getattr(coordinates, name)) for name in _COORDINATES}
-        state["coordinates"] = {**numbers, "target": pack(np.array(coordinates.target))}
+        pairs = {name: pack(np.array(getattr(coordinates, name))) for name in ("target", "beyond")}
+        state["coordinates"] = {**numbers, **pairs}
     return state
 
 
@@ -417,21 +417,9 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
         sets = sets_of(settings, solution, answers, rounds[-1].model, sum(tally.count for tally in tallies))
     middle, width = (0.0, 1.0) if settings.coordinates is None else settings.coordinates.target
     estimate = replace(estimate, influence=influence, forgery=forgery, kept=kept, sets=sets)
-    estimate = replace(estimate, share_beyond=_share_beyond(settings, partitions))
+    if (coordinates := settings.coordinates) is not None and coordinates.target != (0.0, 1.0):
+        estimate = replace(estimate, share_cut=coordinates.beyond)
     return replace(TargetRange(-math.inf, math.inf, middle, width).in_units(estimate), unit=width)
-
-
-def _share_beyond(settings: Settings, partitions: Sequence[Learned]) -> Callable[[], tuple[float, float]] | None:
-    """Return what computes the share of targets that are cut, and what it is at most; None if none is."""
-    survey, coordinates = settings.survey, settings.coordinates
-    if survey is None or not survey.target or coordinates is None or coordinates.target == (0.0, 1.0):
-        return None
-    middle, width = coordinates.target
-    column, replies = len(survey.numbers) - 1, []
-    for partition, mechanisms in partitions:
-        surveyed = [round_ for round_ in partition.rounds if round_.model.survey and round_.tallies]
-        replies += replies_of(surveyed, mechanisms, settings.features)[column]
-    return partial(share_beyond, replies, middle - width, middle + width, survey.stated[column])
 
 
 def estimates_by_window(settings: Settings, known: Sequence[Learned], reach: int) -> dict[int, ScoreEstimate]:

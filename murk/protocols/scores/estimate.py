@@ -10,7 +10,7 @@ moments. docs/scores.md states how often forecasts are right.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from operator import itemgetter
@@ -456,8 +456,8 @@ class ScoreEstimate(Estimate):
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
     survey: int = 0  # most people of the survey that is still answered; 0 if none is
-    # Returns the share of targets beyond `cut`, and an upper bound on it, by the survey; None if none is cut.
-    share_beyond: Callable[[], tuple[float, float]] | None = None
+    # Share of targets beyond the ends `cut`, and an upper bound on it, by the survey; None if none is cut
+    share_cut: tuple[float, float] | None = None
     _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def half_widths(self, level: float = 0.95) -> Floats:

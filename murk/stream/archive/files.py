@@ -159,7 +159,9 @@ def folder_of(path: str) -> Folder:
     try:
         system, root = FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
-        raise UserError(f"the archive's URL is invalid: {error}") from error
+        # Its text quotes the URL, which may hold a password.
+        why = type(error).__name__
+        raise UserError(f"the archive's URL {shown_url(path)} is invalid or cannot be reached ({why})") from None
     return Bucket(shown_url(path), system, root)
 
 
@@ -168,8 +170,7 @@ def shown_url(path: str) -> str:
     scheme, separator, rest = path.partition("://")
     if not separator:
         return path
-    bucket, slash, prefix = rest.partition("?")[0].partition("/")
-    return f"{scheme}://{bucket.rpartition('@')[2]}{slash}{prefix}"
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}"
 
 
 def check_pyarrow() -> None:

@@ -278,5 +278,6 @@ def test_paths_of_other_schemes_are_refused():
 
 def test_pages_and_logs_show_no_credentials() -> None:
     assert shown_url("s3://KEY:SECRET@bucket/pre?secret_key=x") == "s3://bucket/pre"
+    assert shown_url("s3://KEY:SEC/RET@bucket/pre") == "s3://bucket/pre"
     assert shown_url("gs://bucket/pre/fix") == "gs://bucket/pre/fix"
     assert shown_url("a@folder/pre?x") == "a@folder/pre?x"

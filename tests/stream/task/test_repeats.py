@@ -8,9 +8,11 @@ import pytest
 
 import murk
 from murk import Task
+from murk.inference.average_effects import combined_half_widths
 from murk.inference.confidence_sequences import Looks, looks_of, wider_level
 from murk.inference.contrasts import contrasts
 from murk.inference.estimate import RANDOM_SCALING, Estimate
+from murk.inference.levels import SUREST, divided_error, level_of, quantile_of
 from murk.planning.forecast import forecast
 from murk.planning.outlook import outlook
 from murk.privacy import GaussianDP, PureDP
@@ -84,6 +86,19 @@ def test_intervals_are_as_many_times_as_wide_as_their_words_say(times):
             for each in (repeats, ONCE)
         ]
         assert halves[0] == pytest.approx(times * halves[1])
+
+
+def test_wide_levels_are_told_apart_and_divided():
+    """Caches and comparisons go by levels, whose floats are the same far out."""
+    wide, wider = level_of(12.3), level_of(20.6)
+    assert float(wide) == float(wider) == SUREST
+    assert wide != wider
+    assert len({wide, wider, level_of(12.3)}) == 2
+    assert divided_error(wide, 1) is wide
+    assert 12.3 < quantile_of(divided_error(wide, 8)) < 12.6
+    # One coefficient by itself, and as a sum.
+    alone = estimated().half_widths(wide)[0]
+    assert combined_half_widths(replace(estimated(), covariance=None), np.eye(2), wide)[0] == pytest.approx(alone)
 
 
 def estimated(names=("arm", "intercept")):

@@ -199,9 +199,11 @@ class Moments:
     def withheld(self) -> NDArray[np.bool_]:
         """Whether nothing backs an interval of each feature's coefficient, (p - 1,).
 
-        Answers at coordinates that released matrices contradict even after a correction tell little of any feature.
+        Answers at coordinates that released matrices contradict tell little of any feature, unless a correction agrees
+        with them and shows the feature's spread.
         """
-        return np.asarray(self.unseen | _contradicted(self.frame, self.estimated, self.errors).any())
+        still = _contradicted(self.frame, self.estimated, self.errors).any()
+        return np.asarray(self.unseen | still | (self.unseen[: len(self.understated)] & self.understated).any())
 
     @cached_property
     def hidden(self) -> Floats:

@@ -40,6 +40,7 @@ class Coordinates:
     centre_error: Floats  # standard errors of m, (p - 1,)
     log_spread_error: Floats  # standard errors of log s, (p - 1,); 0 if s is a convention, as of categories
     target: tuple[float, float] = (0.0, 1.0)  # middle and half width of a real target, beyond which it is cut
+    beyond: tuple[float, float] = (0.0, 0.0)  # share of targets that are cut, and what it is at most: `share_beyond`
 
     def in_target(self, coefficients: Floats) -> Floats:
         """Return coefficients, the constant last, of the coded target from those of the target in units of `target`."""
@@ -64,7 +65,9 @@ def pooled(found: Sequence[Coordinates | None]) -> Coordinates | None:
     centre, centre_error = _mean([each.centre for each in stated], [each.centre_error for each in stated])
     logs = [np.log(each.spread) for each in stated]
     log_spread, log_error = _mean(logs, [each.log_spread_error for each in stated])
-    return Coordinates(centre, np.exp(log_spread), centre_error, log_error, stated[0].target)
+    shares, bounds = zip(*(each.beyond for each in stated), strict=True)
+    beyond = sum(shares) / len(shares), max(bounds)
+    return Coordinates(centre, np.exp(log_spread), centre_error, log_error, stated[0].target, beyond)
 
 
 def _mean(values: Sequence[Floats], errors: Sequence[Floats]) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk.protocols.scores.survey.coordinates import THRESHOLDS, Coordinates
-from murk.protocols.scores.survey.shapes import CAREFUL, Location, Reply, location_of, share_of
+from murk.protocols.scores.survey.shapes import CAREFUL, Location, Reply, location_of, share_beyond, share_of
 
 _PEOPLE: Final = 20.0  # people a column and round, times one person's variance
 _LEAST, _MOST = 3, 6  # rounds
@@ -95,8 +95,12 @@ class Survey:
         def column(name: str) -> Floats:
             return np.array([_rounded(getattr(each, name)) for each in features])
 
-        errors = column("centre_error"), column("log_spread_error")
-        return Coordinates(column("centre"), column("spread"), *errors, target)
+        errors, beyond = (column("centre_error"), column("log_spread_error")), (0.0, 0.0)
+        if target != (0.0, 1.0):
+            middle, width = target
+            share, most = share_beyond(replies[-1], middle - width, middle + width, self.stated[-1])
+            beyond = _rounded(share), _rounded(most)
+        return Coordinates(column("centre"), column("spread"), *errors, target, beyond)
 
     def _location(self, column: int, replies: list[Reply]) -> Location:
         if self.numbers[column]:
