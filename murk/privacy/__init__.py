@@ -1,4 +1,4 @@
-"""Guarantees, mechanisms, exact noise and accounting: functions without I/O, in part imported on first use."""
+"""Guarantees, mechanisms, exact noise and accounting, all without I/O; some names are imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -64,13 +64,13 @@ def _deviance(count: Floats, mean: Floats) -> tuple[Floats, Floats]:
 
 
 def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) -> Floats:
-    r"""Return an upper bound on the probability of ``count`` successes, tight to 1e-11 and 1e-14 per unit of d (below).
+    r"""Return an upper bound on the probability of ``count`` successes, tight to 1e-11 + 1e-14 d (d: see below).
 
     .. math:: \log P(K = k) = s(n) - s(k) - s(n - k) - d(k, n p) - d(n - k, n (1 - p)),\quad
         s(n) = \log n! - n \log n + n,\quad d(x, m) = x \log(x / m) + m - x
 
-    ``odds`` are the probabilities of success and of failure, each right to 2 units of rounding. 0 where there are fewer
-    than 0 or more than ``trials`` successes.
+    ``odds`` are the probabilities of success and of failure, each right to 2 units of rounding. The bound is 0 for a
+    count below 0 or above ``trials``.
 
     Reference: Loader, "Fast and accurate computation of binomial probabilities", 2000.
     """
@@ -116,7 +116,7 @@ def fair_tail_ratio_below(least: Floats, trials: Floats, depth: int) -> Floats:
 
     with :math:`\alpha_i = \frac{(k + i - 1)(n + i)\, i\, (b - i)}{4 (k + 2i - 1)^2}` and
     :math:`\beta_i = i + \frac{i (b - i)}{2 (k + 2i - 1)} + \frac{k + i}{k + 2i + 1}\left(k - \frac{n + 1}{2} + 1 +
-    \frac{3i}{2}\right)`. It ends at i = b; ``depth``, an even number, is how many terms are used.
+    \frac{3i}{2}\right)`. The fraction ends at i = b; ``depth``, an even number, is the number of terms that are used.
 
     Reference: Didonato, Morris, "Algorithm 708: significant digit computation of the incomplete beta function ratios",
     ACM Transactions on Mathematical Software 18 (1992), at x = 1/2.
@@ -144,7 +144,7 @@ _NO_LOSS = 1e-100  # below this local epsilon, floats underflow
 _LARGEST = 1e6  # the largest epsilon of a guarantee
 # A crowd is useful if it reduces epsilon by this share; otherwise the local guarantee, without a delta, is better.
 _USEFUL = 0.01
-# Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.5%.
+# How many groups the numbers of clones within 9 standard deviations, and those below, form: the error is at most 0.5%.
 _FINE, _COARSE = 1536, 256
 _PRECISION = 1e-9  # relative precision of inversions
 _MARGIN = 2e-12  # relative rounding of the inner value's terms, and of the sum over groups
@@ -182,9 +182,9 @@ def shuffled_delta(local: Any, people: int, epsilon: float) -> float:
 
 
 def shuffled_epsilon(local: Any, people: int, delta: float) -> float:
-    """Return the smallest epsilon for which a crowd is (epsilon, delta)-DP, to nine digits of `shuffled_delta`.
+    """Return the smallest epsilon, to nine digits, at which `shuffled_delta` of a crowd is at most ``delta``.
 
-    The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
+    Without a delta shuffling gains nothing: for ``delta`` 0 this is the local epsilon.
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
     Parameters
@@ -219,9 +219,9 @@ def shuffled_guarantee(
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
-    It is never worse than the local guarantee, which is returned, with delta 0, if at the given delta the crowd reduces
-    epsilon by less than a hundredth. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or
-    not exactly one of delta and epsilon is given.
+    It is never worse than the local guarantee. If the crowd reduces epsilon by less than a hundredth at the given
+    delta, the local guarantee is returned, with delta 0. Raises `UserError` if ``local`` has no pure epsilon, a number
+    is out of range, or not exactly one of delta and epsilon is given.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def shuffled_guarantee(
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
     delta, epsilon
-        Exactly one of them, from which the other is computed.
+        Exactly one of the two; the other is computed from it.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def shuffled_guarantee(
 
 
 def largest_local_epsilon(people: int, epsilon: float, delta: float) -> float:
-    """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
+    """Return the largest local epsilon, to nine digits, at which `shuffled_delta` of a crowd is at most ``delta``.
 
     At least ``epsilon``, for which no shuffler is needed. Raises `UserError` if a number is out of range.
 
@@ -340,9 +340,9 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
         \bigl(1 - e^{\epsilon - (k - 2l) \epsilon_1}\bigr)_+\Bigr) \le \delta, \qquad
         a = \frac{e^{\epsilon_1}}{1 + e^{\epsilon_1}}, \quad b = 1 - a
 
-    The crowds may be formed in view of earlier crowds' releases, if their guarantees are fixed in advance. Crowds
-    without this person cost nothing. Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or
-    their deltas exceed ``delta``.
+    A crowd may be formed in view of earlier crowds' releases if its guarantee is fixed in advance. Crowds
+    without this person cost nothing. Raises `UserError` if ``crowds`` is empty, a guarantee is neither `PureDP` nor
+    `ApproxDP`, or the deltas add up to more than ``delta``.
 
     Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
 
@@ -417,7 +417,7 @@ def _approx(epsilon: float, delta: float) -> ApproxDP:
 
 
 def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Bisect between ``low``, where ``holds`` is true, and ``high``, where it is false; return ends to nine digits."""
+    """Bisect from ``low``, where ``holds`` is true, and ``high``, where it is not, until they agree to nine digits."""
     for _ in range(200):
         if high - low <= _PRECISION * high:
             break
@@ -429,7 +429,7 @@ def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
 def _clone_odds(local_epsilon: float) -> tuple[float, float]:
     """Return a lower bound on the probability that another person's release is a clone, and its complement."""
     clone, other = 2 / (math.exp(local_epsilon) + 1), math.tanh(local_epsilon / 2)
-    # Rounding is 1e-14 of the smaller one; fewer clones give a larger delta.
+    # The smaller probability is rounded by at most 1e-14 of itself. Fewer clones give a larger delta.
     if clone <= 0.5:
         clone *= 1 - 3e-14
         return clone, 1 - clone
@@ -439,9 +439,9 @@ def _clone_odds(local_epsilon: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=16)
 def _groups(local_epsilon: float, people: int) -> tuple[Floats, Floats]:
-    """Return numbers of clones that begin groups, and an upper bound on each group's probability.
+    """Divide the numbers of clones into groups; return each group's smallest number, and a bound on its probability.
 
-    All numbers within 9 standard deviations, if there are not many, are groups of their own.
+    Each number within 9 standard deviations is a group of its own, if there are not too many.
     """
     others = people - 1
     odds = _clone_odds(local_epsilon)

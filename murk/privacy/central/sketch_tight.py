@@ -1,4 +1,4 @@
-r"""The tight analysis of a Gaussian sketch, which uses that the row in which windows differ is part of one of them.
+r"""The tight analysis of a Gaussian sketch: it uses that the row in which two windows differ is part of one of them.
 
 The notation is that of `renyi`, in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
 Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
@@ -7,12 +7,12 @@ Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0)
 of v: k normals of variance 1 + q against k of variance 1, q = x'S_0^{-1}x <= 1/s^2. The case of a smaller q follows
 from that of a larger one by adding independent noise and scaling, so q = 1/s^2 is the worst. The (epsilon, delta) of
 chi-square distributions with variances s^2 + 1 and s^2 are therefore exact, in both directions (`mixing_delta`). Lemma
-1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where it needs g.
+1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where the lemma needs g.
 
-**Replaced rows.** Row x, or row y in its place. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
-increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the
-squared length) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 =
-|w|^2 = 1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
+**Replaced rows.** One window has row x where the other has row y. The Renyi divergence of order a of N(0, I + v v')
+from N(0, I + w w') increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1
++ a t), t the squared length) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst
+case is |v|^2 = |w|^2 = 1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
 
 **The released eigenvalue** (zero-out). The computed eigenvalues of the two windows are L + D and L, where L is at most
 the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. Released is u = L (+ D) - eta tau + eta z, cut at 0,
@@ -170,7 +170,7 @@ def linear_epsilon(
     """Return the epsilon of linear mixing, infinite without an order; for replaced rows by `renyi.joint`."""
     reach = quantile(float(delta) / SHARE)
     if neighbours == "replace-one":
-        # The event left out is z > Z, not z > tau, which lowers g by eta (Z - tau).
+        # The event z > Z is left out instead of z > tau, which lowers g by eta (Z - tau).
         lowered = g + eta * (tau - rational(reach))
         if lowered <= 1:
             return Decimal("Infinity")
@@ -353,9 +353,9 @@ def replaced_noise(epsilon: float, delta: float, rows: int) -> float:
 def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, float]:
     """Return settings (g, eta, tau) of linear mixing for zero-out neighbours with little noise for every eigenvalue.
 
-    eta is g / sqrt(k) times a power of sqrt 2, tau is 3 or exceeded with a tenth of delta. The pair with the least 4 g
-    + eta tau is chosen: three times the noise at eigenvalue 0, plus the eigenvalue that needs no noise. No eigenvalue
-    is released where mixing needs no more noise than tau.
+    eta is g / sqrt(k) times a power of sqrt 2; tau is 3, or the value that z exceeds with a tenth of delta. The pair
+    with the least 4 g + eta tau is chosen: three times the noise at eigenvalue 0, plus the eigenvalue from which no
+    noise is needed. If mixing alone needs no more noise than tau, no eigenvalue is released.
     """
     alone = mixing_noise(epsilon, delta, rows)
     if alone <= _TAU:
@@ -401,7 +401,7 @@ def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, flo
 def _search(
     holds: Callable[[float], bool], epsilon: float, delta: float, rows: int, low: float = 0.0, error: float = 0.0
 ) -> float:
-    """Return the least noise above ``low`` that holds: a multiple of 2^-12, up to a relative error."""
+    """Return the least noise above ``low`` for which ``holds``: a multiple of 2^-12, up to the relative ``error``."""
     below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13
     while not holds(above * _GRID):
         below, above = above, 2 * above

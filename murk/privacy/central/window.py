@@ -53,16 +53,16 @@ class WindowAccumulator(ABC, Generic[Released]):
 
     @property
     def released(self) -> bool:
-        """Whether it was released or wiped."""
+        """Whether the window was released or wiped."""
         return self._released
 
     @wiped
     def add_block(self, rows: npt.ArrayLike) -> None:
         """Add rows (m, p + 1), features and then the target; every row counts.
 
-        A row beyond a bound is scaled down to it, and one with a NaN or an infinite value becomes zeros; their number
-        is not recorded. Raises `UserError` for a wrong shape, a value that is no number, a full window or a released
-        one.
+        A row beyond a bound is scaled down to it, and a row with a NaN or an infinite value becomes zeros; how many
+        rows were changed is not recorded. Raises `UserError` for a wrong shape, a value that is not a number, or a
+        window that is full or released.
         """
         self._add(self._block(rows))
 

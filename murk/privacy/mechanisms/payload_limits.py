@@ -78,7 +78,7 @@ class PayloadBound:
     parts: tuple[tuple[int, int, int], ...]  # start, stop and largest squared norm of each range of coordinates
 
     def shifted(self, places: int) -> PayloadBound:
-        """Return the bounds of payloads that have further numbers, without a bound, before these."""
+        """Return the bounds of payloads with ``places`` further numbers, without a bound, before these."""
         return PayloadBound(tuple((places + start, places + stop, square) for start, stop, square in self.parts))
 
     def holds(self, payload: Sequence[int]) -> bool:
