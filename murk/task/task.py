@@ -280,7 +280,9 @@ class Task(_ProtocolBlocks):
     def _check(self) -> Self:
         self._check_names()
         if self.as_published:
-            words = "stands for settings where a task file is read; give these, or use Task.parse"
+            words = (
+                "is expanded only when a task file is parsed; give the settings that it stands for, or use Task.parse"
+            )
             raise task_error(words, "as_published")
         self._check_protocol()
         self._check_intervals()
@@ -420,13 +422,13 @@ class Task(_ProtocolBlocks):
             remedy = (
                 nearest(experiment.arm, known_names) if known_names else "make it one with categories and known: true"
             )
-            raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+            raise task_error(f"{shown(experiment.arm)} is not a feature with known: true; {remedy}", at, "arm")
         for place, name in enumerate(experiment.segments):
             others = [each for each in known_names if each != experiment.arm]
             if name not in others:
                 remedy = nearest(name, others) if others else "remove it, or add a known feature"
                 raise task_error(
-                    f"{shown(name)} is not a known feature beside the arm; {remedy}", at, "segments", place
+                    f"{shown(name)} is not a feature with known: true besides the arm; {remedy}", at, "segments", place
                 )
         arms = self.arms
         if experiment.control not in arms:
@@ -545,7 +547,7 @@ class Task(_ProtocolBlocks):
 
     @property
     def most_rows(self) -> int:
-        """Most rows of a person that count, more than one row as more than one person; 1 if people count alike."""
+        """Largest number of a person's rows that count, each row as one person; 1 if people count alike."""
         return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
 
     @property
@@ -572,7 +574,7 @@ class Task(_ProtocolBlocks):
     def coefficient_scale(self) -> Scale:
         """Scale of the coefficients, such as ``"log odds"``."""
         scale = PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
-        # Beside known columns, lines are learned of private features.
+        # Shares, and lines in private features beside known columns, are on the scale of probabilities.
         by_line = not self.features or 0 < len(self.known_columns) < len(self.features)
         return "probability" if by_line and scale != "slope" else scale
 
@@ -701,7 +703,7 @@ class Task(_ProtocolBlocks):
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
             parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
-        # The task's releases, and so its guarantees, stay its own.
+        # The task's releases do not change, and so its guarantees do not either.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
     def with_budget(self, factor: float) -> Self:
@@ -781,8 +783,8 @@ class Disclosure:
     features: tuple[str, ...]
     target: str
     people: int
-    file: str | None  # of public records; None if people were set aside from the task's source
-    # Shown only to whoever is asked to agree, since it may depend on people's records.
+    file: str | None  # file of public records; None if people were set aside from the task's source
+    # Shown only to the person who is asked to agree, since it may depend on people's records.
     caution: str = field(default="", repr=False, compare=False)
 
     @classmethod

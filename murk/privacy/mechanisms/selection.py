@@ -130,7 +130,8 @@ class SelectionMechanism(OddsMechanism):
             object.__setattr__(self, name, checked_integer(owner, name, getattr(self, name)))
         if not 0 < self.favoured < self.outcomes < _OUTCOMES_BELOW:
             raise UserError(
-                f"{owner}: {self.favoured} of {self.outcomes} outcomes are favoured; favour some and not all, of 32,767 at most"
+                f"{owner}: {self.favoured} of {self.outcomes} outcomes are favoured; favour some and not all, of "
+                "at most 32,767"
             )
         if not 0 < self.favoured * self.other < self.threshold:
             raise UserError(f"{owner}: other={self.other} leaves no larger odds; use {owner}.calibrate")

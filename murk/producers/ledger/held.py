@@ -1,7 +1,7 @@
-"""Records that a device holds until their window ends: one of each person and window, drawn uniformly.
+"""Records that a device holds until their window ends: one for each person and window, drawn uniformly.
 
-A record is stored as its coded numbers, so that its length says nothing about them, encrypted under the ledger's key
-with a pad of its own, and deleted in the transaction that books its release.
+A record is stored as its coded numbers, so that its length discloses nothing, encrypted under the ledger's key with a
+pad of its own. It is deleted in the transaction that books its release.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PURPOSE: Final = b"murk held"
 class Held:
     """A person's held record of a window: its coded features and target, and the level at which it is released.
 
-    ``count`` is the number of the window's records, of which it was drawn.
+    ``count`` is the number of the person's records in the window, from which this one was drawn.
     """
 
     name: str = field(repr=False)
@@ -50,13 +50,13 @@ class HeldRecords:
         self._connection, self._task, self._key = connection, task, key
 
     def count(self, person: Id, window: int) -> int:
-        """Return how many records a person has had in a window, of which one is held."""
+        """Return how many records a person has had in a window; one of them is held."""
         query = "SELECT count FROM held WHERE task = ? AND person = ? AND window = ?"
         row = self._connection.execute(query, (self._task, person, window)).fetchone()
         return 0 if row is None else int(row[0])
 
     def put(self, person: Id, record: Held, count: int, due: int) -> None:
-        """Hold a record in place of the one that is held; ``due`` counts for the first one."""
+        """Hold a record in place of the held one, if any; ``due`` is stored with the window's first record only."""
         numbers = empty((len(record.x) + 1,))
         numbers[:-1], numbers[-1] = record.x, record.y
         name, values = json.dumps(record.name).encode(), self._cover(track(numbers.view(np.uint8)))
@@ -68,7 +68,7 @@ class HeldRecords:
         )
 
     def counted(self, person: Id, window: int, count: int, level: str) -> None:
-        """Store the number of records, and the newest level."""
+        """Store the number of a person's records in a window, and the level given last."""
         change = "UPDATE held SET count = ?, level = ? WHERE task = ? AND person = ? AND window = ?"
         self._connection.execute(change, (count, level, self._task, person, window))
 

@@ -50,7 +50,7 @@ ProtocolName = Annotated[_Name, BeforeValidator(_known)]
 
 
 def _kind(data: Mapping[str, Any], default: str | None = None) -> Any:
-    """Return the kind of a file's target, which may be anything."""
+    """Return the kind of a task file's target; the target may be invalid."""
     target = data.get("target")
     return target.get("kind", default) if isinstance(target, dict) else getattr(target, "kind", None)
 

@@ -93,7 +93,7 @@ class SummariesProtocol(TaskProtocol):
     rank = 5
     block = SummariesBlock
     releases = "sketch"
-    # For mixtures, which have a mechanism of their own.
+    # This is for mixtures, which have a mechanism of their own.
     offer = SupportedMechanisms((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
     learner_keys = ("radius", "weighting")
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"method": ("mixing",), "range": ()}

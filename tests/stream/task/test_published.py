@@ -59,7 +59,7 @@ def test_the_switch_is_short_for_the_settings(target: str, protocol: str, more: 
 
 def test_the_switch_stands_in_files_only() -> None:
     content = json.loads(Task.parse(text("binary", "gradients")).document())
-    with pytest.raises(UserError, match="as_published: stands for settings where a task file is read"):
+    with pytest.raises(UserError, match="as_published: is expanded only when a task file is parsed"):
         Task.from_document(json.dumps(content | {"as_published": True}))
 
 
