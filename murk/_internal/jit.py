@@ -28,7 +28,7 @@ COMPILE_AFTER = 300_000
 """Numbers that a deferred kernel processes before it is compiled."""
 LOAD_AFTER = 15_000
 """Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
-_CALL = 64  # numbers that a call counts as, besides those that it processes
+_CALL = 64  # fixed cost of a call, as a number of processed numbers
 _CREATING = ForkSafeLock()
 
 

@@ -19,7 +19,7 @@ from murk.stream.log.interface import Log
 from murk.task.task import Task
 
 GROUP = 1024  # largest number of releases appended at once, but for those of the last request
-WAITING = 16_384  # largest number of releases that wait; further requests are asked to come again
+WAITING = 16_384  # largest number of releases that wait; clients of further requests are asked to retry
 WAITING_BYTES = 32 * 2**20  # the same in bytes
 REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
@@ -173,7 +173,7 @@ class GroupCommit:
     def _append(self, group: Sequence[Submission]) -> None:
         now, admission, accepted = int(self._clock()), self.admission, self._accepted
         digests = [[blake2b(data, digest_size=16).digest() for data in each.releases] for each in group]
-        # Bytes that came before, or twice, are appended once.
+        # Bytes that came before, or come twice in the group, are appended once.
         fresh = {
             digest: data
             for one, names in zip(group, digests, strict=True)

@@ -4,8 +4,8 @@ The people of a file have one ledger for all tasks, beside the file. Ledgers in 
 there, too (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people,
 cannot be detected. Simulations spend no budget: each task has its own ledger, which is not listed.
 
-The settings of a run are stored, with the log's identity, in a small file beside its log, which also locks the work; of
-a log on a cluster, beside the ledger, where it distinguishes a lost ledger from a new one.
+The settings of a run are stored, with the log's identity, in a small file, which also locks the work. It lies beside
+the log; for a log on a cluster it lies beside the ledger, where it distinguishes a lost ledger from a new one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SUFFIX = ".run.json"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Settings that must be the same to continue the work on a log; no digest, which could reveal a short file."""
+    """Settings that must be equal to continue the work on a log; without a digest, which could reveal a short file."""
 
     person: str | None
     level: str
@@ -205,7 +205,7 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
-        # It may hold people's real accounts, which a simulation must not spend.
+        # That ledger may hold people's real accounts, which a simulation must not spend.
         seen = _inspect(before)
         return Path(f"{task}{SIMULATED}") if seen is not None and seen.tasks else before
     records = open_records(source)
@@ -257,9 +257,9 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
-    """Raise a UserError if people could spend a cap over all tasks (``capped``) twice; without one return a warning.
+    """Raise a UserError if people could spend a cap over all tasks (``capped``) twice; without a cap return a warning.
 
-    From ``source``, people first release to a real task.
+    Call it before the people of ``source`` first release to a real task.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:

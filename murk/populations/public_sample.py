@@ -84,7 +84,7 @@ CHUNK: Final = 65_536
 UNLIKELY: Final = math.log(1e-6)
 RUNS: Final = 32  # consecutive runs of equal rows that both files share only if one was copied
 FEWEST: Final = 5  # fewer shared rare rows are never evidence, since they may be chance; but see `distinct`
-ENOUGH: Final = 100  # from fewer people it cannot be estimated how often two are alike
+ENOUGH: Final = 100  # with fewer people, the share of people who are alike cannot be estimated
 _ALIKE: Final = 0.01
 _MANY: Final = 0.1
 

@@ -597,7 +597,7 @@ class Delivery:
         self._backlog = backlog
 
     def try_send(self, spend: Spending) -> str:
-        """Send the backlog, then a release; return why the release waits in the outbox, or an empty text if sent."""
+        """Send the backlog, then a release; return why the release still waits in the outbox, or an empty text."""
         try:
             if self._backlog:
                 self.flush()
@@ -1129,7 +1129,7 @@ class Producer(BaseProducer["PersonDevice"]):
         level: str,
         index: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
-        """Randomize one coded record, drawn of the person's ``rows``; return payload and query, in lists of one."""
+        """Randomize one coded record, drawn from a person's ``rows``; return payload and query, in lists of one."""
         most = self._most_rows
         if most == 1 and not self._repeats:
             payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
@@ -1148,7 +1148,7 @@ class Producer(BaseProducer["PersonDevice"]):
         models: Mapping[int, PublishedModel],
         indices: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
-        """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
+        """Return payloads and queries of people's records, grouped by person (``counts`` None: one record each)."""
         if self._most_rows > 1:
             several = np.ones(len(y), dtype=np.int64) if counts is None else counts
             x, y, counts = weighed(x, y, several, self._most_rows)

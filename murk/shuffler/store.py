@@ -43,7 +43,7 @@ _SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, 
 _PRINT = np.dtype("<u8")
 _NOTHING = np.empty(0, np.uint64), np.empty(0, np.int64)
 _KEY_BYTES = 16
-_PLACES = 32  # bits of a part's number in its place
+_PLACES = 32  # number of bits of a part's number within the key of its row
 _MOST_BITS = 24
 
 Place = tuple[str, int]
@@ -170,7 +170,7 @@ class Store:
         return offset
 
     def start_at(self, offsets: Sequence[int]) -> None:
-        """Begin at these offsets of the partitions, where the store does not know any."""
+        """Begin at these offsets in the partitions for which the store has no offset."""
         with self._database.write() as connection:
             for partition, offset in enumerate(offsets):
                 if self.offset(partition) is None:
@@ -200,11 +200,11 @@ class Store:
 
     @property
     def forgotten(self) -> int:
-        """Time up to which ids of releases may have been forgotten: none that expires by then can be vouched for."""
+        """Time up to which ids may have been forgotten: a release that expires by then may be a duplicate."""
         return self._number(FORGOTTEN)
 
     def forget(self, before: int, *, unseen: int = 0) -> None:
-        """Forget ids of releases that expired before a time; ``unseen`` is the expiry of the last never known one."""
+        """Forget ids of releases that expired before a time; ids that expire up to ``unseen`` were never known."""
         gone = [(run, until) for run, until, _, _ in self._runs() if until < before]
         if gone or unseen > self.forgotten:
             with self._database.write() as connection:
@@ -273,9 +273,9 @@ class Store:
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``offset`` is the next one. ``given`` are fingerprints of the ids of valid messages with their times of expiry,
-        remembered until the end of the ``period`` of that; ``ids`` are the random ones of the releases. A crowd is
-        complete with ``crowd`` releases.
+        ``offset`` is the next one. ``given`` are fingerprints of valid messages' ids with their times of expiry, which
+        are remembered until the end of the ``period`` in which they expire; ``ids`` are the releases' random ids. A
+        crowd is complete with ``crowd`` releases.
         """
         with self._database.write() as connection:
             for (level, version), chosen in releases.groups("level", "version").items():
@@ -329,7 +329,7 @@ class Store:
                 _put(connection, "waiting", (crowd << _PLACES) + first + part, int(numbers[part]), records)
 
     def _parts(self, table: str, whole: int, parts: Integers) -> list[bytes]:
-        """Return some parts of a crowd or run, in their order; with others between them, if most are."""
+        """Return ``parts`` of a crowd or run, in their order; if they are at least half of a range, the whole range."""
         first, last = whole << _PLACES | int(parts[0]), whole << _PLACES | int(parts[-1])
         indices = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
         ranges = [(first, last)] if last - first < 2 * len(parts) else indices
@@ -353,9 +353,9 @@ class Store:
         return [OpenCrowd(*row[:3], *row[4:6]) for row in self._rows("crowds", "WHERE sealed IS NULL ORDER BY crowd")]
 
     def seal(self, crowd: int, number: int) -> None:
-        """Close a crowd, as the log's crowd of a number: releases that come now wait for another one.
+        """Close a crowd, which becomes the log's crowd ``number``: later releases wait for another crowd.
 
-        Crowds of earlier versions are closed with it: a later one has had its first crowd.
+        Earlier versions are closed, too, since a later version has now had its first crowd.
         """
         with self._database.write() as connection:
             for *row, sealed in self._rows("crowds", "WHERE crowd = ?", (crowd,)):
@@ -376,7 +376,7 @@ class Store:
     def messages(
         self, crowd: SealedCrowd | OpenCrowd, layout: Layout, time: int, expires: int
     ) -> Iterator[tuple[int, Packed]]:
-        """Iterate over the messages of a crowd, with these times and by partition, in the order of their ids."""
+        """Iterate over the messages of a crowd, with these times and their partitions, in the order of their ids."""
         last, end, yielded = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         before = np.zeros(2, np.uint64)
         while rows := self._rows(

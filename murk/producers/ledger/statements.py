@@ -260,7 +260,7 @@ def _task_lines(task: TaskAccount) -> list[str]:
 
 
 def _joint_words(accountant: Accountant, guarantee: Guarantee | None, *, central: bool) -> str:
-    """Describe a joint guarantee; ``central``: some releases are of organisations, with a blank record as neighbour."""
+    """Describe a joint guarantee; ``central``: of an organisation's windows, against windows with a blank record."""
     start = f"{accountant.releases} {'windows' if central else 'releases'} together: "
     if not accountant.releases:
         return accountant.describe()
