@@ -46,7 +46,7 @@ class Trial(ABC):
 
     @abstractmethod
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Yield blocks of statistics of ``count`` releases of input 0 or 1, larger where input 0 is likelier."""
+        """Yield blocks of statistics of ``count`` releases of input 0 or 1; large values speak for input 0."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ class Windows:
     first: Floats = field(repr=False)
     second: Floats = field(repr=False)
     epsilon: float | None = None  # exact epsilon of their sketches at the claimed delta; None for replaced rows
-    place: str = ""  # which row differs, in words, where that matters
+    place: str = ""  # which row differs, in words, if that matters
 
     @property
     def pair(self) -> tuple[Floats, Floats]:

@@ -1,4 +1,4 @@
-"""The gateway's rules of admission: those of the partition's worker, without its state."""
+"""The gateway's rules of admission: the same as those of the partition's worker, but without the worker's state."""
 
 from collections.abc import Sequence
 

@@ -31,7 +31,7 @@ from murk.task.task import Task
 MOST_RELEASES = 256  # largest number of releases in a request
 BODY_BYTES = 2**20  # largest body, unless one release of the task may be longer
 BODY_SECONDS = 10.0  # time for a request's body
-HELD_BYTES = 64 * 2**20  # largest size of all bodies that are being received
+HELD_BYTES = 64 * 2**20  # largest size of all bodies that are being received at a time
 _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     400: ("malformed", "schema"),
     409: ("wrong-task", "simulated", "stale", "future", "version"),
@@ -82,7 +82,7 @@ class Answer:
 
     @property
     def fields(self) -> dict[str, str]:
-        """Headers with those of the body."""
+        """All headers, including those that describe the body."""
         if not self.body and self.status in (204, 304):
             return dict(self.headers)
         return {"Content-Type": self.kind, "Content-Length": str(len(self.body)), **self.headers}

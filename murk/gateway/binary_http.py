@@ -42,7 +42,7 @@ def decode_request(message: bytes, most_head: int, most_content: int) -> Request
     """Decode a request of known or indeterminate length.
 
     ``most_head`` bounds the bytes of control data and fields, and those of trailers, ``most_content`` the content's.
-    Raises `InvalidMessageError` for anything else than one request and its padding.
+    Raises `InvalidMessageError` for anything but one request and its padding.
 
     Source: RFC 9292, sections 3 and 4.
 

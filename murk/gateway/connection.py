@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response("CONNECT is not offered.")
                 return
             head = self._without_offer()
-            # The parser takes what follows such headers for another protocol.
+            # The parser would treat the bytes after such headers as another protocol.
             self.parser = httptools.HttpRequestParser(self)
             self._feed(head + data[offer.args[0] :])
         except httptools.HttpParserError:

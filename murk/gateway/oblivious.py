@@ -96,7 +96,7 @@ class ObliviousKeys:
 
     @classmethod
     def load(cls, paths: Sequence[str]) -> ObliviousKeys:
-        """Read keys from files; write a new one, which only its owner can read, where there is none."""
+        """Read keys from files; for a missing file, write a new key, which only its owner can read."""
         secrets_by_path = {path: _read(path) for path in paths if Path(path).exists()}
         for path in paths:
             if path not in secrets_by_path:

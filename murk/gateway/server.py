@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class GatewayMetrics(Exporter):
-    """Export a gateway's sums since its start to a new ``registry``; ``requests`` counts answered ones by status."""
+    """Export a gateway's counts since its start to a new ``registry``; ``requests`` are answered requests by status."""
 
     side = "gateway"
 
@@ -104,9 +104,9 @@ class Gateway:
     """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
 
     The thread that opened the log calls `step` again and again. Port 0 lets the system choose; ``connections`` is the
-    largest number of open ones. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages`` are
-    further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host in
-    messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
+    largest number of open connections. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages``
+    are further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host
+    in messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
     the log; MurkError if the port is in use, or the log cannot be read.
     """
 

@@ -100,7 +100,7 @@ class Window:
                 self._names.setdefault(name, np.empty(len(self.rows), dtype=np.object_))[places] = texts
 
     def block(self, source: str, start: int, count: int) -> Block | None:
-        """Return copies of at most ``count`` releases from a position on; None if there are none left.
+        """Return copies of at most ``count`` releases from a position on; None if no release is left.
 
         The records of one person are one release; a block of people has at most `BLOCK_ROWS`, or one person's.
         """
@@ -578,7 +578,7 @@ class FileSource:
             name, cell = coded.columns[column], Cell(int(coded.cells[index, column]))
             value = columns[name][index]
             if not is_blank(value):
-                # The codec codes NaN as a missing value; in a file it is a mistake.
+                # The codec codes NaN as a missing value, but NaN in a file is a mistake.
                 odd = Cell.NOT_A_DATE if name in self._dates else Cell.NOT_A_NUMBER
                 self._refuse(rows[index], name, odd if cell == Cell.MISSING else cell, value)
             if self.task.missing == "error":
@@ -651,7 +651,7 @@ class FileSource:
         return [self.fallback_level if level is None else level for level in levels], unknown
 
     def allow(self, levels: Sequence[str]) -> None:
-        """Restrict the levels to those that a policy allows, in the task's order; budgets are rounded down to them.
+        """Restrict the levels to allowed ones, in the task's order; budgets are then rounded down to allowed levels.
 
         An unreadable row is released at the lowest budget or the first level, which other people have, too.
         """

@@ -1,7 +1,7 @@
 """Base class for populations: begin or continue with a log, a ledger and a file, and release block by block.
 
-Surveys report what is wrong with the file's values and labels. Observers of a log see whether releases arrive, so only
-a simulation and an explicit check refuse such a file; with real noise, its holder is informed.
+Surveys report what is wrong with the file's values and labels. Observers of a log see whether releases arrive. So only
+a simulation and an explicit check refuse a file with mistakes; with real noise, the file's holder is informed.
 """
 
 from __future__ import annotations
@@ -319,8 +319,8 @@ class Step:
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
     """Open the ledger of the people who release to a log; make a new one only if nothing was released to the log.
 
-    Raises UserError if it is missing or not the one with which the log was started, or if the log's releases are of the
-    other kind than ``simulated``.
+    Raises UserError if the ledger is missing or not the one with which the log was started, or if the log's releases
+    are simulated and these are real, or the reverse.
     """
     document = log.document()
     if simulated is not None and document is not None:
@@ -346,8 +346,8 @@ class FilePopulation(ABC):
     ``next_position`` is the first position, in the order of release, that is not done. ``warnings`` are about other
     ledgers of these people, and about constant columns of simulations and public covariates; with real noise,
     ``findings`` are about the records. Both are for the file's holder, and do not affect what is released. Raises
-    UserError if the log carries another task; if the file, seed, order, naming of people or ledger are not those with
-    which the log was started; or if another process releases to the log.
+    UserError if the log carries another task; if the file, seed, order, naming of people or ledger differs from the one
+    with which the log was started; or if another process releases to the log.
     """
 
     device: Device
@@ -557,7 +557,7 @@ class FilePopulation(ABC):
             self._check_recognised(task)
         if taken and new:
             if begun is not None and any(self.log.ends()) and not self.ledger.knows(self.task.hash):
-                # The note beside the log names this very ledger.
+                # The note beside the log names this ledger.
                 raise places.older_copy(self.log, self.ledger.path)
             if begun is not None:
                 raise places.differs(self.log, "another file", "--source", seed=self.crowd.seed)

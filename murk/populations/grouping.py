@@ -221,7 +221,7 @@ class Grouping:
         return self._part[1:]
 
     def _levels(self, levels: Integers, rows: Integers, starts: Integers) -> Integers:
-        """Return the level of each person, -1 if no row has one; raise an error if two rows have different ones."""
+        """Return the level of each person, -1 if no row has a level; raise an error if levels of two rows differ."""
         chosen: Integers = np.maximum.reduceat(levels, starts[:-1]) if len(levels) else levels
         other = np.flatnonzero((levels >= 0) & (levels != np.repeat(chosen, np.diff(starts))))
         if len(other):

@@ -78,7 +78,7 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
-    """Raise a UserError if a setting differs from those with which work on a log was started."""
+    """Raise a UserError if a setting differs from the one with which work on a log was started."""
     config = noted(log, ledger)
     if config is None or config == facts:
         return
@@ -199,9 +199,9 @@ class _Contents:
 def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
     """Return the path of the ledger of a file's people if none was named.
 
-    That is ``TASK.ledger.db`` if it exists; else the one in which these people have accounts;
-    else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read, its people
-    have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
+    That is ``TASK.ledger.db`` if it exists; else the ledger in which these people have accounts; else a new ledger
+    beside the file. Raises UserError if the records are in memory, the file cannot be read, its people have accounts in
+    several ledgers or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
@@ -339,7 +339,7 @@ def _write_list(source: Path, noted: Iterable[Noted]) -> None:
     note, text = _list_path(source), json.dumps({"ledgers": [asdict(each) for each in noted]}, indent=2) + "\n"
     if note.exists() and note.read_text() == text:
         return
-    # In a read-only folder nothing is listed.
+    # The list of ledgers cannot be written in a read-only folder, so nothing is listed there.
     if os.access(note.parent, os.W_OK):
         write_durably(note, text)
 
@@ -400,7 +400,7 @@ def _read_contents(path: Path) -> _Contents | None:
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
-    """Return the key of a ledger's digests, without a secret before the first one; None if it is lost."""
+    """Return the key of a ledger's digests (without a secret before the first digest); None if the key is lost."""
     if "key" not in meta:
         return NameKey(None)
     try:

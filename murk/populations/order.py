@@ -40,7 +40,7 @@ def rows_in_order(key: bytes, size: int, start: int, stop: int) -> NDArray[np.in
     if not 0 <= start < stop <= size:
         return np.empty(0, dtype=np.int64)
     words = np.concatenate([_words(key, first, size) for first in range(0, size, _CHUNK)])
-    # In place, as every other copy would take 8 bytes for each row.
+    # Work in place, as every further copy would take 8 bytes for each row.
     words.partition([start, stop - 1])
     low, high = words[start], words[stop - 1]
     below = int(np.count_nonzero(words[:start] < low))

@@ -226,7 +226,7 @@ class OrganisationPopulation(FilePopulation):
         """Release windows that were full when the ledger could not be written, before any row is read."""
         for _, producer in sorted(self._producers.items()):
             if producer.overdue:
-                # One by one: if a later release fails, the figures have the earlier ones.
+                # Release one by one: if a later release fails, the figures include the earlier ones.
                 self._collect([producer.release()])
 
     def _end_windows(self) -> None:

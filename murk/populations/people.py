@@ -37,7 +37,7 @@ SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices.
+    """The people of a file, who each own one row, or all rows with their name; ``producer`` acts for all devices.
 
     All rows of a person are one answer.
     """
@@ -85,7 +85,7 @@ class Population(FilePopulation):
         return f"{self.refused:,} refused"
 
     def figures(self) -> dict[str, Any]:
-        """Return the numbers of people and records, and of those set aside and refused."""
+        """Return the numbers of people and records, and of people set aside and refused."""
         return {
             "people": self.size if self.tally is None else self.tally.people,
             "records": self.source.size,

@@ -2,8 +2,8 @@
 
 Rows are compared by 64-bit hashes, in memory only: of the coded features, and of all columns that both files have. Each
 rule except `distinct` has an error probability below one in a million for a sample of other people from the same
-population. With a few coarse features, a shuffled part of the people cannot be told from any other sample. The result
-depends on people's records, so with real noise `OverlapError` is only a caution to the file's holder.
+population. With a few coarse features, a shuffled part of the people cannot be distinguished from any other sample. The
+result depends on people's records, so with real noise `OverlapError` is only a caution to the file's holder.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class _Route:
 
 
 class Accountant:
-    """Composes the releases of one person, made in any order, and states their joint guarantee.
+    """Composes the releases of one person, in any order, and computes their joint guarantee.
 
     Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Different kinds are composed in the best
     kind that all imply: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2;
@@ -281,7 +281,7 @@ def _sum(kind: str, entries: list[_Entry]) -> float:
 
 
 def _root_up(square: Fraction) -> float:
-    """Return the smallest float whose square is at least this."""
+    """Return the smallest float whose square is at least ``square``."""
     with precise():
         root = float_down(decimal(square).sqrt())
     while rational(root) ** 2 < square:
@@ -292,7 +292,7 @@ def _root_up(square: Fraction) -> float:
 
 
 def _pure_and_other(entries: list[_Entry]) -> tuple[list[_Entry], float]:
-    """Split the entries: return those that are not pure, and the sum of epsilon of the pure ones."""
+    """Return the entries that are not pure, and the summed epsilon of the pure ones."""
     pure = [entry for entry in entries if entry.pure is not None]
     return [entry for entry in entries if entry.pure is None], _sum("pure", pure)
 
@@ -305,7 +305,7 @@ def _epsilon(entries: list[_Entry], delta: float) -> Fraction:
     elif delta == 0:
         raise UserError("no delta is left for the releases with Gaussian noise; give a larger delta")
     else:
-        # Add the epsilon of the pure releases to that of the others' curve.
+        # Add the epsilon of the pure releases to the epsilon of the other releases' curve.
         routes = [rational(epsilon) + rational(curve(total, delta)) for total, curve in _curves(other, "epsilon")]
     if delta > 0:
         routes += [rational(curve(total, delta)) for total, curve in _curves(entries, "epsilon")]

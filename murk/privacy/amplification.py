@@ -14,8 +14,8 @@ Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019 (arXiv 1903.0283
 (docs/mathematics.md has the proof). Su, Cheng, Wang, "Decomposition-based optimal bounds for privacy amplification via
 shuffling", 2025 (arXiv 2504.07414) show that no decomposition of the randomizer gives a smaller bound.
 
-``people`` is the number of honest people (not of releases), the protected one included: a release whose randomness an
-attacker knows hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
+``people`` is the number of honest people (not of releases), the protected person included: a release whose randomness
+an attacker knows hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
 """
 
 import math
@@ -38,7 +38,7 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12
 
-_ROUNDING = 2.0**-49  # sixteen units of rounding, for sums of a few terms that are rounded relative to their own size
+_ROUNDING = 2.0**-49  # sixteen units of rounding: relative error of sums of a few terms
 _LOG_MARGIN = 1e-12  # logarithms of factorials are right to 3e-14
 # Relative error of a continued fraction of positive terms, 12 operations each.
 _FRACTION_MARGIN = 1e-12
@@ -99,7 +99,7 @@ def mass_above(first: Floats, middle: Floats, last: Floats, trials: float, odds:
         P(K = k - j) \le P(K = k) \left(\frac{k\, (1 - p)}{(n - k + 1)\, p}\right)^{j}
     """
     up, down = last - middle, middle - first
-    # Where a series has no terms its ratio may be 0; use 1.
+    # The ratio of a series without terms may be 0; use 1 instead.
     above = np.where(up > 0, (trials - middle) * odds[0], 1.0) / np.where(up > 0, (middle + 1) * odds[1], 1.0)
     below = np.where(down > 0, middle * odds[1], 1.0) / np.where(down > 0, (trials - middle + 1) * odds[0], 1.0)
     series = _geometric(np.log(above) + _ROUNDING, up) + _geometric(np.log(below) + _ROUNDING, down)
@@ -480,8 +480,9 @@ def _delta(local_epsilon: float, people: int, epsilon: float) -> float:
 def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Floats:
     r"""Return an upper bound on the hockey-stick divergence at each number c of clones.
 
-    Of A + D against A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+, whose terms are
-    positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 - 1)(e^epsilon + 1)).
+    The divergence is that of A + D from A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+.
+    Its terms are positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 -
+    1)(e^epsilon + 1)).
     """
     growth = math.expm1(epsilon)
     gap = -math.expm1(-float(rational(local_epsilon) - rational(epsilon))) / (1 + math.exp(-local_epsilon))
@@ -501,7 +502,7 @@ def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Fl
 
 
 def _depth(coins: Floats, turn: float) -> int:
-    """Return an even number of terms of the continued fraction: more near the mean, where it converges slowly."""
+    """Return an even number of terms of the continued fraction: more terms near the mean, where it converges slowly."""
     deviations = (2 * turn - 1) * math.sqrt(float(coins.mean()) + 1)
     return 2 * math.ceil(min(max(25 / max(deviations, 1e-9) ** 2 + 4, 8), 64))
 
@@ -521,8 +522,9 @@ def _repeated(epsilon: Fraction, own_delta: Fraction, count: int, delta: Fractio
     """Return the smallest epsilon of ``count`` releases of (epsilon, own_delta) at ``delta``; infinite if none."""
     with precise():
         none = (1 - decimal(own_delta)) ** count
-        # The delta left for the dominating randomized responses. Theirs at x is W - e^x V, with W and V the
-        # probabilities of the outcomes with odds above e^x: for each number of outcomes, find the least x that fits.
+        # ``left`` is the delta that remains for the dominating randomized responses. Their delta at x is W - e^x V,
+        # with W and V the probabilities of the outcomes with odds above e^x: for each number of outcomes, find the
+        # least x that fits.
         room = (decimal(delta) - (1 - none)) / none - Decimal("1e-45")
         if room <= 0:
             return math.inf

@@ -283,8 +283,8 @@ def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
 
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
-    It is proved for epsilon <= 1 only. At delta = 1e-5 it is too small, and the guarantee false, from an epsilon
-    between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` otherwise.
+    The formula is proved for epsilon <= 1 only. At delta = 1e-5 the noise is too small, and the guarantee false, from
+    an epsilon between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` otherwise.
 
     Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 

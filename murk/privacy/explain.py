@@ -74,7 +74,8 @@ def max_attack_accuracy(kind: str, **parameters: float) -> float:
         return min(max_attack_accuracy("approx", epsilon=epsilon, delta=min(delta, 1.0)) for epsilon, delta in points)
     if kind == "zcdp":
         rho = parameters["rho"]
-        # Total variation from the Kullback-Leibler divergence: Pinsker, and Bretagnolle-Huber where it is large.
+        # Bound total variation by the Kullback-Leibler divergence: by Pinsker, or by Bretagnolle-Huber if that is
+        # large.
         return (1 + min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))) / 2
     epsilon, delta = parameters["epsilon"], parameters.get("delta", 0.0)
     return (1 + delta + (1 - delta) * math.tanh(epsilon / 2)) / 2

@@ -76,7 +76,7 @@ class Guarantee(ABC):
 
     @property
     def max_attack_accuracy(self) -> float:
-        """Largest probability of telling two records apart, for an adversary who knows all else; guessing is 1/2."""
+        """Largest probability of telling two records apart, for an adversary who knows all else (1/2 is guessing)."""
         return explain.max_attack_accuracy(self.kind, **self._figures)
 
     @property

@@ -103,8 +103,8 @@ def _mills(x: Decimal) -> Decimal:
             term = term * square / odd
             total += term
         return _TWO_PI.sqrt() * (x * x / 2).exp() / 2 - total
-    # Laplace's continued fraction 1 / (x + 1 / (x + 2 / (x + ...))): successive convergents, each a ratio of sums of
-    # positive terms (so that of the 60 digits few are lost), lie on either side of the value.
+    # Laplace's continued fraction 1 / (x + 1 / (x + 2 / (x + ...))): successive convergents lie on either side of the
+    # value. Each is a ratio of sums of positive terms, so few of the 60 digits are lost.
     above, before, below, under = Decimal(1), Decimal(0), x, Decimal(1)
     k = 0
     while True:

@@ -194,7 +194,7 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
 
     @property
     def room(self) -> int:
-        """Number of records that the open (or next) window still takes."""
+        """Number of records for which the open (or next) window still has room."""
         return self._size - (0 if self._window is None else self._window.records)
 
     @property

@@ -780,7 +780,7 @@ class BaseProducer(ABC, Generic[P]):
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
-        """Return the task's device; raise a UserError if this class does not release to such a task."""
+        """Return the task's device; raise a UserError for a task to which this class does not release."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
         noise = noise or SecureNoise()
@@ -926,7 +926,8 @@ class Producer(BaseProducer["PersonDevice"]):
         requests = ReleaseRequests([key], [person], [level], windows=windows)
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
-                # Before the record is read, so that no time on the wire depends on how long that takes.
+                # Take the time before the record is read, so that no time on the wire depends on how long reading
+                # takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
                 answers = self._answer(spend, coded.x, coded.y, 1, partition, model, level, index)
                 self._freeze(spend, now, index, [partition], {partition: model}, *answers, windows)

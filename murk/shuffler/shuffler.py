@@ -45,7 +45,7 @@ from murk.task.task import Task
 _ERROR_CODE = "MURK-SHUFFLE-001"
 
 _BATCH = 65_536  # largest number of messages that a step takes in from a partition
-_PART = 256  # messages that are judged one by one if any of them is not plainly admitted
+_PART = 256  # number of messages that are judged one by one if not all of them are plainly admitted
 _STEP_BYTES = 2**26  # largest size of the messages that a step takes in from a partition
 _OWN = "shuffler"  # key under which the input log's states hold the store's id
 LATE = 3_600
@@ -85,7 +85,7 @@ class Step:
 class Shuffler:
     """Forward the releases of an input log in crowds to the log of releases.
 
-    A step takes in what has arrived, forwards complete crowds, drops those that waited too long, and then moves the
+    A step takes in what has arrived, forwards complete crowds, drops crowds that waited too long, and then commits the
     input log's offsets and deletes what was taken in. It also relays the learner's models to the input log, one for
     each version, so that everybody in a crowd answers at the same one. A version closes `LATE` seconds after the next
     model, or with the first crowd at the next model. Releases that still wait are then dropped, since a forger could
@@ -284,7 +284,7 @@ class Shuffler:
     # A step
 
     def _relay(self) -> bool:
-        """Publish the learner's newest model on the input log, if it is new; return whether it was."""
+        """Publish the learner's newest model on the input log if it is not there; return whether it was published."""
         if self._models is None:
             return False
         message = self._to.model(FIRST_PARTITION)
@@ -313,7 +313,7 @@ class Shuffler:
         return True
 
     def _open_versions(self) -> Set[int] | None:
-        """Return the versions at which answers are taken; None if releases have none."""
+        """Return the versions at which answers are taken in; None if releases have no version."""
         if self._models is None:
             return None
         return {each for each in (0, *self._models) if each >= self._store.closed}
@@ -477,7 +477,7 @@ class Shuffler:
         self._admission.forgotten = self._store.forgotten
 
     def _drop_late(self) -> int:
-        """Drop the crowds of closed versions, and small ones after their patience.
+        """Drop the crowds of closed versions, and incomplete crowds that waited longer than ``patience``.
 
         This reveals arrival times only to the task's granularity.
         """

@@ -36,9 +36,7 @@ from murk.stream.wire.packed import Packed
 _ERROR_CODE = "MURK-SHUFFLE-001"
 
 _PART = 64  # releases of a part of a complete crowd, on average: a page of the file or less
-_PARTS = (
-    256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
-)
+_PARTS = 256  # parts read at once, so that no statement stays open and a crowd need not fit into memory
 _SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, on average; parts read at once
 _PRINT = np.dtype("<u8")
 _NOTHING = np.empty(0, np.uint64), np.empty(0, np.int64)
@@ -109,9 +107,9 @@ _COLUMNS: Final[Mapping[str, Mapping[str, Kinds]]] = {
 }
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
 CLOSED, FORGOTTEN = "closed below", "forgotten until"
-"""Names of two numbers that only grow: the first version whose answers are taken, and the time up to which ids of
+"""Names of two numbers that only grow: the first version whose answers are taken in, and the time up to which ids of
 expired releases may have been forgotten."""
-ALL = -1  # place of counts that belong to no partition
+ALL = -1  # stands for the partition in counts that belong to none
 
 
 class Store:
@@ -412,7 +410,7 @@ class Store:
     # Models and counts
 
     def models(self) -> dict[int, Relayed]:
-        """Return the relayed models whose answers are taken, by version."""
+        """Return the relayed models whose answers are still taken in, by version."""
         return {
             version: Relayed(message, since) for version, message, since in self._rows("models", "ORDER BY version")
         }
@@ -424,7 +422,7 @@ class Store:
 
     @property
     def closed(self) -> int:
-        """The first version whose answers are taken."""
+        """The first version whose answers are taken in."""
         return self._number(CLOSED)
 
     def close_below(self, version: int) -> None:
@@ -480,7 +478,7 @@ def _check(table: str, *row: object) -> int:
 
 
 def _put(connection: sqlite3.Connection, table: str, *row: object) -> None:
-    """Write a whole row, in place of the one with its key."""
+    """Write a whole row, in place of an earlier row with its key."""
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks}, ?)", (*row, _check(table, *row)))
 

@@ -546,7 +546,7 @@ def is_constant(name: str) -> bool:
 
 
 def of_interest(names: Collection[str]) -> list[str]:
-    """Return the names of coefficients of interest: those of features or, without features, of constants.
+    """Return the names of the coefficients of interest: features' coefficients or, without features, constants.
 
     >>> of_interest(["age", "intercept"]), of_interest(["a:intercept", "b:intercept"])
     (['age'], ['a:intercept', 'b:intercept'])
@@ -602,11 +602,11 @@ class EncodedBlock:
 class Coding:
     """Layout of a task's coded features and target.
 
-    ``names`` are those of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` those of
-    the raw ones; ``indicators`` the positions of coded features that indicate a missing value; ``numbers`` tells
-    for each coded feature but the constant whether it is a number, not a category. ``low`` and ``high``
-    (float64, shape (p,)) are the box of the coded features, 1 and 1 for the constant; ``smallest_square`` and
-    ``largest_square`` bound ||x||^2 over it, missing values (0) included.
+    ``names`` are the names of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` name
+    the raw ones; ``indicators`` are the positions of coded features that indicate a missing value; ``numbers`` tells
+    for each coded feature but the constant whether it is a number, not a category. ``low`` and ``high`` (float64, shape
+    (p,)) are the box of the coded features, 1 and 1 for the constant; ``smallest_square`` and ``largest_square`` bound
+    ||x||^2 over it, missing values (0) included.
 
     ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature, which
     ``unit_labels`` describe: 2 unit / (high - low) for a number or a date, 2 for a category, 1 for the constant; for a

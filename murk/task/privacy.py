@@ -254,7 +254,7 @@ class PrivacyBlock(Block):
 
     @cached_property
     def levels(self) -> Mapping[str, Guarantee]:
-        """All levels by name, the default one as ``default``, and those of a grid by number, made when used."""
+        """All levels by name: the default level as ``default``, and a grid's levels by number, made on first use."""
         further = self.further_levels
         if not isinstance(further, LevelGrid):
             return {DEFAULT_LEVEL: self.guarantee, **further}
@@ -271,7 +271,7 @@ class PrivacyBlock(Block):
     def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
         """Return the result of ``make`` for each level's guarantee; for a grid, it is computed on first use."""
         made = map_levels(make, self.levels)
-        bounding(made)  # at once, so that an impossible mechanism is refused before anything else
+        bounding(made)  # make these now, so that an impossible mechanism is refused at once
         return made
 
     @property

@@ -66,7 +66,7 @@ ONCE: Final = Repeats(1, 1.0)
 
 
 def noise_of(guarantee: Guarantee) -> float:
-    """Return the least noise variance v of an answer within a bound of 1; 0 where it is not known.
+    """Return the least noise variance v of an answer within a bound of 1; 0 if it is not known.
 
     It is ``4 / mu^2`` for Gaussian noise, and ``c^2 - 1`` for randomized response, with ``c = (e^epsilon + 1) /
     (e^epsilon - 1)``, or ``c = 1 / (2 Phi(mu / 2) - 1)`` under mu-GDP. From mu = 2.4 on, randomized response has less
@@ -100,7 +100,7 @@ def effect_of(most: int, guarantees: list[Guarantee], *, same: bool = False) -> 
 
 
 FEWEST: Final = 20  # least number of people for which a factor is computed from their numbers of answers
-_STEP: Final = 0.05  # steps to which such a factor is rounded up
+_STEP: Final = 0.05  # a factor is rounded up to a multiple of this
 
 
 def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *, same: bool = False) -> Repeats:

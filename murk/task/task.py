@@ -221,7 +221,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Return the keys of a task file; the protocols' own come last."""
+        """Return the keys of a task file; the protocols' blocks come last."""
         keys = super().keys()
         return [key for key in keys if key not in BLOCKS] + list(BLOCKS)
 
@@ -253,7 +253,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
-        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another version."""
+        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another schema."""
         try:
             content = json.loads(document)
         except (ValueError, RecursionError):
@@ -443,7 +443,7 @@ class Task(_ProtocolBlocks):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Arms of the task's experiment; none without one."""
+        """Arms of the task's experiment; empty without an experiment."""
         arm = None if self.experiment is None else self.experiment.arm
         of_arm = (each for each in self.features if each.name == arm and isinstance(each, CategoryFeature))
         return next((each.categories for each in of_arm), ())
@@ -666,7 +666,7 @@ class Task(_ProtocolBlocks):
     def with_protocol(self, protocol: str, **settings: object) -> Self:
         """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`.
 
-        A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
+        The task's stated mechanism is kept only if the other protocol's default mechanism cannot give the guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", "track", *BLOCKS):
@@ -733,7 +733,7 @@ class Task(_ProtocolBlocks):
 
 
 def known_words(columns: str) -> str:
-    """Return which records a guarantee beside known columns compares, as a sentence; empty without any.
+    """Return, as a sentence, which records the guarantee of a task with known columns compares; empty without any.
 
     >>> known_words("arm")
     'This compares two records that agree in arm: it is sent as it is, under no guarantee.'

@@ -315,7 +315,7 @@ Model = Callable[[Gram], Floats]
 
 @dataclass(frozen=True, eq=False)
 class Newton:
-    """Two released Gram matrices of a window and the model at which the second was taken, public as a whole.
+    """Two released Gram matrices of a window, and the model at which the second was computed, public as a whole.
 
     Parameters
     ----------
@@ -334,10 +334,10 @@ class Newton:
 
 
 class NewtonAccumulator(WindowAccumulator[Newton]):
-    """Sums the outer products of a window's first rows, then those of the later rows, transformed at a model.
+    """Sums the outer products of a window's first rows, and then of its later rows, which are transformed at a model.
 
-    Each part is in a `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
-    computed from that release alone.
+    Each part is in a `GramAccumulator`. As soon as the first part is full, it is released with noise and wiped; the
+    model is computed from that release alone.
 
     Parameters
     ----------

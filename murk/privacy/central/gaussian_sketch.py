@@ -52,10 +52,10 @@ class GaussMixMechanism:
     .. math:: \lambda = \max(\lambda_{\min}(Z'Z) / C^2 - \eta (\tau - z), 0), \quad z \sim N(0, 1)
 
     The guarantee is central: the accumulating party sees the rows, everybody else sees M. **Neighbours** are two
-    windows of the same public number of rows that differ in one row: with ``"zero-out"`` it is the zero row in one of
-    them, with ``"replace-one"`` any other row. The guarantee is claimed for real-valued normals S, drawn as 64-bit
-    floats from a cryptographic stream. The noise on mixtures and eigenvalue has an exact distribution on integers; the
-    random rounding of the mixtures is within 2^-48 of its exact distribution in total variation.
+    windows of the same public number of rows that differ in one row. With ``"zero-out"`` that row is zero in one
+    window; with ``"replace-one"`` both rows are arbitrary. The guarantee is claimed for real-valued normals S, drawn as
+    64-bit floats from a cryptographic stream. The noise on mixtures and eigenvalue has an exact distribution on
+    integers; the random rounding of the mixtures is within 2^-48 of its exact distribution in total variation.
 
     Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2
     (which print the noise for g <= tau as g C; it is sqrt(g) C).

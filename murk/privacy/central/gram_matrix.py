@@ -63,7 +63,7 @@ class GramMechanism:
     neighbours, rows_per_person
         ``"zero-out"`` or ``"replace-one"``; k, the largest number of rows in which neighbours differ.
     asked
-        The guarantee that the mechanism was calibrated to; checked. Default: the noise's own.
+        The guarantee to which the mechanism was calibrated; it is checked. By default it is the noise's guarantee.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class GramMechanism:
 
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
-        """Lattice steps per unit of a sum: on the diagonal, and off it, where there are sqrt 2 times as many."""
+        """Numbers of lattice steps per unit of a sum: on the diagonal, and off it (sqrt 2 times as many)."""
         step = Fraction(self.room, self.rows_per_person * self.square)
         if self.neighbours == "replace-one":
             return step / _ROOT_ABOVE, step
@@ -153,7 +153,7 @@ class GramMechanism:
 
     @property
     def scale(self) -> float:
-        """Standard deviation of the noise on a diagonal entry of X'X; off the diagonal it is this over sqrt 2."""
+        """Standard deviation of the noise on a diagonal entry of X'X; off the diagonal, divide it by sqrt 2."""
         return WIDTH * self.feature_step**2 / float(self.ratios[0])
 
     @property
@@ -176,7 +176,7 @@ class GramMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee to which the mechanism was calibrated; by default the noise's own mu-GDP."""
+        """The guarantee to which the mechanism was calibrated; by default the mu-GDP of its noise."""
         return self.noise.guarantee if self.asked is None else self.asked
 
     @property
@@ -190,7 +190,7 @@ class GramMechanism:
         return self.noise.guarantees
 
     def replace_one(self) -> Guarantee:
-        """Return the guarantee for replaced rows: sqrt 2 times mu, or epsilon at the same delta if that was stated.
+        """Return the guarantee for replaced rows: sqrt 2 times mu, or an epsilon at the same delta if one was stated.
 
         >>> mechanism = GramMechanism.calibrate(GaussianDP(1.0), columns=3, feature_bound=1.0, target_bound=1.0)
         >>> round(mechanism.replace_one().mu, 4)

@@ -46,12 +46,12 @@ class NewtonMechanism:
     bounds are enforced in integers.
 
     **Guarantee.** Neighbouring windows have the same number of rows and differ in one row at one position. That row is
-    zero in one of them (``"zero-out"``), or both rows are arbitrary (``"replace-one"``). If it is in A, A is one
-    release of `GramMechanism`, and B given A post-processes it with equal rows. If it is in B, A has the same
-    distribution for both windows, and given A the vector s is fixed and B is one release. So the pair (A, B) discloses
-    what *one* release does, for GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first release
-    chooses the second part). Neighbours in which a row is removed, so that a later one moves from B to A, are not
-    covered.
+    zero in one of them (``"zero-out"``), or both rows are arbitrary (``"replace-one"``). If the row is in A, then A is
+    one release of `GramMechanism`, and B only post-processes A, with equal rows. If the row is in B, then A has the
+    same distribution for both windows, and given A the vector s is fixed and B is one release. So the pair (A, B)
+    discloses what *one* release does, for GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first
+    release chooses the second part). Neighbours in which a row is removed, so that a later one moves from B to A, are
+    not covered.
 
     Reference: McSherry, "Privacy integrated queries", 2009 (parallel composition); Dwork et al., "Analyze Gauss", 2014.
 
@@ -140,7 +140,7 @@ class NewtonMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee to which the mechanism was calibrated; by default the noise's own mu-GDP."""
+        """The guarantee to which the mechanism was calibrated; by default the mu-GDP of its noise."""
         return self.start.stated
 
     @property

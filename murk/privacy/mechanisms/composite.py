@@ -37,9 +37,9 @@ Part = GaussianMechanism | RandomizedResponse
 class CompositeMechanism:
     r"""Randomizes the parts of one vector independently, each by its own mechanism.
 
-    A `GaussianMechanism` takes as many coordinates as its dimension. A `RandomizedResponse` of two categories takes
-    one, a label -1 or +1, which it keeps or flips. A label that is 0 or NaN is missing: a fair coin is released
-    instead. Its odds lie between those of the labels, so the guarantee holds.
+    A `GaussianMechanism` randomizes as many coordinates as its dimension. A `RandomizedResponse` of two categories
+    randomizes one coordinate, a label -1 or +1, which it keeps or flips. A label that is 0 or NaN is missing: a fair
+    coin is released instead. Its odds lie between those of the labels, so the guarantee holds.
 
     The parts' guarantees add up: (epsilon, delta) by :math:`(\sum \epsilon_i, \sum \delta_i)`, mu by :math:`\sqrt{\sum
     \mu_i^2}`, rho by :math:`\sum \rho_i`.
@@ -161,7 +161,7 @@ class CompositeMechanism:
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP and (epsilon, delta), as far as they are known."""
+        """GDP, zCDP and (epsilon, delta), each if the parts imply it."""
         account = self._account()
         curves = (account.spent("gdp"), account.spent("zcdp"))
         added = self._added()
@@ -244,8 +244,8 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
     """Divide a guarantee between two parts of one release, so that the parts together cost no more than the whole.
 
     The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
-    the first part if the second is a label (randomized response is pure), else half to each. Raises `UserError` for
-    `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
+    the first part if the second part is a label (randomized response is pure), else half to each part. Raises
+    `UserError` for `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
     >>> from murk.privacy import ApproxDP
     >>> from murk.privacy.mechanisms import divided
@@ -275,7 +275,7 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
 
 
 def _root_down(square: Fraction) -> float:
-    """Return the largest float whose square is at most this, or the one below it."""
+    """Return the largest float whose square is at most ``square``, or the float below that."""
     root = math.sqrt(square)
     while rational(root) ** 2 > square:
         root = math.nextafter(root, 0.0)

@@ -164,7 +164,7 @@ def _mu(steps: int) -> Decimal:
     return 2 * steps / Decimal(_VARIANCE).sqrt()
 
 
-# Cached, since every new mechanism checks this, and learners, tasks and reports create the same ones many times.
+# Cached, since every new mechanism checks this, and learners, tasks and reports create equal mechanisms many times.
 @lru_cache(maxsize=4096)
 def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
     """Return whether the exact curve of ``steps`` stays within (epsilon, delta)."""

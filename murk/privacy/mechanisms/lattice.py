@@ -263,7 +263,7 @@ def _unit(
             # A draw of zeros has no direction: use the first axis.
             inner, length = towards[0], 1.0
         scores[i] = turn * inner / math.sqrt(length)
-    # In place: a copy that numpy makes for itself is not wiped.
+    # Work in place: a copy that numpy makes for itself is not wiped.
     sizes = np.abs(scores)
     sizes.sort()
     bound, ties = sizes[n - k], k

@@ -113,7 +113,7 @@ class OuterGaussian(RoundedGaussian):
 
     Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The
     mechanism bounds the vector itself, so the sensitivity holds for any input. After rounding to lattice steps of width
-    g, it is at most ``sqrt 2 / g + sqrt d`` steps, with one more step for the rounding of floats:
+    g, the sensitivity is at most ``sqrt 2 / g + sqrt d`` steps, plus two steps for the rounding of floats:
 
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 

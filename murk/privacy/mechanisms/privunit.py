@@ -26,7 +26,7 @@ _WORDS = 2**64
 
 @dataclass(frozen=True, slots=True)
 class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
-    r"""A random direction, e^epsilon times likelier where it is close to the vector's own.
+    r"""A random direction, e^epsilon times likelier if it is close to the vector's direction.
 
     PrivUnit (Bhowmick et al. 2018), optimal among pure mechanisms for a direction (Asi, Feldman, Talwar 2022), draws u
     on the sphere with e^epsilon times the density on the cap ``<u, v> >= gamma`` and releases ``u / m``. Here the cap
@@ -37,8 +37,8 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     .. math:: k a + (2 n - k) b = 2^{64}, \quad a / b \le e^\epsilon .
 
     **Why it is epsilon-DP.** The candidates are drawn independently of the vector. Given them, each is released with
-    probability a / 2^64 or b / 2^64, so these differ by at most the ratio a / b between two vectors; averaging over
-    candidates keeps that. Which candidates are closest is decided in floats: an error there costs accuracy, not
+    probability a / 2^64 or b / 2^64, so its probabilities for two vectors have at most the ratio a / b; averaging over
+    candidates keeps this bound. Which candidates are closest is decided in floats: an error there costs accuracy, not
     privacy. As n grows with k / 2n = q this becomes PrivUnit; ``n = k = 1`` is `L2BallMechanism`.
 
     A vector g of norm below r is first rounded to r g/||g|| or its negative, with probability 1/2 + ||g||/2r. The

@@ -144,10 +144,10 @@ class RandomizedResponse(OddsMechanism):
         truth = copied(truth, np.int64)
         if truth.size and (truth.min() < 0 or truth.max() >= self.classes):
             raise UserError(f"a category is outside 0..{self.classes - 1}; code categories by a public rule first")
-        # Whatever tells a kept category from another one is wiped.
+        # Every value that shows whether the category was kept is wiped.
         words = track(noise.words(indices, 1, Purpose.COIN))[:, 0]
         kept = track(words < np.uint64(self.threshold))
-        # Index among the other categories; where the category is kept, it has wrapped around and is not used.
+        # Index among the other categories; if the category is kept, the index has wrapped around and is not used.
         chosen = track(words - np.uint64(self.threshold))
         chosen //= np.uint64(self.other)
         released: Integers = chosen.astype(np.int64)

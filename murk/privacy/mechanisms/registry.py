@@ -11,7 +11,7 @@ from murk.privacy.mechanisms.base import Mechanism
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 
-# A new mechanism is added here. Of several equally good ones, the first is preferred. A device imports what it uses.
+# Add new mechanisms here. Of equally good mechanisms, the first is preferred. A device imports only the one it uses.
 _CLASSES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "gaussian": "GaussianMechanism",

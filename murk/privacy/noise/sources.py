@@ -130,7 +130,7 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
     undecided = np.less(u1, numerator, out=below)
     np.logical_or(undecided, tied, out=undecided)
     np.logical_and(undecided, inside, out=undecided)
-    # All but the negative zero.
+    # Accept all but the negative zero.
     kept = np.greater(x, 0, out=tied)
     plain = np.logical_not(negative, out=empty(a.shape, np.bool_))
     np.logical_or(kept, plain, out=kept)

@@ -361,13 +361,13 @@ class Ledger:
         self._file.empty_log()
 
     def promises(self, task_hash: str | None = None) -> list[Cap]:
-        """Return the caps of a task, or those over all tasks (None)."""
+        """Return the caps of a task, or the caps over all tasks (None)."""
         query = f"SELECT {Cap.columns} FROM promises WHERE task = ? ORDER BY level, currency, renews"
         return [Cap(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
 
     @contextmanager
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
-        """Decide who may release, and write debits, releases and progress in one transaction.
+        """Decide which requests are granted, and write debits, releases and progress in one transaction.
 
         Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes to ``freeze``. Raises
         UserError for an unknown level or an invalid name, MurkError if the ledger cannot be written. After any error
@@ -470,7 +470,7 @@ class Ledger:
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Stop all further releases of a person, delete those in the outbox, and return their number.
+        """Stop all further releases of a person, delete their releases in the outbox, and return how many were deleted.
 
         Held records and kept answers are deleted, too. What was spent stays spent, and the log may have some of the
         deleted releases. A withdrawal from a task holds for all tasks of its name. ``person`` is a name, or a row of
@@ -513,7 +513,7 @@ class Ledger:
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
-        """Return the rows of a file whose people have withdrawn from every task or from one of this name."""
+        """Return the rows of a file whose people have withdrawn from all tasks, or from tasks of this name."""
         query = """SELECT person FROM withdrawals JOIN sources ON sources.number = home
                    WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))"""
         return frozenset(person for (person,) in self._file.query(query, (self.names.source(source), task_name)))
@@ -570,8 +570,8 @@ class Ledger:
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file with a booked task, or return the progress made so far.
 
-        ``people`` is as in `Run`; ``excluded`` are rows that release nothing (a public sample). Raises UserError
-        if the file's people were named differently before, or people of another file may be the same ones.
+        ``people`` is as in `Run`; ``excluded`` are rows that release nothing (a public sample). Raises UserError if the
+        file's people were named in another way before, or may have released from another file.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None

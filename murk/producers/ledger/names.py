@@ -153,7 +153,7 @@ def is_unicode(text: str) -> bool:
 def _is_unclear(text: str) -> bool:
     """Return whether a name is a number with more than its digits, which programs read in different ways."""
     if not text.isascii():
-        # Signs around digits, such as an enclosing keycap.
+        # Some signs enclose digits, such as an enclosing keycap.
         text = "".join(each for each in text if unicodedata.category(each) not in ("Me", "Mn"))
     return _UNCLEAR.fullmatch(text) is not None
 

@@ -4,8 +4,7 @@ A missing or unreadable ledger is an error: a new ledger would let people spend 
 has been one, and no message advises to continue without it.
 
 The file ``LEDGER.last`` beside the ledger has the number of the last relevant write. A ledger that does not know that
-write is an older copy, or has lost its ``-wal``, and is refused. A copy of the whole folder cannot be told from the
-newest.
+write is an older copy, or has lost its ``-wal``, and is refused. An old copy of the whole folder cannot be detected.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class LedgerFile(Database):
     def __init__(self, path: str | Path, *, create: bool, timeout: float, identity: str | None = None) -> None:
         self._owner = os.getpid(), threading.get_ident()
         path = Path(path)
-        # Look for these first: a ledger that another process is making appears before its companion files.
+        # Look for companion files first: a ledger that another process is making appears before its companions.
         left = [end for end in ("-wal", "-shm", SUFFIX, DRAFT) if Path(f"{path.resolve()}{end}").exists()]
         if path.is_file() and path.stat().st_size == 0:
             raise _lost(f"the ledger {path} is empty: its content was lost")

@@ -151,7 +151,7 @@ class Account:
     accountant: Accountant
     guarantee: Guarantee | None
     withdrawn_on: int | None = None
-    raised: tuple[CapChange, ...] = ()  # raises of caps of these tasks, or of caps over all tasks
+    raised: tuple[CapChange, ...] = ()  # changes that raised a cap for these tasks, or a cap over all tasks
 
     @property
     def is_known(self) -> bool:

@@ -298,7 +298,7 @@ class Refusal:
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
-# `Refusal.scope`, `Refusal.needed`, `Refusal.left` and `Refusal.renews`.
+# The fields `scope`, `needed`, `left` and `renews` of a `Refusal`.
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None, bool]
 Terms = tuple[Mapping[int, list[Cap]], dict[int, Lacking | None]]
 
@@ -456,13 +456,13 @@ class Spending:
         return self._sealing
 
     def repeat(self, place: int, memo: Memo) -> None:
-        """Let the release at a place of ``granted`` repeat an answer, at no cost."""
+        """Let the release at index ``place`` of ``granted`` repeat an answer, at no cost."""
         number, person = self._repeats[memo.level], self._people[self.granted[place]]
         self._paid[place], self.levels[place] = number, memo.level
         self._renewed[person].history = {number: 1}
 
     def keep_answer(self, place: int, memo: Memo) -> None:
-        """Store the answer of the release at a place of ``granted`` for repetition, if its person has a name."""
+        """Store the answer of the release at index ``place`` of ``granted``, to repeat it, if its person has a name."""
         if self._requests.people is None:
             return
         self._new_memos.append((self._people[self.granted[place]], memo))

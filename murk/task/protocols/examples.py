@@ -221,7 +221,7 @@ class ExamplesProtocol(TaskProtocol):
         further = filled.get("for")
         served = [filled.get("loss"), *further] if isinstance(further, list | tuple) and further else []
         if any(each not in DIRECTED for each in served) and filled.get("release") is None and target in BY_RULE:
-            # The one with less noise, where it is possible. Records without a target have one further cell.
+            # Choose the release with less noise, if cells are possible. Records without a target have one further cell.
             few = _cells(task) < MOST_CELLS and not _beyond_cells(filled.get)
             possible = few and _leaves_mechanism_open(task.get("privacy"))
             filled["release"] = CELLS if possible or filled.get("grid") is not None else JOINT

@@ -87,7 +87,7 @@ class ScoresProtocol(TaskProtocol):
             if target != kind and getattr(block, key) is not None:
                 raise task_error(f"has no effect on a {target} target; remove it", "scores", key)
         for key, default in _OF_ROUNDS.items():
-            # Of several classes, public covariates determine the effects.
+            # For several classes, public covariates determine the effects.
             if getattr(block, key) != default and not (key == "effects" and target == "classes"):
                 words = f"{shown(getattr(block, key))} has no effect with interactive: false; remove one"
                 raise task_error(words, "scores", key)
