@@ -74,7 +74,7 @@ def rebuilt(
     sequence: Callable[[list[Any]], Any],
     leaf: Callable[[Any], Any] = lambda each: each,
 ) -> Any:
-    """Return plain data, rebuilt from the inside: mappings, lists and tuples, and other values each by a function."""
+    """Return plain data in which ``mapping`` rebuilds mappings, ``sequence`` lists and tuples, ``leaf`` the rest."""
     if isinstance(value, Mapping):
         return mapping({key: rebuilt(item, mapping, sequence, leaf) for key, item in value.items()})
     if isinstance(value, list | tuple):

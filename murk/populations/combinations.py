@@ -25,7 +25,7 @@ class CombinationSurvey:
 
     def __init__(self, task: Task) -> None:
         self._columns, self._places = task.known_columns, KnownColumns.of(task).places
-        self._numbers: dict[bytes, int] = {}  # number of each combination
+        self._numbers: dict[bytes, int] = {}  # index of each combination, in the order of appearance
         self._rows: Counter[int] = Counter()
         self._people: list[NDArray[np.uint64]] = []  # of each block, the pairs of a combination and a name's hash
 

@@ -529,7 +529,7 @@ class FilePopulation(ABC):
             raise UserError(
                 f"people of {self.source.records} have released to a task named {name!r} already (ledger "
                 f"{self.ledger.path}), and no record is released twice. Use the log that they released to. (A task of "
-                "another name asks these people again, at additional cost; --lifetime caps the sum.)"
+                "another name may ask these people again, at additional cost; --lifetime caps the sum.)"
             )
         gone = self.ledger.withdrawn(self.source.digest, task_name=name)
         if count >= self.source.size - len(gone):

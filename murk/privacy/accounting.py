@@ -235,8 +235,8 @@ def _claims(release: Any) -> tuple[Guarantee, ...]:
     if isinstance(claims, tuple) and claims and all(isinstance(claim, Guarantee) for claim in claims):
         return claims
     raise UserError(
-        f"cannot account for {type(release).__name__}: it is neither a guarantee nor a mechanism that states its "
-        "claims; compose a PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP that holds for it"
+        f"cannot account for {type(release).__name__}: it is neither a guarantee nor a mechanism with "
+        "`guarantees`; compose a PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP that holds for it"
     )
 
 
@@ -276,7 +276,7 @@ def _sum(kind: str, entries: list[_Entry]) -> float:
     total = sum((entry.count * getattr(entry, kind) ** power for entry in entries), Fraction(0))
     figure = _root_up(total) if kind == "gdp" else float_up(total)
     if figure == math.inf:
-        raise UserError("these releases guarantee nothing: their losses add up to more than any number")
+        raise UserError("these releases guarantee nothing: the sum of their losses is too large for a float")
     return figure
 
 

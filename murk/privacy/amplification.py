@@ -397,7 +397,7 @@ def _pure_epsilon(local: Any) -> float:
             "`laplace`, randomized response) or give its PureDP"
         )
     raise UserError(
-        f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism that states its claims; "
+        f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism with `guarantees`; "
         "give the randomizer's PureDP"
     )
 

@@ -127,7 +127,7 @@ def _describe_zcdp(rho: float) -> str:
         f"records apart by at most rho times alpha in Renyi divergence of every order alpha. "
         + _adversary(success, min(1.0, _FALSE_ALARMS + 2 * success - 1, *curve))
         + f" It is also (epsilon, delta) = ({number(zcdp_epsilon(rho, _DELTA))}, {_DELTA:g})-differential "
-        f"privacy. Where the noise is Gaussian it is mu-GDP with mu = {number(math.sqrt(2 * rho))}, which says more."
+        f"privacy. If the noise is Gaussian it is mu-GDP with mu = {number(math.sqrt(2 * rho))}, which says more."
     )
 
 

@@ -654,8 +654,8 @@ class Delivery:
 
 
 ANOTHER_TASK = (
-    "makes another task: give it another log (--log), and keep its name, so that withdrawals hold. What it is given is "
-    "released again, at additional cost (--lifetime caps the sum)"
+    "makes another task: give it another log (--log), and keep its name, so that withdrawals hold. Records given to it "
+    "are released again, at additional cost (--lifetime caps the sum)"
 )
 LARGER = f"a larger one (privacy.per_person) {ANOTHER_TASK}"
 _RAISED = "to raise it, once its owner agrees, call Ledger.loosen(cap{task}), then give this cap as {setting}"

@@ -212,7 +212,7 @@ class Store:
             self._database.overwrite()
 
     def _runs(self) -> list[tuple[int, int, int, int]]:
-        """Return the runs of fingerprints with their times of expiry, bits and counts, in the order of their making."""
+        """Return the stored runs of fingerprints, oldest first: number, time of expiry, bits of a part, count."""
         return self._rows("runs", "ORDER BY run")
 
     def _seen(self, run: int) -> Iterator[Words]:

@@ -132,8 +132,8 @@ class WeightBlock(Block):
 def _weight(value: Any) -> Any:
     if isinstance(value, str) and value != "people":
         raise task_error(
-            f"{shown(value)} is not people or a number of rows; say weight: people, or, with the most rows of a person "
-            "that count, weight: {rows: 10}"
+            f"{shown(value)} is not people or a number of rows; say weight: people, or give the largest number of a "
+            "person's rows that count, as in weight: {rows: 10}"
         )
     return value
 

@@ -298,8 +298,8 @@ class PrivacyBlock(Block):
             raise UserError("the task has no grid of budgets: write privacy: {levels: {from: 0.25, to: 4}}")
         if not budget >= self.grid.low:
             raise UserError(
-                f"a budget is below the grid's lowest ({self.parameter} = {self.grid.low:g}), or no number: with less, "
-                "a person does not take part"
+                f"the budget is below the grid's lowest ({self.parameter} = {self.grid.low:g}), or not a number; "
+                "give at least that, or release nothing"
             )
         return str(bisect_right(self.grid.points, budget) - 1)
 

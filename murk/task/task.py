@@ -380,9 +380,9 @@ class Task(_ProtocolBlocks):
         if protocol.without_models and not protocol.reads_models(self.block):
             raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
         if self.known_columns:
-            raise task_error("known columns have no path; remove it, or known", "track")
+            raise task_error("no path is estimated for known columns; remove it, or known", "track")
         if has_quantiles:
-            raise task_error("quantiles have no path; remove it, or target.quantiles", "track")
+            raise task_error("no path is estimated for quantiles; remove it, or target.quantiles", "track")
         if track.window != self.privacy.window or not self.privacy.renews:
             words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
             raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")
@@ -519,7 +519,7 @@ class Task(_ProtocolBlocks):
             raise task_error(f"{words}; remove the cap, which allows more", "privacy", "per_person")
         if self.privacy.renews:
             words = "the central guarantee holds for people who are in one crowd, once"
-            raise task_error(f"{words}; remove the window, in each of which they answer", "privacy", "window")
+            raise task_error(f"{words}; remove the window, because people answer in every window", "privacy", "window")
         if self.privacy.grid is not None:
             words = f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}"
             raise task_error(f"{words}; name a few levels, or remove shuffle", "privacy", "levels")

@@ -270,7 +270,7 @@ def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
-    # Here y_0 = tau - L / eta. Low enough that the first term falls with L from the first edge down.
+    # Here y_0 = tau - L / eta. The first edge is so low that the first term decreases in L below it.
     edges, masses = _cells(reach, _CELL, min(_FIRST, -(a - 1) * d / eta - 1.0))
     m = 1 + g + eta * tau - eta * edges
     beyond = _log_upper(reach) + float(reverse(a, rows, np.array([1 + g + eta * (tau - reach)]))[0])

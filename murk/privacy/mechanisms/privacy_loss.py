@@ -175,7 +175,9 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
 def budget_of(guarantee: Guarantee) -> PrivacyLoss:
     """Return `cap_of` a guarantee to which a release can be calibrated; raise `UserError` for a `TruncatedCDP`."""
     if isinstance(guarantee, TruncatedCDP):
-        raise UserError(f"{guarantee!r} is for caps of several releases: give each release another kind of guarantee")
+        raise UserError(
+            f"{guarantee!r} can only be a cap of several releases: give each release another kind of guarantee"
+        )
     return cap_of(guarantee)
 
 

@@ -85,8 +85,8 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
     why = "names of different kinds cannot be compared"
     if "row" in (people, *before):
         why = (
-            "where each row is a person, they are recognised only in the very same records (sorted, corrected or "
-            "converted ones are others), and not under names"
+            "where each row is a person, people are recognised only in exactly the same records (not in sorted, "
+            "corrected or converted ones), and not by names"
         )
     return (
         f"{who} named by {earlier} have released already (ledger {ledger}), and it is unknown whether {records}, "

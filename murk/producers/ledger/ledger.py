@@ -265,7 +265,7 @@ class Ledger:
             raise UserError(
                 f"people of the ledger {self.path} release to the task {bound[0][1] or task_hash[:12]!r} on another "
                 f"log (identity {bound[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that "
-                "log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
+                "log. (A task of another name may ask these people again, at additional cost; --lifetime caps the sum.)"
             )
 
     def book(

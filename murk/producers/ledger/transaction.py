@@ -282,7 +282,7 @@ class Refusal:
         if self.scope == "withdrawn":
             return "the person has withdrawn"
         if self.scope == "late":
-            return "the person has released in a later window, and no earlier one is answered after it"
+            return "the person has released in a later window, after which earlier windows are not answered"
         window = " in this window" if self.renews else ""
         if self.scope == "once":
             return f"the task takes one release of each person{window}, and this one has released before"

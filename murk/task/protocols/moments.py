@@ -98,7 +98,7 @@ class MomentsProtocol(TaskProtocol):
         if getattr(block, wrong) is not None:
             raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
         if block.release == "observed" and not block.intercept:
-            words = "false leaves no number for who has a target; say release: joint, or remove it"
+            words = "false leaves no number that says who has a target; say release: joint, or remove it"
             raise task_error(words, "moments", "intercept")
         if block.design == "gaussian" and block.radius is not None:
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")

@@ -132,7 +132,9 @@ class SummariesProtocol(TaskProtocol):
                 "needs summaries.person, the column that names people; add it", "summaries", "rows_per_person"
             )
         if block.person is not None and block.method not in _KINDS:
-            words = f"mixtures ({block.method}) protect a record, not a person with several; say method: moments"
+            words = (
+                f"mixtures ({block.method}) protect a record, not a person with several records; say method: moments"
+            )
             raise task_error(words, "summaries", "person")
         if block.person is not None and block.person == block.organisation:
             raise task_error("is also the column of organisations; name the column of people", "summaries", "person")
