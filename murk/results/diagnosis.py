@@ -29,7 +29,7 @@ from murk._internal.links import logistic
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, listed, many, number
 from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
-from murk.inference.stream import REMEDY
+from murk.inference.stream_change import REMEDY
 from murk.protocols.device import loaded_state_arithmetic
 from murk.task.coding import INTERCEPT, indicator_of, is_constant
 from murk.task.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature, words_of, words_of_value
