@@ -432,7 +432,7 @@ class WindowSelection(SelectionMechanism):
         self._check("window", "apart")
         if not -1 <= self.apart <= self.window <= LEVELS:
             raise UserError(
-                f"WindowSelection: apart={self.apart} is not from -1 to window={self.window}, or that is above {LEVELS}"
+                f"WindowSelection: apart={self.apart}, window={self.window} do not satisfy -1 <= apart <= window <= {LEVELS}"
             )
 
     @property

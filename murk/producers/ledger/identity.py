@@ -212,5 +212,5 @@ def check_people(file: Database, task: int, source: str, people: str, *, begun: 
     if others:
         raise UserError(
             "people of another file have released to this task. Where each row is a person, nobody can be recognised "
-            "in two files, and people could release twice. Give that file, or name people by a column (--person)"
+            "in two files, and people could release twice. Give the earlier file, or name people by a column (--person)"
         )

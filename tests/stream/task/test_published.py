@@ -146,7 +146,12 @@ def test_the_switch_is_true_or_false() -> None:
         ("binary", "examples", "learner: {radius: unbounded, step: {eta: 1}}", "unbounded has no effect with protocol"),
         ("binary", "gradients", "learner: {coordinates: classes}", "coordinates: has no effect with objective"),
         ("binary", "gradients", "learner: {scale_multiplier: 1}", "scale_multiplier: has no effect with objective"),
-        ("binary", "moments", "moments: {intercept: false, release: observed}", "false leaves no number that says who has"),
+        (
+            "binary",
+            "moments",
+            "moments: {intercept: false, release: observed}",
+            "false leaves no number that says who has",
+        ),
         ("binary", "moments", PUBLIC + "moments: {radius: 1, design: gaussian}", "radius: 1 has no effect with design"),
         ("binary", "moments", "moments: {release: directions}", "moments.release: 'directions' is not"),
         ("classes", "moments", "moments: {release: joint}", "moments learns binary or real targets, not 'classes'"),
