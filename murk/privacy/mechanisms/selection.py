@@ -432,7 +432,8 @@ class WindowSelection(SelectionMechanism):
         self._check("window", "apart")
         if not -1 <= self.apart <= self.window <= LEVELS:
             raise UserError(
-                f"WindowSelection: apart={self.apart}, window={self.window} do not satisfy -1 <= apart <= window <= {LEVELS}"
+                f"WindowSelection: apart={self.apart}, window={self.window} must satisfy -1 <= apart <= window <= "
+                f"{LEVELS}"
             )
 
     @property
