@@ -325,7 +325,7 @@ def _delta(entries: list[_Entry], epsilon: Fraction) -> Fraction:
 
 
 def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[tuple[float, Callable[..., float]]]:
-    """Return total mu with its exact (epsilon, delta) curve, if all are GDP, and total rho with the Renyi curve.
+    """Return (total, curve) pairs: mu with its exact curve, if all entries are GDP, and rho with the Renyi curve.
 
     The exact curve is smaller if all are Gaussian. Pure releases convert differently to mu and rho, so try both.
     """

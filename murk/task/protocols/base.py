@@ -57,7 +57,8 @@ class TaskProtocol(ABC):
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
     why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
     classic: ClassVar[tuple[str, ...]] = ()  # kinds of release whose Gaussian noise can have `calibration: classic`
-    # Keys of `published` that the paper leaves open, with the words that it allows; any numbers.
+    # Keys of `published` that the paper leaves open, each with the words that a task may give; numbers are always
+    # allowed.
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
     estimates_effects: ClassVar[bool] = False  # whether average effects of classes are estimated besides their log odds
