@@ -117,7 +117,7 @@ def _count_everybody(device: GradientDevice, engine: SGDEngine, sizes: Mapping[s
     if device.covariates is not None and has_plug_in(settings):
         memory.whole[k.COUNT] = sum(sizes.values())
     elif more > 1.0:
-        # Random scaling's V is linear in these three sums, and of so many steps.
+        # Random scaling's V is linear in these three sums, which fewer and larger steps overstate by this factor.
         memory.real[k.SUM_SQUARES] /= more
         memory.rows[[k.SCALING_A, k.SCALING_B]] /= more
 

@@ -21,7 +21,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 Weights = Literal["norm", "mallows", "clip"]
 NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
-UNKNOWN_SHARE = 0.5  # largest share of missing targets for which intervals allow if it is not stated
+UNKNOWN_SHARE = 0.5  # largest share of missing targets for which intervals allow if the task states none
 SCALE = "scale"  # name of the estimated scale of residuals among the coefficients
 
 
