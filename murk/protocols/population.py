@@ -86,7 +86,7 @@ class Rate:
 
 
 def rate_of(task: Task, effects: Effects) -> Rate:
-    """Return the rate that forecasts of a task assume; raise UserError for one rate stated for several classes."""
+    """Return the rate that forecasts of a task assume; raise UserError for a single rate of several classes."""
     target = task.target
     if isinstance(target, ClassTarget):
         if effects.rate is not None:

@@ -1,4 +1,4 @@
-r"""Released cells: features and target as one of finitely many combinations of values, in randomized response.
+r"""Released cells: a record is one of finitely many combinations of values, released by randomized response.
 
 A cell c is a combination of categories, of numbers rounded to a grid, and of the target; one further cell is for
 records without a target. The mechanism keeps a cell with probability p and replaces it by each given other one with
@@ -188,7 +188,7 @@ class Cells:
 
     @cached_property
     def X(self) -> Floats:  # noqa: N802 - as in all learners
-        """Coded features of each cell, (classes, p), the constant last; zeros in the last one."""
+        """Coded features of each cell, (classes, p), the constant last; zeros in the cell without a target."""
         X = np.zeros((self.classes, self.features))
         X[:-1, -1] = 1.0
         repeat = self.target
@@ -200,7 +200,7 @@ class Cells:
 
     @cached_property
     def y(self) -> Floats:
-        """Target of each cell in [-1, 1], or the position of its class, (classes,); NaN in the last one."""
+        """Target of each cell in [-1, 1], or its class's position, (classes,); NaN in the cell without a target."""
         values = np.arange(self.target) if self.labelled else np.linspace(-1.0, 1.0, self.target)
         return np.append(np.tile(values, (self.classes - 1) // self.target), math.nan)
 

@@ -77,7 +77,7 @@ class CellSums:
         return np.asarray((self.cells[FIRST] - self.totals[SHIFT]) / self.totals[WEIGHT])
 
     def expected(self, shares: Floats) -> CellSums:
-        """Return what as many releases at the same levels are expected to sum to, if cells have these ``shares``."""
+        """Return the expected sums of as many releases at the same levels, if cells have these ``shares``."""
         classes, (_, second, third) = len(shares), self.cells.sum(axis=1)
         weight, shift, shifts = self.totals[[WEIGHT, SHIFT, SHIFTS]]
         # Level by level a release is cell c with probability q + h_c / a, so sums over cells give sums over levels.

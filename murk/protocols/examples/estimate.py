@@ -275,7 +275,7 @@ def _floored_solution(
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
     inverse = back @ (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
     error = np.sqrt(np.diag(inverse @ meat @ inverse.T))
-    # The unknown part of a coefficient: its share of the hidden directions, times what the ball allows.
+    # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
     length = np.linalg.norm(back, axis=1)
     share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length
     unknown = share * length * (radius + float(np.linalg.norm(along[~seen])))

@@ -116,7 +116,7 @@ class ExampleSettings:
         if self.intervals is not None and self.newton:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give newton=False, too, or leave "
-                "intervals= out for the better ones of the newton"
+                "intervals= out for the better ones of the Newton step"
             )
         if self.weighted and self.loss not in losses.DIRECTED_LOSSES:
             kind = "directions" if self.directed else "outer products"

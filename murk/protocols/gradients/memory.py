@@ -1,4 +1,4 @@
-"""State, settings and work space of gradients, as kernels take them: of a learner, and of one record on a device."""
+"""State, settings and work space of LDP-SGD as kernels read them, of a learner or for one record on a device."""
 
 from __future__ import annotations
 

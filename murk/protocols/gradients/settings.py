@@ -40,7 +40,7 @@ def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float 
     if weights == "mallows":
         peak = math.sqrt(2.0)
         return large if large < peak else 2.0 / small if small > peak else peak
-    raise UserError(f"weights={weights!r} have no reach; use one of {', '.join(NAMES)}")
+    raise UserError(f"weights={weights!r} do not bound a record's length; use one of {', '.join(NAMES)}")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from murk.task.task import Task
 
 @dataclass(frozen=True)
 class PartModel(MomentModel):
-    """The model of some columns, fitted to the sums of whole releases; ``labels``: whether the task's target is one."""
+    """The model of some columns, fitted to the sums of whole releases; ``labels`` if the task's targets are labels."""
 
     columns: Columns = field(kw_only=True)
     names: tuple[str, ...] = field(kw_only=True)

@@ -49,7 +49,7 @@ class PartitionState:
 
     count: int  # number of releases
     rounds: tuple[Round, ...]  # the remembered rounds, oldest first
-    coordinates: Coordinates | None = None  # what the survey found; None before its end, or without one
+    coordinates: Coordinates | None = None  # centres and spreads by the survey; None before its end, or without one
     shown: PartitionState | None = None  # the earlier state that predictions use, if any
     windows: Mapping[int, tuple[Round, ...]] = field(default_factory=dict)  # by window, the rounds of its answers
 
@@ -410,7 +410,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     kept = None if settings.forget is None else sum(_level_counts(partitions).values())
     influence = None if forgery is None else forgery.influence
     sets = None
-    # Learners with models of their own have sets of their own.
+    # Learners with models of their own have prediction sets of their own, which cannot be merged.
     if settings.wanted is not None and len(partitions) == 1:
         rounds = partitions[0][0].rounds
         tallies = [tally for round_ in rounds for (_, query), tally in round_.tallies.items() if query == "covered"]

@@ -68,9 +68,9 @@ class Need:
     seen: bool = True  # whether enough stood out from noise for a forecast
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
     stated: bool | None = None
-    told: bool = True  # whether anything tells the feature's spread from zero
+    told: bool = True  # whether the feature's spread is known to exceed zero
     survey: int = 0  # largest number of people in the survey that is under way; 0 if none is
-    category: bool = False  # whether noise hides the share of a category, which no statement of the task tells
+    category: bool = False  # whether noise hides the share of a category, of which tasks state nothing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
@@ -134,7 +134,7 @@ def _parameter(guarantee: Guarantee) -> tuple[str, float]:
 def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
     parameters = {level: _parameter(budget) for level, budget in budgets.items()}
     if len(budgets) > MOST_LEVELS + 1:
-        # The levels are those of a grid.
+        # So many levels are those of a grid: only the range of budgets is stated.
         (name, least), *_, (_, most) = sorted(parameters.values(), key=itemgetter(1))
         return f"{name} of about {least:g} to {most:g}"
     level_words = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
@@ -417,7 +417,7 @@ class Forgery:
 
 METHOD = "scores"
 _SURELY = 2.0  # standard errors from which missing targets are reported without public rows
-_UNLIKE_NORMAL = 2.0  # factor by which no features' curvature is lower than that of normal ones
+_UNLIKE_NORMAL = 2.0  # largest factor by which features' curvature is lower than that of normal features
 _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
     "ratios are not learned without public covariates"
@@ -587,7 +587,7 @@ class ScoreEstimate(Estimate):
         if not isinstance(self.solution, Solution):
             return 0.0 if self.solution is None else self.solution.missing
         if self.solution.targetless:
-            # Whatever the features' shape, their curvature is not that much lower than of normal ones.
+            # Features of any shape have at least the curvature of normal ones, divided by this factor.
             return max(1.0 - _UNLIKE_NORMAL * (self.solution.targets[0] + _SURELY * self.solution.targets[1]), 0.0)
         line = self.line
         if line is None:

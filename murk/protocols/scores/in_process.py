@@ -234,7 +234,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
                 return estimate
         solved_estimate = merged_of(self.settings, [(partition, self.mechanisms)])
         now = self.now
-        # At most two: the newest, and the one for predictions.
+        # At most two solutions are cached: the newest, and the one for predictions.
         kept = [each for each in solved if each[0] is now or each[0] is now.shown]
         self._solved = (*kept, (partition, solved_estimate))[-2:]
         return solved_estimate

@@ -50,7 +50,7 @@ ABOVE: Final = "above"  # begins the name of a survey's query
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
-_NUMBERS = 7  # numbers of a published model besides its origin, its transform and what sets need
+_NUMBERS = 7  # numbers of a published model besides its origin, its transform and its `SetQuery`
 _LEAST_WIDTH = 1e-6  # least half width w of a model's targets
 _LARGEST_THRESHOLD = 2.0  # the whole range of a coded target
 LARGEST_CLIPPING_NORM: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
@@ -112,7 +112,7 @@ class Model:
 
     @property
     def flat(self) -> Floats:
-        """The published vector: the origin, the transform by rows, the seven numbers, and what sets need."""
+        """The published vector: the origin, the transform by rows, seven numbers, and those of `SetQuery`, if any."""
         asked = [self.scatter, self.curvature, float(self.survey)]
         last = [self.clipping_norm, self.exponent, *asked, self.middle, self.width]
         numbers = np.concatenate([self.origin, self.transform.ravel(), last])

@@ -121,7 +121,7 @@ def _spread_otherwise(
 
 
 def impossible(found: Summaries) -> tuple[Query, ...]:
-    """Return the queries to which a round's mean answer is further from what people can answer than noise is."""
+    """Return the queries with a mean answer that, beyond noise, no people's records can give, in any round."""
     queries: dict[Query, None] = {}
     for each in found:
         if each.score is not None and _beyond(float(np.linalg.norm(each.score.mean)) - 1.0, each.score):

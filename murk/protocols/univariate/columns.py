@@ -67,7 +67,7 @@ class KnownColumn:
 
     @property
     def codes(self) -> Floats:
-        """The codes of each value, (values, width): zeros of a missing one."""
+        """The codes of each value, (values, width): zeros for a missing value."""
         rows = np.zeros((self.values, self.width))
         own = rows[: self.categories]
         own[:] = -1.0

@@ -248,8 +248,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each round, ``noises`` has the covariance of both mean scores times m: that of equal coordinates, and the
-        factor of the mean of ``c^2 z z'``.
+        For each round, ``noises`` has the covariance of both mean scores times m, as two factors: that of the identity,
+        and that of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))
