@@ -35,7 +35,7 @@ class Noise:
     variance: float  # noise variance of each feature
     constant_variance: float = 0.0  # noise variance of the constant: that of features in a product, else 0
     target_variance: float = 0.0  # noise variance of a real target
-    keep: float = 1.0  # weight of a released label; 1 without randomized response
+    keep: float = 1.0  # weight of a released label, whose opposite has 1 - keep; 1 without randomized response
     laplace: bool = False  # whether the noise is Laplace rather than Gaussian noise
 
 

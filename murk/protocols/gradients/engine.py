@@ -170,11 +170,11 @@ class SGDEngine(IterateEngine):
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
         if version > count:
-            raise RejectedError("future", f"version {version}, but the partition is at {count}")
+            raise RejectedError("future", f"version {version}, but the partition has {count} releases")
         # In Python's integers: calling compiled code for each release would take as long as learning it.
         age = count - version
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
-            raise RejectedError("stale", f"version {version}, but the partition is at {count}")
+            raise RejectedError("stale", f"version {version} is too old for a partition of {count} releases")
         if version != self._known_version:
             if not is_published(version, self._floor):
                 raise RejectedError("version", f"version {version} was never published")

@@ -78,7 +78,7 @@ class Settings:
             weighting=("inverse-variance", "uniform"),
         )
         if (self.weights == "clip") != (self.clip is not None):
-            raise UserError('weights="clip" and clip= (the bound to clip at) go together')
+            raise UserError('give weights="clip" together with clip=, the bound to clip at, or neither')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
             raise UserError(f"clip must be positive and finite, got {self.clip!r}")
         share: object = self.missing_share

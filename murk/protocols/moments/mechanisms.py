@@ -87,7 +87,9 @@ class MomentMechanism(RoundedGaussian):
                 f"{indices.shape}"
             )
         if counts.ndim != 1 or counts.sum() != len(rows) or (counts < 1).any():
-            raise UserError(f"{len(rows)} vectors of moments are not of people with {counts.tolist()} records")
+            raise UserError(
+                f"counts={counts.tolist()} must be at least 1 each and sum to the {len(rows)} vectors of moments"
+            )
         layout, means = self.statistics, empty((len(counts), self.dimension), np.int64)
         kernels.average_block(rows, counts, layout.size, layout.bounds, self.unit, means)
         return np.asarray(means + noise.gaussian(indices, self.dimension), dtype=np.int64)

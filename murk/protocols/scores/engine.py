@@ -350,7 +350,9 @@ class ScoreEngine:
             raise MurkError(f"the state's coordinates are malformed ({type(error).__name__})") from error
         finite = np.isfinite([middle, width]).all() and np.isfinite([centre, spread, *errors]).all()
         if not (finite and (spread > 0.0).all() and width > 0.0 and 0.0 <= share <= 1.0 and 0.0 <= most <= 1.0):
-            raise MurkError("the state's coordinates are not finite, a spread is not positive, or a share is none")
+            raise MurkError(
+                "the state's coordinates are not finite, a spread is not positive, or a share not in [0, 1]"
+            )
         return Coordinates(centre, spread, errors[0], errors[1], (middle, width), (share, most))
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:

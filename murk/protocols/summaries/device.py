@@ -170,7 +170,7 @@ def device_for(task: Task) -> SketchDevice | GramDevice | NewtonDevice:
     """Return the device of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
-        raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
+        raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, and organisations need summaries")
     shared: dict[str, Any] = {
         "names": tuple(coding.names),
         "feature_bound": math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,

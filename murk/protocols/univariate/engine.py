@@ -201,7 +201,7 @@ class TargetEngine(NeverPublished):
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
             if state["settings"] != self.settings.digest:
-                raise MurkError("the state is for a different target: make the learner with the same target")
+                raise MurkError("the state is for different settings: make the learner with the same settings")
             for name, data in state["own"].items():
                 if self._make is None or self.level(guarantee_from_dict(data)) != name:
                     raise MurkError("the state holds levels of another task")
