@@ -169,7 +169,7 @@ def most_points(coefficients: int) -> int:
 
 
 def history_bytes(coefficients: int) -> int:
-    """Return the largest number of bytes that the history, the history of estimates, takes in a partition's state."""
+    """Return the largest number of bytes that the history of estimates takes in a partition's state."""
     # A count and a time with their commas, and base64 of float32.
     return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
 
@@ -374,8 +374,8 @@ class EstimateMessage(BaseModel):
     - ``task``, ``name``: Hash and name of the task.
     - ``simulated``: Whether the noise was simulated; then nobody's privacy was protected.
     - ``releases``: Number of releases learned; it only grows.
-    - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and what is known of their
-      coverage; the note ends with the looks at which they hold (docs/intervals.md).
+    - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and a note on their coverage,
+      which ends with the looks at which the intervals hold (docs/intervals.md).
     - ``standard_error``: Root of the coefficients' summed squared standard errors; null where one is unknown.
     - ``coefficients``: Coefficients by name.
     """

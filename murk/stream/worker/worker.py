@@ -122,22 +122,23 @@ _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model 
 def check_times(release: Release, appended: int, rules: WireRules) -> None:
     """Raise `RejectedError` if the log appended a release after its expiry (at a time in seconds since 1970).
 
-    A release of a shuffled task must not expire later than ids are remembered, since it could be repeated then. One
-    whose time tells its window must not be of a window that has not begun.
+    A release of a shuffled task must expire before its id is forgotten, since it could be repeated afterwards. If a
+    release's time is the start of its window, that window must have begun.
     """
     if appended > release.expires:
         raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
     if rules.is_shuffled and release.expires > appended + rules.lifetime:
         later = release.expires - appended
-        raise RejectedError("future", f"it expires {later} s later, and {rules.lifetime} s are allowed")
+        raise RejectedError("future", f"it expires {later} s after its arrival, at most {rules.lifetime} s are allowed")
     if rules.ahead is not None and release.time > appended + rules.ahead:
-        raise RejectedError("future", f"it is of a window that begins {release.time - appended} s later")
+        raise RejectedError("future", f"its window begins {release.time - appended} s after its arrival")
 
 
 def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
     """Raise `RejectedError` if a learner cannot learn a release after ``ahead`` further ones.
 
-    ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
+    If the learner does not know the release's model, ``renew`` is called: it passes new models to the learner, and
+    returns whether it read the log.
     """
     try:
         learner.admit(release, ahead)
@@ -158,7 +159,7 @@ class Validated:
 
 
 class Seen(Protocol):
-    """The part of a window for duplicates that judges one message."""
+    """Interface of a window for duplicates, as far as `Validator` judges messages one by one."""
 
     def seen(self, offset: int, identifier: str, expires: int) -> bool:
         """Add an id at an offset, with the time of its expiry; return whether it is a duplicate."""
@@ -220,11 +221,11 @@ class Validator:
         return window.add_new(offsets, [release.id for release in releases], expires)
 
     def _remembered(self, release: Release, appended: int) -> int:
-        """Return a release's time of expiry; 0 if a window could not be rebuilt that remembers it until then."""
+        """Return a release's time of expiry; 0 if it expires too late for a window to remember it until then."""
         return release.expires if release.expires <= appended + self._rules.lifetime else 0
 
     def _valid(self, value: bytes, appended: int) -> Release:
-        """Return a release of this partition that came in its time; raise `RejectedError` otherwise."""
+        """Return the release if it is of this partition and came in its time; raise `RejectedError` otherwise."""
         release = self._receive(value)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
@@ -242,7 +243,7 @@ class Validator:
         for offset, appended, value in messages:
             try:
                 release = self._valid(value, appended)
-                # Recorded whatever the outcome of the rest, so that the window is a function of the log.
+                # Record the id whatever the outcome of the other checks, so that the window is a function of the log.
                 if seen(offset, release.id, self._remembered(release, appended)):
                     tally.duplicate()
                     continue
@@ -408,7 +409,7 @@ class Worker:
             else:
                 self._restore_model()
                 if end != self.offset:
-                    # The record that ends a crowd's transaction would count as lag for ever.
+                    # Otherwise the marker that ends a crowd's transaction would count as lag for ever.
                     after = self._log.skip(self.partition, self.offset)
             # After an interrupt or error within the update, the learner's state may be invalid.
             self._stopped = "did not get to the end of a step"

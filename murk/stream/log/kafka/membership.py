@@ -119,9 +119,9 @@ class KafkaMembership(Membership):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
             self._thread.start()
-            # Nothing can be read before: a learner that ends once nothing has arrived for a while would not begin.
+            # Wait, since a learner that ends when nothing arrives for some time would otherwise end before it begins.
             self._answered.wait(JOINING)
-        # In this order: a change after this line counts as not yet reported.
+        # Set before reading the error: a change after this line counts as not yet reported.
         self._asked.set()
         error = self._error
         # Without a broker, a learner that has partitions goes on: if they get new owners, it is fenced.

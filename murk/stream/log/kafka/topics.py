@@ -32,7 +32,7 @@ _ENVELOPE = 16_384  # bytes of a message's key and headers and of its batch's he
 
 
 class Names:
-    """Names of a log's topics, consumer group and transactional ids, of which some are a ``model``'s own.
+    """Names of a log's topics, consumer group and transactional ids; a ``model`` has some of its own.
 
     The names of logs and models have no dots, so that no two of them share a topic.
 
@@ -168,7 +168,7 @@ class Topics:
         return sorted(wanted)
 
     def create_for_model(self, task: Task) -> None:
-        """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
+        """Create a model's missing topics, replicated as the states are; raise `UserError` if others do not fit."""
         names = Names(self._names.log)
         standing = self._describe_one(names.states)
         if standing is None:

@@ -145,7 +145,7 @@ class Settings:
             from murk.stream.log.kafka.connection.tokens import CommandTokens
 
             tokens = CommandTokens(self.sasl_token_command or "")
-            # Here its errors are raised; within the client they would be a broker that cannot be reached.
+            # Errors of the command are raised here; within the client it would seem that no broker can be reached.
             tokens.token()
             arguments |= {"sasl_mechanism": TOKENS, "sasl_oauth_token_provider": tokens}
         elif self.is_by_kerberos:
@@ -161,7 +161,7 @@ SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.
 
 
 def set_below(values: Mapping[str, str], where: str) -> None:
-    """Set defaults by key, below the variables and the properties file; ``where`` is their source."""
+    """Set defaults by key, which the variables and the properties file override; ``where`` is their source."""
     _below.clear()
     _below.update({KEYS[key]: (value, where) for key, value in values.items()})
 
