@@ -78,8 +78,8 @@ def command(
 ) -> None:
     """Plan the experiment of TASK, or read it from a log at any time, or count its false alarms without an effect.
 
-    Without --log and --aa it states the smallest lift that numbers of people show. Intervals of --log hold at every
-    look, so that anybody may watch an experiment and stop it.
+    Without --log and --aa it states the smallest lift that given numbers of people detect. Intervals of --log hold at
+    every look, so that anybody may watch an experiment and stop it.
     """
     from murk.planning.experiments import arms_of
 
@@ -171,7 +171,7 @@ def _count_alarms(task: Task, path: Path, runs: int, seed: int, as_json: bool) -
     from murk.populations.file_source import FileSource
 
     if task.repeats.most > 1:
-        raise UserError("--aa takes each row for another person, and people of this task answer again: leave it out")
+        raise UserError("--aa counts each row as a person, but people of this task answer several times: leave it out")
     blocks: list[Any] = list(FileSource(path, task.with_simulated(True), strict=False).blocks())
     X, y = np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
     with progress("runs", runs, quiet=as_json) as tick:
