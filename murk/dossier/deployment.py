@@ -28,7 +28,7 @@ class Store:
     kept: str  # retention in words
     settings: str  # settings as read
     seconds: float | None = None  # retention; infinite if the newest message stays for ever, None if unknown or no time
-    later: int = 0  # seconds that a message may stay longer, because a broker deletes whole segments
+    later: int = 0  # seconds that a message may stay beyond its retention, because a broker deletes whole segments
 
 
 @dataclass(frozen=True)

@@ -151,5 +151,5 @@ def caps_of(task: Task) -> str:
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:
-    """Return the mechanism of each level, as devices use it; for a grid, those that bound all and one of each kind."""
+    """Return levels' mechanisms as devices use them; of a grid, only the default, lowest, highest, and one per kind."""
     return of_each_kind(device_for(with_sample(task)).mechanisms, lambda each: each.kind)

@@ -11,8 +11,8 @@ noise of variance s^2 in each coordinate of a release of length 1, and coefficie
 The second holds for examples without public rows, with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length, and
 for outer products, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. In a logistic model without
 a known distribution of the d features, moments and examples have a further error of about ``2 / sqrt(d)`` points. The
-factors c were measured with `python -m benchmarks.protocols` and hold within a factor of about 2: enough to compare
-protocols, not to plan a study, for which the rule also accepts forecast half-widths.
+factors c were measured with `python -m benchmarks.protocols` and hold within a factor of about 2. This suffices to
+compare protocols, but not to plan a study; for a plan the rule also accepts forecast half-widths.
 """
 
 import math
@@ -30,7 +30,7 @@ from murk.task.task import Task
 _ERROR_CODE = "MURK-LEARN-001"
 
 EQUAL: Final = 1.25  # errors up to this factor larger count as equal
-_NOTHING: Final = 0.1  # errors up to this number of points count as equal: a smaller one is not worth more trust
+_NOTHING: Final = 0.1  # errors up to this number of points count as equal: a smaller one does not justify more trust
 
 
 @dataclass(frozen=True)

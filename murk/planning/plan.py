@@ -44,7 +44,7 @@ Tick = Callable[[int, str], None]
 class Cell:
     """One forecast of a plan, or why there is none."""
 
-    # what is forecast; ``budget`` is a factor of the task's own, ``design`` the name of the assumed population
+    # settings of the forecast; ``budget`` is a factor of the task's own, ``design`` the name of the assumed population
     protocol: str
     people: int
     budget: float
@@ -74,7 +74,7 @@ class Plan:
     task: Task  # the task
     designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first
     cells: tuple[Cell, ...]  # all forecasts
-    budgets: Mapping[float, str]  # factor to its guarantee, in words
+    budgets: Mapping[float, str]  # factor of the task's budget to the resulting guarantee, in words
     effect: float  # assumed average effect per standard deviation of the median feature, in points
     # number of people to the protocol chosen at the task's own budget (empty if nothing is learned) and the reason
     chosen: Mapping[int, tuple[str, str]]
@@ -84,7 +84,7 @@ class Plan:
     # the same for intervals that hold at every look; protocols without such intervals are missing, too
     watched: Mapping[str, int | None] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)  # assumptions about the target
-    off: str = ""  # how half-widths would differ at another rate, if nobody stated one; else empty
+    off: str = ""  # how half-widths would differ at another rate, if the rate was guessed; else empty
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to the unit of its average effect, in words (without features, of means); empty for contrasts."""
+        """Feature to its average effect's unit, in words; without features, units of means; empty for contrasts."""
         of_effects = effect_units(self.task)
         return {name: of_effects[name].label for name in of_interest(of_effects)}
 
@@ -231,7 +231,8 @@ def plan(
 def comparable(task: Task) -> list[str]:
     """Return the protocols that may learn a task.
 
-    Those of a target alone need a task without features; known columns are sent as they are by the task's own only.
+    Protocols of a target alone need a task without features; only the task's own protocol sends known columns as they
+    are.
     """
     if task.known_columns:
         return [task.protocol]
@@ -271,7 +272,7 @@ def _cells(
 ) -> list[Cell]:
     """Return forecasts of a protocol at one budget, given those at larger budgets.
 
-    One person may give up to ``answers`` of the answers: a task at another budget has lost its caps.
+    One person may give up to ``answers`` of the answers; this is an argument since tasks at other budgets lack caps.
     """
     counts = list(dict.fromkeys(people))
     if isinstance(own, str):
@@ -302,7 +303,7 @@ def _cells(
 
 
 def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
-    """Return the protocol with the best forecast, and why; an empty name for none. Sketches only replace sketches."""
+    """Return the protocol with the best forecast, or an empty name, and why. Only sketches are replaced by sketches."""
     points = {cell.protocol: cell.points for cell in cells}
     try:
         choice = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
@@ -310,7 +311,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
         possible = next((cell.protocol for cell in cells if cell.without_effects), None)
         if possible is None:
             return "", TOO_FEW
-        # For example classes, which have no units: the task's own protocol comes first.
+        # No units, for example of several classes: choose the first protocol, the task's own if possible.
         return possible, f"{possible}: coefficients have intervals, but no average effect to compare"
     reason = choice.reason
     if choice.expected.get(task.protocol) is not None:
@@ -325,7 +326,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
     """Describe other settings of the compared protocols that have a clearly better forecast."""
     words = ""
     here = [cell for cell in cells if (cell.people, cell.budget, cell.design) == (people, 1.0, design.name)]
-    # Of people's protocols also those that the task does not name.
+    # If people release, compare other protocols than the task's, too.
     names = [task.protocol] if task.of_organisations else dict.fromkeys(each.protocol for each in here)
     for name in names if task.features else ():
         points_here = [each.points for each in here if name == each.protocol or not task.of_organisations]

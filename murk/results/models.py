@@ -24,7 +24,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 
 class ModelDevice:
-    """A model's device, which learns a part of the releases of the log's task ``released``."""
+    """Device of a model, whose learner uses a part of the releases of ``released``, the log's task."""
 
     interactive = False
 
@@ -86,7 +86,7 @@ def report_model(
 
 
 def _words(report: dict[str, Any], device: ModelDevice) -> str:
-    """Describe a model's columns, and what its intervals hold for."""
+    """Describe a model's columns, and the models for which its intervals hold together."""
     about, target = report["model"], device.task.target.name
     columns = ", ".join(feature.name for feature in device.task.features)
     fitted = f"{target} by {columns}" if columns else target
