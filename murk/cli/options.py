@@ -25,7 +25,7 @@ _ERROR_CODE = "MURK-CLI-002"
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
-# Code of the error that no shuffler writes to a log, which ends once a shuffler begins.
+# Code of the error that no shuffler writes to a log. It is temporary: a shuffler that begins ends it.
 _NO_SHUFFLER = "MURK-SHUFFLE-002"
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -22,7 +22,7 @@ from murk.task.coding import as_number, is_absent, is_nan
 ROWS: Final = 20_000  # number of rows of the sample
 _FEWEST: Final = 20  # number of rows below which nothing is concluded
 _EXACT: Final = 1e-9  # share of a column's variance that others may leave unexplained
-_NEARLY: Final = 0.01  # errors of guesses by a revealing column, at most this share of those by the most frequent label
+_NEARLY: Final = 0.01  # largest ratio of a revealing column's wrong guesses to those of the most frequent label
 _ROWS_OF_ONE: Final = 5.0  # fewest rows for each value of a column whose values are compared with another's
 # Number of evenly spaced rows of a first check, which rejects most pairs of columns, and the check's `_NEARLY`.
 _FIRST, _PROMISING = 1_000, 0.1
@@ -103,7 +103,7 @@ def cautions(cells: Cells, target: str) -> Iterator[str]:
 
 
 def _determined(features: Mapping[str, _Column]) -> list[tuple[str, str, float]]:
-    """Return pairs of columns of which the first one's categories determine the second, with the share determined."""
+    """Return pairs of columns, the first of which determines the second, with the share of rows that is determined."""
     determined: dict[frozenset[str], tuple[str, str, float]] = {}
     step = max((len(each.codes) for each in features.values()), default=1) // _FIRST or 1
     pairs = ((name, other) for name, other in permutations(features, 2) if features[name].numbers is None)

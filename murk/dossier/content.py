@@ -27,7 +27,7 @@ EVIDENCE: dict[str, Evidence] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One or two sentences with their evidence, keys of `EVIDENCE`, or else their source."""
+    """One or two sentences with their evidence (keys of `EVIDENCE`) or, without evidence, their source."""
 
     text: str
     evidence: tuple[str, ...] = ()

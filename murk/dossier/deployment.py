@@ -43,7 +43,7 @@ class Deployment:
     encrypted: bool | None = None  # None if there are no connections
     identified: bool | None = None  # whether clients are authenticated; None if there are no connections
     problems: tuple[str, ...] = ()  # sentences
-    checked: tuple[str, ...] = ()  # sentences on what was looked at and found in order
+    checked: tuple[str, ...] = ()  # sentences on settings that were checked and are correct
     role: Role = "log"
     identity: str = ""
 

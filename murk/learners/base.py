@@ -209,7 +209,8 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError if it misfits or only one of release and learner is simulated; UserError without features.
+        Raises RejectedError if the release does not fit, or only one of release and learner is simulated; UserError
+        without features.
         """
         engine = self._require()
         if release.kind != engine.kind:

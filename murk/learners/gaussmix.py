@@ -242,7 +242,7 @@ class GaussMix(StreamEstimator[Any]):
 
     @locked
     def release(self) -> None:
-        """Release pending records, at ``guarantee`` for each person, forget them and learn; raise UserError if none."""
+        """Release pending records, at ``guarantee`` for each person, forget them and learn; UserError without any."""
         self._release()
 
     def _release(self) -> None:
@@ -391,7 +391,8 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         all others, better with many records; ``"mixing"``; or ``"linear-mixing"``, which also releases a noisy least
         eigenvalue to add less noise. By default moments, or linear mixing with ``rows``, ``analysis`` or ``debiased``.
     first
-        Records in a window's first part (``newton``); by default 2,500 a coefficient, at most 10,000 and half of it.
+        Number of records in a window's first part (``newton``); by default 2,500 for each coefficient, but at most
+        10,000 and half of the window.
     range
         Q of the paper's quadratic surrogate on [-Q, Q]. By default the least-squares fit is turned into logistic
         coefficients as if ``x'theta`` were normal, with the released moments.

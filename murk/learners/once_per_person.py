@@ -34,7 +34,7 @@ def _cost(guarantee: Guarantee, cap: Guarantee) -> PrivacyLoss:
 
 
 class OncePerPerson(base.Wrapper, base.Estimator):
-    """Let a learner learn one answer of each person, or one in each window, however many records a stream has.
+    """Let a learner learn one answer of each person, or one in each window, of a stream with any number of records.
 
     The first record of a person in a window is their answer. Three kinds of records are refused before they are read,
     and counted by ``n_refused``: further ones in the window, records of windows before the person's newest one, and

@@ -345,7 +345,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         ``link`` and ``radius`` are the paper's f and r, ``lipschitz`` its L, a bound on ``|f'|``, ``error`` its C, a
         bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is within ``L r + |f(0)| + C``. The classic
         calibration needs a small enough ``ApproxDP``: epsilon up to 17 at delta = 1e-6. Raises UserError without
-        ``radius`` and ``target_bounds``; ``design="gaussian"``, which takes no radius, needs the latter.
+        ``radius`` and ``target_bounds``; ``design="gaussian"``, which takes no ``radius``, needs ``target_bounds``.
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
         if radius is None and "target_bounds" not in more:

@@ -181,7 +181,7 @@ class Scores(PersonEstimator[InProcessScores]):
         return joint
 
     def drift(self) -> Drift:
-        """Test whether the coefficients have changed, with a false-alarm rate of 1% in a stream's life; takes long."""
+        """Test whether the coefficients have changed; slow. False alarms have probability 1% over a stream's life."""
         engine = self._require()
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
         unit = 1.0 if self._binary else self._range.unit

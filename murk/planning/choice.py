@@ -126,7 +126,7 @@ def expected_error(task: Task, protocol: str, people: int, **settings: object) -
     device = device_for(of_protocol)
     device.check_state()
     error = math.sqrt(part(protocol, "forecast").effect_variance(device, of_protocol, people))
-    # Missing targets shrink what is estimated, and not the noise.
+    # Missing targets shrink the estimate, but not its noise.
     return 50.0 * error / (1.0 - (task.target.missing_share or 0.0))
 
 
@@ -138,7 +138,7 @@ def _reason(
     measured = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
     words = [f"{best}: {measured}, with {people:,} people"]
     if ranked[best] > min(ranked.values()):
-        words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
+        words.append("within a quarter of the least, and it needs fewer public rows or less trust")
     others = [f"{name} {value:.2g} points" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))

@@ -407,7 +407,7 @@ def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     if sets is not None and sets.known and not sets.whole:
         lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
         parts = [f"{_forged(forged, releases)} by {number(100.0 * most, 2)} points" for forged, most in lowered]
-        told = f"How far below its statement the coverage of prediction sets could be at most: {'; '.join(parts)}."
+        told = f"How far the coverage of prediction sets could have been lowered at most: {'; '.join(parts)}."
         described["coverage"] = [{"releases": forged, "lowered": most} for forged, most in lowered]
         described["words"] = f"{described['words']} {told}".strip()
     return described

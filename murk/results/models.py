@@ -106,7 +106,9 @@ def _words(report: dict[str, Any], device: ModelDevice) -> str:
     if about["before"] > 0:
         words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
     if device.used.is_own and about["from_states"]:
-        words.append(f"It is the task's own model, as far as `murk learn` has learned it: {report['lag']:,} behind.")
+        words.append(
+            f"It is the task's own model, as far as `murk learn` has learned it: {report['lag']:,} messages behind."
+        )
     elif about["from_states"]:
         words.append(
             "It continues from the states of the task's own learner, so its history before that is not known (--replay "

@@ -207,9 +207,10 @@ def _describe_cap(task: Task, *, people_are_rows: bool) -> str:
 
 _REPEATS: Final = (
     "Caps count new answers: while a record codes to the same, its person repeats their last answer, which tells "
-    "nothing further about it. But it shows which answers are one person's, and a new one shows that the record has "
-    "changed, and when: no noise hides that. Values that change in every window are protected as new answers are, all "
-    "together. Once a cap on all windows is spent, the last answer is repeated, whatever the record is."
+    "nothing further about it. But repeated answers show which ones are one person's, and a new answer shows that the "
+    "record has changed, and when: no noise hides that. If values change in every window, all answers are new, and the "
+    "joint guarantee of new answers holds. Once a cap on all windows is spent, the last answer is repeated, whatever "
+    "the record is."
 )
 SEVERAL_WINDOWS: Final = 10  # number of windows for which the joint guarantee is stated as an example
 

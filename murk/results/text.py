@@ -38,7 +38,7 @@ Block = Table | Paragraph
 
 
 def interval_words(report: Mapping[str, Any]) -> str:
-    """Return the title of a column of intervals: their level and, if so, that they hold at every look."""
+    """Return the title of a column of intervals: their level and, where it applies, that they hold at every look."""
     interval = report["interval"]
     looks = interval.get("looks")
     if looks and looks["validity"] == "always-valid":

@@ -35,7 +35,7 @@ _ERROR_CODE = "MURK-CLI-002"
     "--effect",
     type=click.FloatRange(0, min_open=True),
     metavar="X",
-    help="Find the number of people that show a lift of X, in points of a probability or in the target's units.",
+    help="Find the number of people that detect a lift of X, in points of a probability or in the target's units.",
 )
 @rate(help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]")
 @click.option(
@@ -44,7 +44,7 @@ _ERROR_CODE = "MURK-CLI-002"
     default=0.8,
     show_default=True,
     metavar="P",
-    help="Probability that an effect is shown.",
+    help="Probability that an effect is detected.",
 )
 @click.option(
     "--aa",
@@ -115,7 +115,7 @@ def _plan(
         return
     unit = f"units of {task.target.name}" if isinstance(task.target, RealTarget) else "points"
     rows = [[f"{each.people:,}", *map(_shown, (each.planned, each.watched, each.without_privacy))] for each in plans]
-    title = f"{task.name}: smallest lift shown with a probability of {power:.0%}, in {unit}"
+    title = f"{task.name}: smallest lift detected with a probability of {power:.0%}, in {unit}"
     table(title, ["people", "one look at the end", "watched, at the same number", "one look, without privacy"], rows)
     if needed is not None:
         paragraph(

@@ -1,7 +1,7 @@
 """The interface of logs: an ordered, partitioned, replayable stream of one task, and the partitions' states.
 
-A log holds releases in partitions, the newest model of each partition (partition ``c`` reads partition ``c``), each
-partition's state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
+A log holds releases in partitions, each partition's newest model and its state with its offset, and dead letters.
+Offsets grow along a partition but need not be consecutive.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ class Log(ABC):
         """Append a crowd's messages (by partition, in order) and write the mark, in one atomic, durable write.
 
         Raises ``FencedError``, and appends nothing, unless the log's current mark has the same shuffler and one crowd
-        less than ``mark``; `MurkError` if the log could not write: either everything was written or nothing.
+        fewer than ``mark``; `MurkError` if the log could not write: either everything was written or nothing.
         """
         raise _without_crowds(self.url)
 
@@ -473,7 +473,7 @@ def not_an_input_log(url: str) -> UserError:
 
 
 def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
-    """Raise ``FencedError`` unless ``found``, a log's mark, has the shuffler of ``wanted`` and one crowd less."""
+    """Raise ``FencedError`` unless ``found``, a log's mark, has the shuffler of ``wanted`` and one crowd fewer."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
         words = f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log"
         raise FencedError(words)

@@ -29,7 +29,7 @@ _ERROR_CODE = "MURK-LOG-001"
 
 
 class Block(list[Any]):
-    """Releases of one kind, in order; never changed.
+    """Releases of one kind, in order; immutable.
 
     >>> from collections import namedtuple
     >>> release = namedtuple("release", "level payload")

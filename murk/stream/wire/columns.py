@@ -93,7 +93,7 @@ class Columns:
 
 
 def distinct(column: Integers) -> set[int]:
-    """Return the distinct numbers of a column, most often one."""
+    """Return the distinct numbers of a column, of which there is usually one."""
     low, high = int(column.min()), int(column.max())
     return {low} if low == high else set(np.unique(column).tolist())
 

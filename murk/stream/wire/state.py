@@ -309,7 +309,7 @@ def count_of(value: object, name: str) -> int:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Convert errors of reading a state, a key that is missing or of another type, into a MurkError."""
+    """Convert errors in reading a state (a key is missing, or a value has another type) into a MurkError."""
     try:
         yield
     except MurkError:

@@ -219,8 +219,8 @@ class Topics:
                 wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
             elif have != spec.partitions:
                 wrong.append(
-                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a partition, so "
-                    f"set log.partitions to {have}, or use another log"
+                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: set log.partitions "
+                    f"to {have}, or use another log"
                 )
             for key, (now, needed) in _misfits(spec, configs[topic]).items():
                 least = "at least " if key in spec.least else ""

@@ -145,7 +145,7 @@ class Clients:
     def reader(self, *, committed: bool) -> Any:
         """Return a consumer without a group.
 
-        A ``committed`` one waits for open transactions and skips aborted ones. It is not for reading releases: any
+        With ``committed`` it waits for open transactions and skips aborted ones. Releases are not read in this way: any
         device could hold up the stream with a transaction that it never ends.
         """
         return self._make(

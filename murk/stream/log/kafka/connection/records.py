@@ -274,7 +274,7 @@ def _rows(data: bytes, found: NDArray[np.int64]) -> list[Record]:
 
 
 def _uncompressed(batch: Any) -> Iterable[Any]:
-    """Return the records of a batch that is not plain; a compressed one that is otherwise plain is unpacked at once."""
+    """Return the records of a batch that is not plain, read as a whole if it is compressed and otherwise plain."""
     if batch.compression_type == batch.CODEC_NONE:
         return batch  # type: ignore[no-any-return]
     head = batch._buffer[:_HEAD]
@@ -309,7 +309,7 @@ class WholeBatch(ProducerBatch):  # type: ignore[misc]
 
 
 def takes_batches(producer: Any) -> bool:
-    """Return whether a producer can send whole batches: known library version, not compressed, not just idempotent."""
+    """Return whether a producer can send whole batches: known version, uncompressed, transactional if idempotent."""
     if not isinstance(producer, KafkaProducer) or not _is_known():
         return False
     config = producer._accumulator.config

@@ -1,6 +1,6 @@
 """Encryption and credentials of Kafka clients, from a properties file or the environment.
 
-They are never taken from a URL or an argument, which other users of the machine can read, and are never shown.
+Credentials are never shown, and never taken from a URL or an argument, which other users of the machine can read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Settings:
     def read(cls, environment: Mapping[str, str] | None = None, servers: Collection[str] = ()) -> Settings:
         """Read the ``MURK_KAFKA_*`` variables, the file named by ``MURK_KAFKA_CONFIG``, and the values of `set_below`.
 
-        The file's section ``[HOST:PORT]`` counts for the cluster with this bootstrap server alone. Raises `UserError`,
+        The file's section ``[HOST:PORT]`` applies only to the cluster with this bootstrap server. Raises `UserError`,
         naming the key (never the value) that is unknown, missing or invalid.
 
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
