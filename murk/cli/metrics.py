@@ -58,7 +58,7 @@ def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port:
 
 @contextmanager
 def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
-    """Serve a learner's metrics if a port is given; yield a function by which its thread refreshes the lag."""
+    """Serve a learner's metrics if a port is given; yield a function that refreshes the lag, for its thread."""
     if port is None:
         yield lambda: None
         return

@@ -210,7 +210,7 @@ def _by_threshold(column: Vector, positive: Vector) -> float:
 
 
 def _variance_explained(numbers: Vector | None, real: Vector, codes: Codes | None) -> float:
-    """Return the share of a target's variance that a line through numbers or the means by value explain, if larger."""
+    """Return the larger share of a target's variance that a line through numbers, or the means by value, explain."""
     y = real - real.mean()
     total = float(y @ y)
     if not total > 0.0:

@@ -27,7 +27,9 @@ class Store:
     place: str
     kept: str  # retention in words
     settings: str  # settings as read
-    seconds: float | None = None  # retention; infinite if the newest message stays for ever, None if unknown or no time
+    seconds: float | None = (
+        None  # retention; infinite if the newest message stays for ever, None if unknown or not a time
+    )
     later: int = 0  # seconds that a message may stay beyond its retention, because a broker deletes whole segments
 
 
@@ -69,7 +71,7 @@ class Accounts:
     lifetime: tuple[str, ...]  # sentences on caps over all tasks and the largest spending
     capped: bool  # whether there is such a cap
     keyed: bool  # whether names are stored as keyed hashes
-    tasks: Mapping[str, int] = field(default_factory=dict)  # task to its number of releases
+    tasks: Mapping[str, int] = field(default_factory=dict)  # number of releases by task
     problems: tuple[str, ...] = ()
     files: int = 0
     rows: int = 0  # number of people who are rows of a file

@@ -30,7 +30,7 @@ class Example:
     messages: tuple[bytes, ...]
     made_up_public: bool  # whether the task's public sample was made up, too
     records: int = 1
-    numbers: int = 0  # most numbers of a payload, by any question; 0 if there are no questions
+    numbers: int = 0  # largest number of integers in a payload, over all questions; 0 if there are no questions
 
     @property
     def longest(self) -> int:

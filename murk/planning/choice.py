@@ -37,12 +37,12 @@ _NOTHING: Final = 0.1  # errors up to this number of points count as equal: a sm
 class Recommendation:
     """The protocol to choose, and why."""
 
-    protocol: str  # its name in a task file
-    reason: str  # in words
-    # suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
-    # best first
+    protocol: str  # the protocol's name in a task file
+    reason: str  # the reason in words
+    # by suitable protocol, the best first: expected error of an average effect per standard deviation of a feature, in
+    # points
     expected: Mapping[str, float]
-    refused: Mapping[str, str] = field(default_factory=dict)  # unsuitable protocol to the reason
+    refused: Mapping[str, str] = field(default_factory=dict)  # reason by unsuitable protocol
     measure: Literal["error", "half width"] = "error"  # the expected quantity: an ``error``, or a ``half width``
     settings: Mapping[str, object] = field(default_factory=dict)  # keys of the protocol's block without their defaults
 

@@ -131,7 +131,7 @@ class FalseAlarms:
 def false_alarms(
     task: Task, X: Floats, y: Floats, *, runs: int = 100, seed: int = 1, tick: Callable[[int, str], None] | None = None
 ) -> FalseAlarms:
-    """Assign arms at random to coded records (m, p), (m,), randomize their targets, and look again and again.
+    """Assign arms at random to coded records ``X`` (m, p), ``y`` (m,), randomize targets, and look again and again.
 
     The arms have no effect by construction. Everything else is as in the records: rates, drifts and amounts.
     """

@@ -44,11 +44,11 @@ class Forecast:
     """Half-widths that a protocol is expected to have."""
 
     people: int  # number of people who release
-    halves: Mapping[str, float]  # coefficient to its half-width, in coded units; infinite if it will not be learned
-    # feature to the half-width of its average effect per unit, as in reports: in percentage points, or in a real
-    # target's units; empty where reports have none
+    halves: Mapping[str, float]  # half-width by coefficient, in coded units; infinite if it will not be learned
+    # half-width of the average effect per unit, by feature, as in reports: in percentage points, or in a real target's
+    # units; empty where reports have no average effects
     effects: Mapping[str, float] = field(default_factory=dict)
-    # feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's range
+    # half-width per standard deviation, by feature, in points: hundredths of a probability or of the target's range
     spread: Mapping[str, float] = field(default_factory=dict)
     # whether half-widths hardly vary between draws of the noise, as they do only where the asymptotics hold
     settled: bool = True

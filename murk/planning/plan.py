@@ -74,12 +74,12 @@ class Plan:
     task: Task  # the task
     designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first
     cells: tuple[Cell, ...]  # all forecasts
-    budgets: Mapping[float, str]  # factor of the task's budget to the resulting guarantee, in words
+    budgets: Mapping[float, str]  # guarantee in words, by factor of the task's budget
     effect: float  # assumed average effect per standard deviation of the median feature, in points
-    # number of people to the protocol chosen at the task's own budget (empty if nothing is learned) and the reason
+    # by number of people: protocol chosen at the task's own budget (empty if nothing is learned), and the reason
     chosen: Mapping[int, tuple[str, str]]
-    # protocol to the number of people needed for the wanted half-widths; None if no number suffices. Protocols
-    # without average effects are missing.
+    # by protocol: number of people needed for the wanted half-widths; None if no number suffices. Protocols without
+    # average effects are missing.
     needs: Mapping[str, int | None] = field(default_factory=dict)
     # the same for intervals that hold at every look; protocols without such intervals are missing, too
     watched: Mapping[str, int | None] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to its average effect's unit, in words; without features, units of means; empty for contrasts."""
+        """Units of average effects in words, by feature; without features, units of means; empty for contrasts."""
         of_effects = effect_units(self.task)
         return {name: of_effects[name].label for name in of_interest(of_effects)}
 
@@ -343,7 +343,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
 
 
 def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str:
-    """Return why no protocol has an interval: too few people, or another reason."""
+    """Return why no protocol has an interval: too few people, or no number of people suffices."""
     for candidate in tasks:
         with suppress(UserError):
             if not isinstance(candidate, str) and forecasting.forecast(candidate, population, BEYOND, draws=1).learned:
@@ -379,7 +379,7 @@ def remarks(found: Plan) -> Iterator[str]:
             "task, too."
         )
     of_protocol: list[str] = []
-    # Without a forecast, or with nothing to remark, there are none.
+    # A protocol without a forecast has no remarks.
     with suppress(UserError):
         of_protocol += getattr(part(own, "forecast"), "remarks", lambda task: ())(found.task)
     yield from of_protocol

@@ -211,7 +211,7 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
         if name not in categories:
             filled[name] = math.sqrt(3.0) * deviation
             continue
-        # Share of the rarer of two values that are 2 apart.
+        # Share of the rarer of two coded values, -1 and +1.
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
             # State no share, as the moments may weight people by the length of their features.

@@ -27,7 +27,7 @@ def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floa
     """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     _refuse_quantiles(task)
     X = _coded(task, records)
-    # A class without coefficients has zeros.
+    # For a class without coefficients they count as zero.
     by_label = [[coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names] for label in _labels(task)]
     lines = np.column_stack([X @ np.array(theta) for theta in by_label])
     if isinstance(task.target, ClassTarget):

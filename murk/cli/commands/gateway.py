@@ -222,7 +222,7 @@ def _check_origin(origin: str) -> None:
 
 
 def _serialized(origin: str) -> str | None:
-    """Return an origin as browsers serialize it, or None if it is none."""
+    """Return an origin as browsers serialize it, or None if the text is no origin."""
     from ipaddress import ip_address
     from urllib.parse import urlsplit
 

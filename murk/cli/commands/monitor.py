@@ -59,7 +59,7 @@ _ERROR_CODE = "MURK-CLI-002"
     "--reference",
     "references",
     multiple=True,
-    type=click.Path(),  # in a variable, colons separate several
+    type=click.Path(),  # colons separate several paths in an environment variable
     metavar="[TASK=]FILE",
     help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
     "--json output of another run. May be repeated.",
@@ -133,7 +133,7 @@ def command(
             except UserError as error:
                 if not wait:
                     raise
-                # The task that it is for may appear later.
+                # The task to which the setting applies may appear later.
                 say(f"murk: {error}", code=error.code)
             tasks.step()
             server = stack.enter_context(Server(TaskRoutes(tasks), host, port, allowed=allowed))

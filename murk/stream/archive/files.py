@@ -189,7 +189,7 @@ class Manifest:
     task: str
     document: str
     rows: int
-    size: int  # bytes of messages from which a file ends earlier
+    size: int  # number of bytes of messages at which a file ends earlier
 
     def encode(self) -> bytes:
         """Return the file's content."""

@@ -30,7 +30,7 @@ _HELD = 2  # number of decoded files kept in memory
 
 
 class ArchiveLog(Log):
-    """An archive's messages; raise UserError if the folder holds none. ``name`` is that of a model or None."""
+    """An archive as a log, for the task's own learner or the model ``name``; raise UserError if there is no archive."""
 
     def __init__(self, folder: Folder, name: str | None = None) -> None:
         manifest = Manifest.read(folder)

@@ -51,7 +51,7 @@ class Message(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A message that was not learned, with its place, a reason from `REASONS` and a detail."""
+    """A message that was not learned, with its partition and offset, a reason from `REASONS` and a detail."""
 
     partition: int
     offset: int
@@ -167,7 +167,7 @@ class Ownership(ABC):
 class Log(ABC):
     """An ordered, partitioned, replayable stream of one task, for many processes; each object is for one thread."""
 
-    url: str  # for messages, without credentials
+    url: str  # the log's URL without credentials, for messages to users
     model_name: str | None = None  # model whose states this object uses; None: the task's own learner
     _registered: Task | None = None
     # Whether a sender that does not know if a release arrived looks for it on the log. Otherwise it sends it again.
@@ -258,7 +258,7 @@ class Log(ABC):
 
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
-        """Read at most ``limit`` messages from ``offset`` on, in order; none only if there is none yet.
+        """Read at most ``limit`` messages from ``offset`` on, in order; an empty list only if there are none yet.
 
         Raises `MurkError` if retention has removed the message at ``offset``, or the log never reached it.
         """

@@ -50,7 +50,7 @@ class Columns:
         return len(self.ids)
 
     def column(self, name: str) -> Integers:
-        """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
+        """Return the numbers of a field; zeros if this kind of releases does not have the field."""
         index = self.layout.places.get(name)
         column: Integers = np.zeros(len(self), np.int64) if index is None else self.numbers[:, index]
         return column
@@ -212,7 +212,7 @@ _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
 @jit_helper
 def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) -> Any:
-    """Return an integer of at most a limit's size and the offset after it; the offset -1 where there is none."""
+    """Return the integer at an offset, at most ``limit`` in size, and the offset after it, which is -1 without one."""
     negative = signed and at < end and data[at] == _MINUS
     if negative:
         at += 1
@@ -323,7 +323,7 @@ def merge(
     A record has the length of its payload's text (4 bytes, big-endian), its id (16), its query (1), the query's
     item (4, big-endian) and the text. A part has the records whose ids have the same highest bits; ``first`` is the
     number of the first part. ``given`` has the data, texts, ids, queries and items of the new records, which ``order``
-    sorts. Returns whether the known records were complete, sorted, and of these parts.
+    sorts. Returns whether the known records were complete, sorted, and belonged to these parts.
     """
     data, texts, ids, queries, items = given
     at = new = written = 0

@@ -4,7 +4,7 @@ A state is JSON with an explicit schema, so that a monitor or another version ca
 write arrays as base64 of little-endian float64 (`pack`).
 
 The history of a partition is the history of its estimate. Its points lie on a grid of counts, four per octave: 1, 2,
-..., 8, 10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. A replay gives the same ones.
+..., 8, 10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. Replays give the same points.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class HistoryRecorder:
         return (index - _OCTAVE * exponent) << exponent
 
     def add_if_due(self, learner: Estimating, time: int) -> None:
-        """Add a point if the learner's number of releases is on the grid; ``time`` is when the newest was appended."""
+        """Add a point if the learner's number of releases is on the grid; ``time`` is the newest one's append time."""
         count = learner.n_releases
         if self.next(count - 1) == count:
             self.record(learner, time)

@@ -166,7 +166,7 @@ class WorkerPool(Generic[Learner]):
             for partition, end in zip(partitions, self._log.ends_of(partitions), strict=True):
                 self.pulse.measured(partition, end - self._workers[partition].offset)
         except UnreachableError:
-            # The next step reports it.
+            # The next step reports the error.
             return
 
     def close(self, *, for_good: bool = True) -> None:

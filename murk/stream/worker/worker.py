@@ -39,7 +39,7 @@ Renew = Callable[[], bool]
 
 
 class StepCounters:
-    """Sum up `Counters`, from ``start``."""
+    """Sums of `Counters`, beginning with those of ``start``."""
 
     def __init__(self, start: Counters) -> None:
         self._learned, self._duplicates = start.learned, start.duplicates
@@ -62,7 +62,7 @@ class StepCounters:
             self._ages[bits] += count
 
     def add(self, counters: Counters) -> None:
-        """Add the sums of other messages."""
+        """Add the counters of other messages."""
         self._learned += counters.learned
         self._duplicates += counters.duplicates
         self._dead.update(counters.dead)
@@ -185,7 +185,7 @@ class Validator:
             return None
         if not self._are_valid(releases, times) or not self._admits(releases):
             return None
-        # Last, since it changes the window.
+        # This check comes last, since it changes the window.
         if not self._added(releases, offsets, times, window):
             return None
         return Validated(releases, times[-1])
@@ -229,13 +229,13 @@ class Validator:
         release = self._receive(value)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
-        # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the window cannot
-        # change the outcome.
+        # Times are checked before duplicates. As retention is no shorter than expiry, messages that retention has
+        # removed from the window cannot change the outcome.
         check_times(release, appended, self._rules)
         return release
 
     def validate_each(self, messages: Sequence[Message], window: Seen, tally: StepCounters) -> Validated:
-        """Judge messages one by one; see `judge`."""
+        """Judge messages one by one, with the outcome of `validate`."""
         partition, seen, learner, renew = self._partition, window.seen, self._learner, self._renew
         admitted: list[Release] = []
         dead: list[DeadLetter] = []
@@ -359,7 +359,7 @@ class Worker:
         self._estimates = estimates if partition == 0 else None
         self._description = f"partition {partition} of {log.url}"
         self._unreported = DeadLetterLog(_log, self._description)
-        # Before the partition is taken from its owner.
+        # These checks precede taking the partition from its owner.
         check_carries(log, task)
         check_shuffled(log, task)
         self._check_learner()

@@ -96,7 +96,7 @@ class Reader:
         self._next = -1
 
     def read(self, offset: int, limit: int) -> list[Any]:
-        """Read at most ``limit`` records from ``offset`` on; none only if there is none yet.
+        """Read at most ``limit`` records from ``offset`` on; an empty list only if there are none yet.
 
         Raises `UnreachableError` if the broker does not answer; `IndexError` if the offset does not exist any more, or
         not yet.
@@ -114,7 +114,7 @@ class Reader:
                 return batch
             end = self.end()
             if offset == end:
-                # The common case for a reader that follows the log: the beginning need not be asked for.
+                # In this common case, of a reader that follows the log, no request for the beginning is needed.
                 return []
             if offset > end:
                 raise IndexError(offset)
@@ -326,11 +326,11 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class CachedModels:
-    """The newest model by partition, and the ends of the partitions of releases just after that was read."""
+    """The newest model by partition, and the partitions' end offsets, which were read just after the models."""
 
     models: Mapping[bytes, bytes] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
-    appended: float = 0.0  # when the broker appended the newest of them, in seconds since 1970
+    appended: float = 0.0  # when the broker appended the newest of the models, in seconds since 1970
 
 
 class ModelCache:

@@ -113,7 +113,7 @@ class Sending:
                 self._at_once = takes_batches(self._producer)
             with translate_errors(self._clients.url, "sending"):
                 yield
-            # Not in `pausing`: a topic that accepts no record may still tell where it begins.
+            # Reset here and not in `pausing`: a topic that accepts no records may still answer where it begins.
             self._pause = _FIRST_WAIT
 
 

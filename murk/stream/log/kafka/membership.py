@@ -190,6 +190,6 @@ class KafkaMembership(Membership):
             _log.info("partitions %s of %s are assigned to this process", sorted(assigned), self._url)
         self._assigned, self._error = assigned, None
         if lost:
-            # They are released at the next poll: let a step that is under way end first.
+            # The next poll releases the partitions: let a step that is under way end first.
             self._asked.clear()
             self._asked.wait(HANDING_OVER)

@@ -59,9 +59,9 @@ class Spec:
     """Required settings of a topic."""
 
     partitions: int
-    configs: Mapping[str, str]  # must be equal
-    least: Mapping[str, int]  # may be larger (-1: unlimited)
-    advice: Mapping[str, str] = field(default_factory=dict)  # set at creation, the operator's to change
+    configs: Mapping[str, str]  # settings that must have these values
+    least: Mapping[str, int]  # settings that must have at least these values (-1: unlimited)
+    advice: Mapping[str, str] = field(default_factory=dict)  # settings at creation, which the operator may change
 
     @property
     def creation(self) -> dict[str, str]:

@@ -200,7 +200,7 @@ def _warn_of_readable_files(given: Mapping[str, tuple[str, str]]) -> None:
             status = os.stat(source)
         except OSError:
             continue
-        # A service may read a file of root's through its group, and needs that.
+        # A service may need to read a file of root's through its group.
         group = stat.S_IRGRP if status.st_uid == os.geteuid() else 0
         if status.st_mode & (stat.S_IROTH | group):
             _warned.add(source)
