@@ -27,9 +27,8 @@ class Store:
     place: str
     kept: str  # retention in words
     settings: str  # settings as read
-    seconds: float | None = (
-        None  # retention; infinite if the newest message stays for ever, None if unknown or not a time
-    )
+    # retention; infinite if the newest message stays for ever, None if it is unknown or not a time
+    seconds: float | None = None
     later: int = 0  # seconds that a message may stay beyond its retention, because a broker deletes whole segments
 
 

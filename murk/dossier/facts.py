@@ -111,7 +111,7 @@ class Facts:
         return strongest(self.task.privacy.levels[level], self.mechanisms[level])
 
     def any_two(self, level: str) -> float:
-        """Return an attacker's largest probability of telling two records apart, any two, by one release at a level."""
+        """Return the largest probability that an attacker tells any two records apart by one release at a level."""
         if not self.is_central:
             return self.given(level).max_attack_accuracy
         return strongest_replace_one(self.mechanisms[level]).max_attack_accuracy

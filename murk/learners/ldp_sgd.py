@@ -299,8 +299,8 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
         ``"complete"``: the same for no missing target, ``missing_share=0``. ``"random-scaling"``: intervals from the
         path of the average, valid in the limit; with few releases they contain the true coefficients too rarely.
     radius
-        Radius of the ball of coefficients for coded targets, the unit of noise-aware steps; by default ``5 sqrt(p /
-        6)``.
+        Radius of the ball of coefficients for coded targets, to which noise-aware steps are proportional; by default
+        ``5 sqrt(p / 6)``.
     start
         Public coefficients to start from, the constant's last, ``(p,)``; by default zeros.
 

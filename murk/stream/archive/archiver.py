@@ -57,16 +57,29 @@ class PartitionArchive:
 
 
 class Archiver:
-    """Copies partitions of a log, by default all, to a folder.
-
+    """Copy partitions of a log to a folder.
     `step` reads a batch of each partition and writes complete files; `flush` writes the incomplete ones too. An archive
     is a function of the log: two archivers write the same files, and an archiver that was killed at any point continues
     with the files that it finds. Append times are truncated to the task's granularity, except where this would change
-    a worker's decision on the message's expiry. If the task's partitions share models, ``learner`` is a new learner of
-    the task, and the models are archived too.
+    a worker's decision on the message's expiry.
 
     Raises UserError if the log carries another task, or the folder has another log's archive; MurkError if retention
     has removed messages that the archive lacks.
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    folder
+        The folder of the archive.
+    partitions
+        Numbers of the partitions to copy; by default all.
+    learner
+        A new learner of the task. If the task's partitions share models, the models are archived too.
+    rows, size
+        For a new archive: offsets of a file, and bytes of messages at which a file ends earlier.
+    clock
+        Time in seconds since 1970, for the age of messages that the archive lacks.
     """
 
     def __init__(

@@ -473,7 +473,7 @@ class SqliteLog(Log):
             if not committed:
                 raise self._incomplete(partition)
             limit = committed[0][0] - window
-            # The clock may have been set back: messages after a younger one are kept with it.
+            # The clock may have been set back: messages that follow a newer one are kept with it.
             rows = self._database.query(
                 'SELECT "offset" FROM batches WHERE "partition" = ? AND "offset" < ? AND time >= ? '
                 'ORDER BY "offset" LIMIT 1',

@@ -66,7 +66,7 @@ def translate_errors(url: str, doing: str, *, apart: tuple[type[Exception], ...]
 
 
 def translate(error: Exception, url: str, doing: str) -> MurkError:
-    """Return Murk's error for one of the library's; it never contains a credential."""
+    """Return Murk's error for an error of the library; it never contains a credential."""
     error = _root(error)
     if isinstance(error, _FENCED):
         return FencedError(f"another worker has taken over while {doing} of {url}")

@@ -46,7 +46,7 @@ _COMPRESSED, _APPENDED, _MARK = 0x07, 0x08, 0x20
 _LONG, _INT = Struct(">q"), Struct(">i")
 _LARGEST_BATCH = 2**26  # bytes of an uncompressed batch that is copied to be indexed at once
 _RUN = 1024  # batches that are indexed at once
-_ROWS = 2**16  # records that are indexed at once, unless one batch has more: a short one takes fifty times its size
+_ROWS = 2**16  # records that are indexed at once, unless one batch has more: a short record takes fifty times its size
 
 
 def _is_known() -> bool:
