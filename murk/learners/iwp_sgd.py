@@ -245,7 +245,7 @@ class IWPSGD(SGDEstimator[Any]):
         engine: IWPEngine = self._require()
         if engine.settings.cells:
             raise UserError(
-                "a released cell is no example with noise: see unbiased_loss, or fit models (docs/models.md)"
+                "cells are not examples that can be decoded: see unbiased_loss, or fit models (docs/models.md)"
             )
         mechanism = engine.mechanisms[release.level]
         values = mechanism.decode(np.array([release.payload], dtype=np.int64))

@@ -73,7 +73,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
         except ValueError as error:
             raise UserError(f"window={window!r} is not a window; {error}") from None
         if window == NONE and lifetime is not None:
-            raise UserError(f"lifetime={lifetime!r}: without window= a person answers once; remove it, or give one")
+            raise UserError(f"lifetime={lifetime!r}: without window= a person answers once; remove it, or give window=")
         self._turns = ForkSafeLock()
         self._key = os.urandom(32)
         # Guarantees that were given with answers: they decide how much of an answer's variance is noise.

@@ -204,7 +204,7 @@ class Scores(PersonEstimator[InProcessScores]):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
-    """Logistic regression, softmax, or lines through several classes, by scores in rounds, with intervals.
+    """Logistic or softmax regression, or a line for each of several classes, by scores in rounds, with intervals.
 
     Each person answers one query at the model of their round, randomized once at their guarantee and drawn before
     their record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Rounds double.

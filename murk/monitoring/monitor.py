@@ -234,7 +234,7 @@ class Monitor(Exporter):
 
 
 def one_line(error: Exception) -> str:
-    """Return why a log cannot be read."""
+    """Return why a log cannot be read, in one line."""
     if not isinstance(error, MurkError):
         # The text of an unexpected error may quote a record.
         return f"the log could not be read ({type(error).__name__})"

@@ -311,7 +311,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
         possible = next((cell.protocol for cell in cells if cell.without_effects), None)
         if possible is None:
             return "", TOO_FEW
-        # No units, for example of several classes: choose the first protocol, the task's own if possible.
+        # Half-widths without units, as of several classes, cannot be compared: choose the first protocol.
         return possible, f"{possible}: coefficients have intervals, but no average effect to compare"
     reason = choice.reason
     if choice.expected.get(task.protocol) is not None:

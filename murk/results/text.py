@@ -321,7 +321,7 @@ def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Paragraph(prediction["set_words"])
 
 
-_MOST_WINDOWS: Final = 12  # newest windows in tables
+_MOST_WINDOWS: Final = 12  # number of newest windows that tables show
 
 
 def track_table(report: Mapping[str, Any]) -> Iterator[Block]:

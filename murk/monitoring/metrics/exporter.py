@@ -155,7 +155,7 @@ def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Va
     return {unit.label: (unit.factor * value + unit.shift * shifted) / percent for unit, value in in_units}
 
 
-_MOST_WINDOWS: Final = 12  # newest windows exported, as each is a series for each coefficient
+_MOST_WINDOWS: Final = 12  # number of newest windows that are exported; each window is a series for each coefficient
 
 
 def _by_window(s: Snapshot, kind: Literal["values", "half_widths"]) -> Value:
