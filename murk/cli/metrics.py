@@ -137,7 +137,7 @@ def archiver_metrics(port: int | None, host: str, task: Task, archiver: Archiver
 def gateway_metrics(
     port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
-    """Serve metrics of a gateway, and of a shuffler beside it, if on a port; yield a function that refreshes them."""
+    """Serve metrics of a gateway, and of a shuffler beside it, if a port is given; yield their refreshing function."""
     if port is None:
         yield lambda: None
         return

@@ -175,7 +175,8 @@ def _revealed(column: _Column, target: _Column, nearly: float = _NEARLY) -> floa
     """Return the share of the target that one column determines, if nearly all; else 0.
 
     For labels it is the share of rows that the column's values predict (a number by its values, or by one threshold),
-    and for a real target the share of the variance. ``nearly`` is the largest share that may remain.
+    and for a real target the share of the variance. ``nearly`` is the largest share of errors or variance that may
+    remain.
     """
     rows = np.flatnonzero((column.codes >= 0) & (target.codes >= 0))
     if len(rows) < _FEWEST:

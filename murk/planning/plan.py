@@ -178,7 +178,7 @@ def plan(
     compared = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
-        # All designs for the task's own protocol, the first for the others.
+        # All populations for the task's own protocol, only the first one for the others.
         for design in compared if name == task.protocol else compared[:1]:
             made: list[Cell] = []
             # The largest budget first: smaller ones learn no more.
