@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.inference.levels import divided_error, quantile_of
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
-from murk.inference.stream import StreamChange
+from murk.inference.stream_change import StreamChange
 from murk.task.coding import INTERCEPT
 
 _ERROR_CODE = "MURK-LEARN-001"

@@ -210,13 +210,13 @@ class CellLoss:
             np.tensordot(turned, self.basis, (2, 0)).transpose(0, 1, 3, 2).reshape(2 * [self.settings.size])
         )
 
-    def turns(self, bend: Floats) -> Floats:
-        """Return the squared norm of each cell's Hessian, (classes,)."""
+    def factors(self, bend: Floats) -> Floats:
+        """Return the norm of what multiplies ``x x'`` in each cell's Hessian, (classes,)."""
         square = bend**2
         if self.settings.labels:
             # The squared norm of diag(p) - p p', as contrasts are orthonormal.
             square = (square * (1.0 - 2.0 * bend)).sum(axis=1) + square.sum(axis=1) ** 2
-        return np.asarray(square * (self.table.X**2).sum(axis=1) ** 2)
+        return np.asarray(np.sqrt(square))
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
         """Minimise the mean loss by damped Newton steps; return the last point and whether it is a minimum."""
@@ -262,24 +262,34 @@ class CellLoss:
         _, slope, bend = self.at(theta)
         mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
         values, vectors = np.linalg.eigh((mean + ridge * np.eye(d))[np.ix_(self.free, self.free)])
-        sizes = self.turns(bend)
+        factors = self.factors(bend)
         # The summed variance of the mean Hessian's entries, as in `CellSums.covariance`.
-        square = float(sums.cells[SECOND] @ sizes) - 2.0 * float((crossed * total).sum())
+        square = float(sums.cells[SECOND] @ (factors * (self.table.X**2).sum(axis=1)) ** 2) - 2.0 * float(
+            (crossed * total).sum()
+        )
         square += sums.totals[SHIFTS] * float((total**2).sum()) - sums.totals[SQUARES] * float((mean**2).sum())
         # About how far noise moves eigenvalues: 2 sqrt(d) times the error of one entry.
         noise = 2.0 * math.sqrt(max(square, 0.0) / d) / float(sums.totals[WEIGHT])
-        turns = math.sqrt(float(sizes.max())), float(np.linalg.norm(total))
-        fit = CellFit(theta, slope, turns, values, noise)
+        fit = CellFit(theta, slope, values, noise)
         if not (is_minimum and values[0] > 0.0):
             return fit
         inverse = np.zeros((d, d))
         inverse[np.ix_(self.free, self.free)] = (vectors / values) @ vectors.T
         pulled = slope @ inverse
+        lengths = ((self.table.X @ self._features_part(inverse)) * self.table.X).sum(axis=1)
+        turns = float((factors * lengths).max()), float(np.abs(np.linalg.eigvals(inverse @ total)).max())
         pooled = self.pooled(sums)
         covariance = larger(sums.covariance(pulled), pooled.covariance(pulled))
         error = self.error(covariance)
         determined = bool(values[0] > TRUST * noise) or error < _SURE
-        return replace(fit, pooled=pooled, pulled=pulled, covariance=covariance, error=error, determined=determined)
+        return replace(
+            fit, turns=turns, pooled=pooled, pulled=pulled, covariance=covariance, error=error, determined=determined
+        )
+
+    def _features_part(self, matrix: Floats) -> Floats:
+        """Return the sum of a matrix's diagonal blocks, (p, p): one for each row of coefficients."""
+        p = self.settings.features
+        return np.asarray(np.einsum("kikj->ij", matrix.reshape(-1, p, len(matrix) // p, p)))
 
     def error(self, covariance: Floats) -> float:
         """Return the largest standard error of a linear predictor, over cells and named classes."""
@@ -295,9 +305,10 @@ class CellFit:
 
     theta: Floats
     slope: Floats  # gradient of each cell's loss (classes, d)
-    turns: tuple[float, float]  # largest norm of a cell's Hessian, and the norm of the sum of all
     values: Floats  # eigenvalues of the mean Hessian
     noise: float  # about how far noise moves these eigenvalues
+    # bounds on the eigenvalues of a cell's Hessian, and of the sum of all, relative to the mean Hessian
+    turns: tuple[float, float] = (math.inf, math.inf)
     pulled: Floats | None = None  # gradients times the inverse Hessian (classes, d), if there is a minimum
     pooled: CellSums | None = None  # sums of `CellLoss.pooled`
     covariance: Floats | None = None  # covariance of the coefficients (d, d)
@@ -622,14 +633,18 @@ def _beside(factors: Floats, X: Floats) -> Floats:
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:
-    """Return a bound on how far one forged cell moves an estimate, by its gradient and its Hessian at the estimate."""
-    meat = float(np.linalg.eigvalsh(sums.covariance(fit.slope))[0]) * sums.totals[WEIGHT] ** 2
-    if not meat > 0.0:
+    """Return a bound on how far one forged cell moves an estimate: its gradient, and its Hessian, at the estimate.
+
+    A gradient g moves no combination of coefficients by more than ``sqrt(g' M^-1 g)`` of the standard errors that
+    gradients of covariance M give.
+    """
+    meat = sums.covariance(fit.slope) * sums.totals[WEIGHT] ** 2
+    if not float(np.linalg.eigvalsh(meat)[0]) > 0.0:
         return Influence(math.inf, math.inf)
-    pull, pulls = float(np.linalg.norm(fit.slope, axis=1).max()), float(np.linalg.norm(fit.slope.sum(axis=0)))
     turn, turns = fit.turns
     moved = turned = 0.0
     for gain, other, weight in map(_weights, bounding(engines[0].mechanisms).values()):
-        moved = max(moved, weight * gain * (pull + other * pulls))
+        slopes = weight * gain * (fit.slope + other * fit.slope.sum(axis=0))
+        moved = max(moved, float(np.sum(slopes.T * np.linalg.solve(meat, slopes.T), axis=0).max()))
         turned = max(turned, weight * gain * (turn + other * turns))
-    return Influence(moved / math.sqrt(meat), turned / (float(sums.totals[WEIGHT]) * float(fit.values[0])))
+    return Influence(math.sqrt(moved), turned / float(sums.totals[WEIGHT]))

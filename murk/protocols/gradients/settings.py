@@ -87,7 +87,7 @@ class Settings:
         if self.intervals == COMPLETE and self.missing_share:
             raise UserError(
                 f'intervals="complete" states that no target is missing, missing_share={self.missing_share!r} that '
-                "some may be: leave one out"
+                "some may be: remove one of them"
             )
         if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")

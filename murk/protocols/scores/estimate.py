@@ -26,9 +26,10 @@ from murk.inference.average_effects import mean_slope
 from murk.inference.estimate import Estimate, Extent, People, missing_words, surely_missing
 from murk.inference.levels import quantile_of
 from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
-from murk.inference.stream import StreamChange
+from murk.inference.stream_change import StreamChange
 from murk.privacy.guarantees import Guarantee
 from murk.protocols.linear_algebra import contrasts, flattened
+from murk.protocols.scores.feature_change import FeatureChange, feature_change, impossible
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import Expected, Model, Query, Response, Rows, mean_matrix
 from murk.protocols.scores.next_model import next_model
@@ -41,7 +42,6 @@ from murk.protocols.scores.solve.curve import Solution
 from murk.protocols.scores.solve.line import ProbabilityLine
 from murk.protocols.scores.solve.moments import UNEVEN, extent_of, pooled
 from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
-from murk.protocols.scores.stream import FeatureChange, feature_change, impossible
 from murk.protocols.scores.sums import Key, Round, Summaries, Tally, most_answers, share_of, step_of, summaries
 from murk.protocols.scores.survey.coordinates import STATED_ERROR
 from murk.task.privacy import MOST_LEVELS
