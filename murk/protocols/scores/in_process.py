@@ -93,7 +93,8 @@ class InProcessScores(RecordEngine, ScoreEngine):
             declared = dict(sorted({**self._own, name: guarantee}.items()))
             known = {**self.mechanisms, name: pair}
             mechanisms = {level: known[level] for level in (*self._declared, *declared)}
-            self._reach, self.mechanisms, self._own = map_levels(reaches, mechanisms), mechanisms, declared
+            self._payload_bounds = map_levels(reaches, mechanisms)
+            self.mechanisms, self._own = mechanisms, declared
         self._names[guarantee] = name
         return name
 
