@@ -40,7 +40,8 @@ class CombinationSurvey:
             self._rows.update(numbers)
             return
         names = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in block.people]
-        self._people.append(np.unique(np.array([numbers, names], dtype=np.uint64), axis=1))
+        rows = np.repeat(np.array(names, dtype=np.uint64), 1 if block.counts is None else block.counts)
+        self._people.append(np.unique(np.array([numbers, rows], dtype=np.uint64), axis=1))
 
     def mistake(self) -> str:
         """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""
