@@ -126,10 +126,6 @@ class PrivacyLoss:
         return ", ".join(f"{name} = {(write_omega if name == 'omega' else write)(value)}" for name, value in figures)
 
 
-Amount = PrivacyLoss
-"""Name up to version 0.3."""
-
-
 def floor_units(value: float, scale: int = UNITS) -> int:
     """Convert a float to integer units, rounded down; 0.1 means 1/10."""
     return int(rational(value) * scale // 1)
