@@ -296,7 +296,7 @@ def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, 
     """Return people's records with further ones, without a target, where they have fewer than ``most``.
 
     So the mean of a person's vectors, and one that is drawn uniformly, count as many of ``most`` rows as they have: an
-    answer without a target stands for the others.
+    answer without a target stands for the others. Features of these are the person's own, in turn.
 
     >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
     >>> y.tolist(), counts.tolist()
@@ -304,10 +304,10 @@ def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, 
     """
     sizes = np.maximum(counts, most)
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    last = np.repeat(counts - 1, sizes)
-    records = np.repeat(np.cumsum(counts) - counts, sizes) + np.minimum(place, last)
+    rows = np.repeat(counts, sizes)
+    records = np.repeat(np.cumsum(counts) - counts, sizes) + place % rows
     x, y = track(x[records]), track(y[records])
-    y[place > last] = math.nan
+    y[place >= rows] = math.nan
     return x, y, sizes
 
 

@@ -68,10 +68,6 @@ class UnivariateProtocol(TaskProtocol):
         """Raise PydanticCustomError, as known columns are sent with each release."""
         raise task_error("known columns come with each person's release; remove it", "public")
 
-    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return an empty text: an answer may be that nothing is there."""
-        return ""
-
     def scale(self, block: Any, target: str) -> Scale:
         """Return "slope" for a real target, else "log odds", on which shares of a task without features are not."""
         return "slope" if target == "real" else "log odds"
