@@ -1064,18 +1064,19 @@ class Producer(BaseProducer["PersonDevice"]):
             refusals, granted = list(spend.refusals.values()), bool(spend.granted)
             spend.cancel()
             if granted:
-                held = spend.held
-                count = held.count(spend.person, windows[0]) + 1
-                if self._draw_held(person, windows[0], count, count) == 0:
+                held = spend.held.read(spend.person, windows[0])
+                count = 1 if held is None else held.count + 1
+                if held is None or self._draw_held(person, windows[0], count, count) == 0:
                     from murk.producers.ledger.held import Held
 
                     coded = self.task.coding.encode_record(record)
                     self.counts.add(1, coded.clamped, coded.missing)
-                    drawn = Held(person, windows[0], level, coded.x, coded.y)
-                    held.put(spend.person, drawn, count, self._due(person, windows[0]))
-                held.counted(spend.person, windows[0], count, level)
+                    held = Held(person, windows[0], level, coded.x, coded.y, count)
+                spend.held.put(spend.person, replace(held, level=level, count=count), self._due(person, windows[0]))
         if refusals:
             return Receipt("refused", "none", self._explain(refusals[0]))
+        # The write-ahead log has a copy of the row for each of the window's records.
+        self._ledger.tidy()
         return Receipt("held", "none", level=level)
 
     @wiped

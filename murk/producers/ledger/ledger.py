@@ -408,7 +408,7 @@ class Ledger:
 
         People's dues are drawn anew for each window, so that their places in it do not link their answers.
         """
-        query = "SELECT window, level, count, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
+        query = "SELECT window, level, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
         rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         from murk.producers.ledger.held import read_held
 
