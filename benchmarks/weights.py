@@ -34,14 +34,13 @@ KINDS = {
     "gradients": _FEATURE + _LABEL + "protocol: gradients\nlearner: {intervals: random-scaling}",
     "outer": _FEATURE + _NUMBER + "protocol: examples\nexamples: {release: outer}",
     "directions": _FEATURE + _NUMBER + "protocol: examples\nexamples: {release: directions}",
-    "joint": _FEATURE + _LABEL + "protocol: examples\nexamples: {release: joint, loss: log}",
     "cells": _ARM + _LABEL + "protocol: examples\nexamples: {release: cells, loss: log}",
     "known": _ARM.replace("]}", "], known: true}") + _LABEL,
     "mixed": _ARM.replace("]}", "], known: true}, {name: b, low: -1, high: 1}") + _NUMBER,
 }
 TRUTH = 400_000  # people of whom the truth is computed
 _EFFECT = 0.5  # of the feature on a binary target, as a share of all
-_LABELS = ("binary", "gradients", "joint", "cells", "known")
+_LABELS = ("binary", "gradients", "cells", "known")
 
 
 def people_of(kind: str, people: int, rng: np.random.Generator) -> tuple[Floats, Floats, NDArray[np.int64]]:

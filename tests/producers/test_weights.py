@@ -126,7 +126,6 @@ MIXED = KNOWN.replace("true}]", "true}, {name: b, low: -1, high: 1}]")
 OTHERS = {
     "outer": f"{SCORES}{TARGETS['real']}\nprotocol: examples\nexamples: {{release: outer}}",
     "directions": f"{SCORES}{TARGETS['real']}\nprotocol: examples\nexamples: {{release: directions}}",
-    "joint": f"{SCORES}{TARGETS['binary']}\nprotocol: examples\nexamples: {{release: joint, loss: log}}",
     "cells": f"{ARM}{TARGETS['binary']}\nprotocol: examples\nexamples: {{release: cells, loss: log}}",
     "known": KNOWN + TARGETS["binary"],
     "known mean": KNOWN + TARGETS["real"],
@@ -271,6 +270,7 @@ def test_devices_count_records(tmp_path: Path) -> None:
         ("protocol: gradients\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
         ("protocol: examples\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
         ("protocol: examples\nexamples: {release: separate}", "{rows: 10}", "say release: outer"),
+        ("protocol: examples\nexamples: {loss: probit, release: joint}", "{rows: 10}", "say release: outer or cells"),
         ("protocol: moments\nmoments: {release: joint}", "{rows: 10}", "say release: observed"),
         ("protocol: moments", "rows", r"weight: \{rows: 10\}"),
         ("protocol: moments", "{rows: 1}", "2"),
@@ -285,11 +285,6 @@ def test_weights_that_no_task_has(more: str, weight: str, why: str) -> None:
 def test_experiments_have_no_weights() -> None:
     with pytest.raises(UserError, match="arms are of people who count alike"):
         task_of(f"{KNOWN}{TARGETS['binary']}\nexperiment: {{arm: arm, control: a}}")
-
-
-def test_real_joint_releases_have_no_weights() -> None:
-    with pytest.raises(UserError, match="release: joint, whose answers say nothing of missing rows"):
-        task_of(f"{SCORES}{TARGETS['real']}\nprotocol: examples\nexamples: {{release: joint}}")
 
 
 def test_people_are_the_default() -> None:

@@ -276,9 +276,11 @@ class ExamplesProtocol(TaskProtocol):
             raise task_error(words, "examples", "release")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows: if an answer cannot be that nothing is there."""
-        if block.release == "separate" or (block.release == JOINT and block.loss == "squared"):
-            return f" and release: {block.release}, whose answers say nothing of missing rows; say release: outer"
+        """Return why people cannot count as their rows: if many records without a target bias the fit."""
+        if block.release in (JOINT, "separate"):
+            return (
+                f" and release: {block.release}, whose fit answers without a target bias; say release: outer or cells"
+            )
         return super().why_not_weighed(block, public=public, predictions=predictions)
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
