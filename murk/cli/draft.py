@@ -31,9 +31,9 @@ MOST_DISTINCT: Final = 1_000_000  # limit of distinct values that are counted; b
 _SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)
 _ENDS: Final = (0.005, 0.995)  # quantiles at which bounds are proposed if extremes lie far beyond
-_FAR: Final = 0.7  # ... which they do if the range between these quantiles is a smaller share of that of all values
-_FEW_DAYS: Final = 120  # days up to which bounds of dates are not rounded to months
-_STEPS: Final = 20  # most steps between bounds; a step is 1, 2 or 5 times a power of ten
+_FAR: Final = 0.7  # extremes lie far beyond if the quantiles' range is a smaller share of the range of all values
+_FEW_DAYS: Final = 120  # distance in days between bounds of dates up to which they are not rounded to months
+_STEPS: Final = 20  # largest number of steps between bounds; a step is 1, 2 or 5 times a power of ten
 _NARROW: Final = 0.5  # the range of nine in ten values is stated if its width is below this share of the bounds' width
 _NAMES_PEOPLE: Final = re.compile(
     r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
@@ -204,7 +204,7 @@ class _Summary:
         self._keep(number, self.kinds["number"])
 
     def _keep(self, number: float, seen: int) -> None:
-        """Keep a number in a random sample of those ``seen``."""
+        """Add a number, the ``seen``-th, to the random sample, or leave it out at random (reservoir sampling)."""
         if seen <= _SAMPLED:
             self.sample.append(number)
         elif (index := self._draws.randrange(seen)) < _SAMPLED:
@@ -221,7 +221,7 @@ class _Summary:
         return len(set(as_read.get(kind, values))) == 1
 
     def _names_people(self) -> bool:
-        """Return whether values may name people: by the column's name, such as ``id``, or as repeated texts."""
+        """Return whether values may name people: by the column's name, such as ``id``, or since texts are repeated."""
         different = len(self.distinct)
         if not MOST_CATEGORIES < different <= MOST_DISTINCT or set(self.kinds) & {"date", "boolean"}:
             return False
@@ -243,7 +243,7 @@ class _Summary:
     def _ends(
         self, least: float, most: float, outwards: Callable[[float, float], tuple[float, float]] = lambda *ends: ends
     ) -> tuple[float, float, float]:
-        """Return bounds of nearly all values and the share beyond: extremes may be far from all others."""
+        """Return bounds without extremes that are far from all other values, and the share of values beyond them."""
         low, high = np.quantile(self.sample, _ENDS).tolist()
         if not (low < high and high - low < _FAR * (most - least)):
             low, high = least, most
@@ -398,7 +398,7 @@ def draft(
     why: str = "",
     cautions: Sequence[str] = (),
 ) -> str:
-    """Return the text of a task file; without columns besides the target, it asks for a mean or shares.
+    """Return the text of a task file; without columns besides the target, the task learns a mean or shares.
 
     ``why`` is a comment on the protocol, ``cautions`` are comments on columns. Raises `UserError` if no other column is
     left, the target is unsuitable, or ``rate`` is given for a target that is not binary.
@@ -481,7 +481,7 @@ def _holds(column: Column) -> str:
     if column.bounds is None:
         categories, missing_text = column.categories, ""
         if column.gaps:
-            # A category of its own: as the middle of all others, missing values would bias their effects.
+            # Missing values get a category of their own: coded as 0 they would bias the effects of the others.
             categories = categories if _UNKNOWN in categories else (*categories, _UNKNOWN)
             missing_text = f", missing: {_UNKNOWN}, missing_share: {column.gaps:.2g}"
         return f"categories: [{', '.join(map(word, categories))}]{missing_text}"
@@ -490,7 +490,7 @@ def _holds(column: Column) -> str:
         return f"kind: date, low: {low}, high: {high}"
     missing_text = ""
     if column.missing is not None:
-        # Code missing values as the mean of the others, which biases least.
+        # Code missing values as the mean of the other values: this biases the effect least.
         share, mean = column.missing
         missing_text = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
     if column.typical is not None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class CombinationSurvey:
     """Counts the people of each combination of known columns, which are sent as they are.
 
-    Who has rows in several combinations counts in each, once. Names are kept as hashes, 16 bytes a row.
+    A person with rows in several combinations counts once in each. Names are kept as hashes, 16 bytes a row.
     """
 
     def __init__(self, task: Task) -> None:
@@ -40,7 +40,8 @@ class CombinationSurvey:
             self._rows.update(numbers)
             return
         names = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in block.people]
-        self._people.append(np.unique(np.array([numbers, names], dtype=np.uint64), axis=1))
+        rows = np.repeat(np.array(names, dtype=np.uint64), 1 if block.counts is None else block.counts)
+        self._people.append(np.unique(np.array([numbers, rows], dtype=np.uint64), axis=1))
 
     def mistake(self) -> str:
         """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""

@@ -25,7 +25,7 @@ from murk.populations.records.records import Records, open_records
 from murk.populations.records.tables import KEYS_LOOKED_AT, SLICE, is_blank, suspects
 from murk.producers.blocks import Block
 from murk.producers.ledger.names import are_plain, is_unicode, name_of
-from murk.producers.ledger.transaction import DAY
+from murk.producers.ledger.spending import DAY
 from murk.task.coding import Cell, as_boolean
 from murk.task.errors import shown
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from murk.privacy.central.window import WindowAccumulator
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Ending, Spending
+    from murk.producers.ledger.spending import Ending, Spending
     from murk.producers.producer import Policy
     from murk.protocols.summaries.device import WindowDevice
     from murk.stream.log.interface import Log

@@ -28,7 +28,7 @@ from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
-from murk.producers.ledger.transaction import DAY, Refusal
+from murk.producers.ledger.spending import DAY, Refusal
 from murk.protocols.device import SingleQueryDevice, querying_of
 from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.held import Held
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Queued, Spending
+    from murk.producers.ledger.spending import Queued, Spending
     from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log

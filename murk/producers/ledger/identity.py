@@ -21,7 +21,7 @@ from murk.privacy.explain import CENTRAL
 
 if TYPE_CHECKING:
     from murk.producers.ledger.costs import BookedTask
-    from murk.producers.ledger.transaction import Common
+    from murk.producers.ledger.spending import Common
 
 _ERROR_CODE = "MURK-LEDGER-001"
 

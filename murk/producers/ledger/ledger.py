@@ -28,7 +28,7 @@ from murk.producers.ledger.names import (
     read_key,
 )
 from murk.producers.ledger.schema import LOST, LedgerFile
-from murk.producers.ledger.transaction import (
+from murk.producers.ledger.spending import (
     DAY,
     Common,
     Owner,

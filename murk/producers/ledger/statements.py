@@ -20,7 +20,7 @@ from murk.producers.ledger.changes import CapChange, read_changes
 from murk.producers.ledger.costs import CURRENCIES, REPEATED, Cap, Cost, parse_history, read_prices
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
-from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
+from murk.producers.ledger.spending import Owner, WindowCounts, count_by_owner, count_windows
 from murk.task.privacy import MOST_LEVELS
 from murk.task.shuffling import COLLUDING, CentralGuarantee
 from murk.task.task import known_words

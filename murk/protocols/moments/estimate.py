@@ -1,6 +1,6 @@
 """Estimation of coefficients and their standard errors from second moments.
 
-Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `root.solve` scales them by c and finds the
+Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `solve.solve` scales u by c and finds the
 intercept a. Standard errors are by the delta method, from the noise in ``b`` and ``M`` (known exactly), the sampling of
 people (residual variance at most ``1 - b'beta`` in coded units) and of public covariates (measured).
 """
@@ -68,8 +68,8 @@ def _needs(layout: Statistics, public: Covariates | None) -> str:
 class Fit:
     """A fitted model."""
 
-    direction: Floats  # least-squares slopes and intercept: the response's mean is linear @ x
-    missing: NoRootError | None  # why there is no root, or None
+    direction: Floats  # least-squares slopes and intercept: the line fitted to the response is direction @ x
+    missing: NoRootError | None  # why the curve's equations have no root; None if they have one
     values: Floats  # coefficients, the intercept last if there is one
     _judge: Callable[[], Estimate]
 
@@ -120,11 +120,11 @@ class _Means:
     alike: bool | None  # whether public rows resemble the people
 
     def estimate(self, kind: type[E], values: Floats, method: str, spread: Floats, note: str, **more: Any) -> E:
-        """Return an estimate of a kind with these values."""
+        """Return an estimate of the class ``kind`` with these values."""
         sizes = self.partitions, self.releases
         coordinates, left_out = self.layout.coordinates, self.private.missing
         if coordinates is not None:
-            # Nobody can tell those beyond the bound from those without a target.
+            # Releases do not tell people beyond the bound from people without a target.
             note += f"; of people near the `typical` ranges: {_NEAR.format(coordinates.ordinary_square**0.5)}"
             note += f" ({left_out:.1%} or more are not, or count as without a target)" if left_out > 0.0 else ""
         facts = {"alike": self.alike, "absent": 0.0 if coordinates else left_out, **more}
@@ -146,7 +146,8 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
     curve, response, public = model.curve, model.response, model.public
     p = layout.size
     like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
-    # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
+    # The model's own equations can be solved over public rows only: if the rows may be unlike people with a target,
+    # there is no interval.
     scored = model.solver == "score" and public is not None and curve.name != "identity"
     public = public if why is None or (scored and like is not False) else None
     means = _Means(model, private, layout, releases, partitions, like)
@@ -249,7 +250,7 @@ def _scored(means: _Means, public: Covariates, direction: Floats) -> Fit:
         elif private.missing > 0.0:
             note = "none: targets are missing, and public covariates are not of the people who have one"
         else:
-            # The covariance of x y is at most x x' minus the square of its mean, as |y| <= 1 in coded units.
+            # The covariance of x y is at most E x x' minus the square of the mean of x y, as |y| <= 1 in coded units.
             varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
             by_share = private.share_noise * np.outer(private.cross, private.cross)
             own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
@@ -310,7 +311,7 @@ def _covariance(at: _At) -> Floats:
     if at.means.layout.constant:
         by_cross[:, -1] += to_mean
     covariance = private.cross_noise * by_cross @ by_cross.T
-    # The constant part of a target among the features was not released.
+    # If the target is one of the task's features, its constant part was not released, and has no noise.
     released, cross = beta.copy(), private.cross.copy()
     released[-1] -= private.centre
     cross[-1] -= private.centre
@@ -394,7 +395,7 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
 def _alike(private: Private, public: Covariates) -> bool | None:
     """Test whether two second-moment matrices differ by noise and sampling only: one false alarm in 10,000.
 
-    None means that they are too large for the test.
+    Returns None if the matrices are too large for the test.
     """
     p = len(private.matrix)
     if matrix_size(p) > MOST_NUMBERS:

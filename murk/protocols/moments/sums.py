@@ -54,8 +54,8 @@ class Private:
     matrix_noise: Floats  # noise variances of the matrix's entries, (p, p)
     cross_noise: float  # noise variance of an entry of E x y
     people: tuple[float, float]  # effective numbers of people with a target, for the matrix and for E x y
-    share_noise: float = 0.0  # noise variance of the share of targets over its square; 0 if not released
-    missing: float = 0.0  # fewest people without a target, as a share; 0 where noise explains it (one error in 10,000)
+    share_noise: float = 0.0  # noise variance of the share of targets, divided by its square; 0 if not released
+    missing: float = 0.0  # lower bound on the share of people without a target; 0 if noise explains it (1 in 10,000)
     centre: float = 0.0  # constant part of a target whose other part was released, in coded units
     target_square: float = 1.0  # bound on E y^2, in coded units
 
@@ -63,8 +63,9 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        In an ``observed`` layout, a direction has covariance ``v I + a u u'``, u that of its vector f. This adds ``a
-        (g'f)^2 / |f|^2`` to the variance of ``g'f``, like a smaller number of people for shorter vectors.
+        In an ``observed`` layout, a released direction has covariance ``v I + a u u'``, with u the direction of its
+        vector f. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if shorter vectors were of fewer
+        people.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -74,7 +75,7 @@ class Private:
         along = 0.0
         if layout.observed:
             noise, along = np.repeat(noise[0], 2), float(noise[1])
-        # A share below twice its noise may be zero, by which nothing may be divided.
+        # A share below twice its standard error may be zero, and would make quotients arbitrarily large.
         own, observed = float(noise[0]), layout.share(mean)
         share = min(max(observed, 2.0 * math.sqrt(layout.share_variance(own)), _FEWEST), 1.0)
         matrix, cross = matrix / share, cross / share
@@ -154,7 +155,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
 def influence_of(
     sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
 ) -> Influence | None:
-    """Return a bound on a forged release's influence, None without releases. With ``by_rows`` no matrix is forged."""
+    """Return a bound on a forged release's influence, None without releases; ``by_rows`` if the matrix is public."""
     if not sums.count:
         return None
     noise = sums.sums[kernels.NOISE : kernels.NOISE + 2].copy()

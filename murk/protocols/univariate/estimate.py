@@ -86,7 +86,7 @@ def missing_note(settings: Settings, missing: float) -> str:
 
 
 def _of_present(settings: Settings, values: Floats, present: float) -> tuple[Floats, Floats]:
-    """Return what is reported of people with a target, and its derivatives by the estimated numbers."""
+    """Return the reported numbers of people with a target, and their derivatives by the estimated numbers."""
     if not settings.classes:
         mean = float(values[0]) / present
         slopes = np.array([[1.0, mean if settings.missing else 0.0]]) / present
