@@ -297,7 +297,7 @@ def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, 
     """Return people's records, with added ones without a target for people who have fewer than ``most``.
 
     So in the mean of a person's vectors, and in a uniformly drawn vector, a person weighs as many of ``most`` rows as
-    they have: records without a target stand for the rows that they lack.
+    they have: records without a target stand for the rows that they lack. Their features are the person's own, in turn.
 
     >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
     >>> y.tolist(), counts.tolist()
@@ -305,10 +305,10 @@ def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, 
     """
     sizes = np.maximum(counts, most)
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    last = np.repeat(counts - 1, sizes)
-    records = np.repeat(np.cumsum(counts) - counts, sizes) + np.minimum(place, last)
+    rows = np.repeat(counts, sizes)
+    records = np.repeat(np.cumsum(counts) - counts, sizes) + place % rows
     x, y = track(x[records]), track(y[records])
-    y[place > last] = math.nan
+    y[place >= rows] = math.nan
     return x, y, sizes
 
 
@@ -1067,18 +1067,19 @@ class Producer(BaseProducer["PersonDevice"]):
             refusals, granted = list(spend.refusals.values()), bool(spend.granted)
             spend.cancel()
             if granted:
-                held = spend.held
-                count = held.count(spend.person, windows[0]) + 1
-                if self._draw_held(person, windows[0], count, count) == 0:
+                held = spend.held.read(spend.person, windows[0])
+                count = 1 if held is None else held.count + 1
+                if held is None or self._draw_held(person, windows[0], count, count) == 0:
                     from murk.producers.ledger.held import Held
 
                     coded = self.task.coding.encode_record(record)
                     self.counts.add(1, coded.clamped, coded.missing)
-                    drawn = Held(person, windows[0], level, coded.x, coded.y)
-                    held.put(spend.person, drawn, count, self._due(person, windows[0]))
-                held.counted(spend.person, windows[0], count, level)
+                    held = Held(person, windows[0], level, coded.x, coded.y, count)
+                spend.held.put(spend.person, replace(held, level=level, count=count), self._due(person, windows[0]))
         if refusals:
             return Receipt("refused", "none", self._explain(refusals[0]))
+        # The write-ahead log has a copy of the row for each of the window's records.
+        self._ledger.tidy()
         return Receipt("held", "none", level=level)
 
     @wiped

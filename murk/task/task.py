@@ -180,7 +180,7 @@ class Task(_ProtocolBlocks):
     weight: Weight = Field(
         default="people",
         description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
-        "rows (in a window), at most 10 (`scores`, `moments`, and shares, means and quantiles without features)",
+        "rows (in a window), at most 10",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -368,10 +368,15 @@ class Task(_ProtocolBlocks):
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
         if self.most_rows > 1:
-            has = {"public": self.public is not None, "predictions": self.predictions is not None}
-            why = protocol.why_not_weighed(self.block, **has) or ("; remove it, or known" if self.known_columns else "")
-            if why:
-                raise task_error(f"rows have no effect with protocol: {name}{why}", "weight")
+            self._check_weight(protocol)
+
+    def _check_weight(self, protocol: TaskProtocol) -> None:
+        has = {"public": self.public is not None, "predictions": self.predictions is not None}
+        why = protocol.why_not_weighed(self.block, **has)
+        if self.experiment is not None:
+            why = why or " and experiment, whose arms are of people who count alike; remove one"
+        if why:
+            raise task_error(f"rows have no effect with protocol: {self.protocol}{why}", "weight")
 
     def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
         if not protocol.tracks:

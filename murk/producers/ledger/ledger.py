@@ -409,7 +409,7 @@ class Ledger:
 
         A person's due time is drawn anew for each window, so that it does not link their answers.
         """
-        query = "SELECT window, level, count, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
+        query = "SELECT window, level, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
         rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         from murk.producers.ledger.held import read_held
 

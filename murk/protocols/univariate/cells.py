@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.links import class_probabilities
-from murk.inference.estimate import Estimate, People, larger, missing_words, surely_missing
+from murk.inference.estimate import Estimate, People, larger, surely_missing
 from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.privacy.mechanisms.selection import SubsetSelection
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.univariate.estimate import Totals
+from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Cells, Numbers, Statistics, Windows
 
@@ -245,7 +245,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     missing = surely_missing(absent, error)
     note = "noise and the sampling of people count; the larger one of each cell's own and the pooled residuals"
     if missing:
-        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     people = People(table.X, table.counts / table.counts.sum(), sampled=True)
     if not declared.all():
         note += "; of people whose known columns all have a declared value"

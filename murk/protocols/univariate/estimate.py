@@ -63,8 +63,7 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
         note = _TOO_FEW if count < _FEWEST else _FEW
     missing = surely_missing(absent, error)
     if missing:
-        note += f"; {missing_words(missing, settings.rows)}"
-        note += "" if settings.rows > 1 else ", and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     influence = _influence(totals, statistics)
     return Estimate(
         names,
@@ -78,6 +77,12 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
         absent=missing,
         influence=influence,
     )
+
+
+def missing_note(settings: Settings, missing: float) -> str:
+    """Return what a note says of a lower bound on the share of missing targets."""
+    whose = "" if settings.rows > 1 else ", and the estimate is of people who have one"
+    return f"; {missing_words(missing, settings.rows)}{whose}"
 
 
 def _of_present(settings: Settings, values: Floats, present: float) -> tuple[Floats, Floats]:

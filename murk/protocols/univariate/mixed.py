@@ -27,10 +27,10 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk.inference.estimate import Estimate, People, larger, missing_words, surely_missing
+from murk.inference.estimate import Estimate, People, larger, surely_missing
 from murk.protocols.univariate import cells
 from murk.protocols.univariate.cells import METHOD, CellMeans, KnownEstimate
-from murk.protocols.univariate.estimate import Totals
+from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Products, Statistics
 
@@ -115,7 +115,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     missing = surely_missing(absent, error) if settings.missing else 0.0
     note = "noise and the sampling of people count; the larger one of each cell's own and the pooled residuals"
     if missing:
-        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     if not declared.all():
         note += "; of people whose known columns all have a declared value"
     if not clear:

@@ -24,11 +24,11 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.estimate import Estimate, missing_words, surely_missing
+from murk.inference.estimate import Estimate, surely_missing
 from murk.inference.levels import quantile_of
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
-from murk.protocols.univariate.estimate import Totals, combined
+from murk.protocols.univariate.estimate import Totals, combined, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Statistics, Thresholds
 
@@ -128,8 +128,7 @@ def quantiles_of(
     if max(from_below.max(), from_above.max()) <= critical_value(_LEVEL):
         note = "none: so far noise hides on which side of a quantile any threshold lies"
     elif missing:
-        note += f"; {missing_words(missing, settings.rows)}"
-        note += "" if settings.rows > 1 else ", and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     return QuantileEstimate(
         names,
         np.array([_quantile(distribution, q) for q in settings.quantiles]),

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from murk.task.errors import task_error
 from murk.task.fields import Block
@@ -22,6 +22,9 @@ class SupportedMechanisms:
 
 
 ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
+PUBLIC_PEOPLE: Final = (
+    " and public, whose covariates are of people who count alike; remove one, or say protocol: moments"
+)
 
 
 def coded_features(task: Mapping[str, Any]) -> int:
@@ -141,7 +144,7 @@ class TaskProtocol(ABC):
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
         """Return why people cannot be weighted by their number of rows, with the remedy; empty if they can."""
-        return ", whose answers assume that people count alike; remove it, or say protocol: scores or moments"
+        return PUBLIC_PEOPLE if public else ""
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""

@@ -275,6 +275,14 @@ class ExamplesProtocol(TaskProtocol):
             words = f"{block.release} is for the {linear} losses only, not {others[0]}; say release: joint"
             raise task_error(words, "examples", "release")
 
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
+        """Return why people cannot count as their rows: if many records without a target bias the fit."""
+        if block.release in (JOINT, "separate"):
+            return (
+                f" and release: {block.release}, whose fit answers without a target bias; say release: outer or cells"
+            )
+        return super().why_not_weighed(block, public=public, predictions=predictions)
+
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
         """Return cells, unless the block has settings that they cannot have."""
         fixed = block is None or block.release == CELLS or _beyond_cells(partial(getattr, block))

@@ -154,10 +154,9 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot be weighted by their rows: if public rows or prediction sets count people alike."""
-        if public:
-            return " and public, whose covariates are of people who count alike; remove one, or say protocol: moments"
-        return " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
+        """Return why people cannot be weighted by their rows: if public rows or prediction sets are of people."""
+        sets = " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
+        return super().why_not_weighed(block, public=public, predictions=predictions) or sets
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in ``effects: linear`` for several classes without public covariates, and an omitted loss or link."""

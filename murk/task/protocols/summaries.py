@@ -115,6 +115,10 @@ class SummariesProtocol(TaskProtocol):
         mixes = any(block.get(key) is not None for key in _OF_MIXING)
         return {**block, "method": MIXING if mixes else "moments"}
 
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
+        """Return why people cannot count as their rows: records count, of whomever they are."""
+        return ", in which each record counts; remove it"
+
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the settings of LinearMixing, and the range of the quadratic surrogate for two labels."""
         own: dict[str, Any] = {"method": MIXING, "analysis": "published", "neighbours": "zero-out"}

@@ -68,10 +68,6 @@ class UnivariateProtocol(TaskProtocol):
         """Raise PydanticCustomError: known columns are sent with each release, so public covariates are not used."""
         raise task_error("known columns come with each person's release; remove it", "public")
 
-    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return an empty text: people can be weighted, since an answer may stand for a row that they lack."""
-        return ""
-
     def scale(self, block: Any, target: str) -> Scale:
         """Return "slope" for a real target, else "log odds" (for shares, see `Task.coefficient_scale`)."""
         return "slope" if target == "real" else "log odds"
