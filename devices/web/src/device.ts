@@ -4,7 +4,7 @@ import { type Account, type Asked, type First, type HeldRow, Ledger, type Next, 
 import { armOf, isAssigned } from "./experiment.js";
 import { maxAttackAccuracy } from "./promise.js";
 import { drawDue, isDrawn, numbersOf, seal, unseal } from "./held.js";
-import { type Answer, type Memo, repeatOrRandomize } from "./memos.js";
+import type { Answer, Memo } from "./memos.js";
 import { choose, type Choice, type Prepared, prepare, type Protocols, randomize, type Wanted, wordsFor } from "./release.js";
 import type { Store } from "./store.js";
 import { MOST_BYTES, readTask, repeatsAnswers, type Task } from "./task.js";
@@ -392,7 +392,7 @@ export class Device extends EventTarget {
       if (outcome.outcome !== "asked") return outcome;
       const { memo, only } = outcome;
       const last = memo === undefined ? undefined : (JSON.parse(memo) as Memo);
-      const answer = await repeatOrRandomize(this.prepared, choice, wanted, words, last, only, this.store.key);
+      const answer = await this.prepared.protocol.repeat!(this.prepared, choice, wanted, words, last, only, this.store.key);
       if (!answer) return { outcome: "refused", reason: "lost-key" };
       ready = { asked: outcome, answer };
     }

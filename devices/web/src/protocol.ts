@@ -44,6 +44,8 @@ export interface Protocol {
   /** The mechanism's input for a coded record. */
   vector(coded: Pick<Coded, "x" | "y">, model: Vector, query: Query | undefined): Vector;
   mechanism(level: string, query: Query | undefined): Randomizer;
+  /** Answers, or repeats an answer; of protocols that can. */
+  readonly repeat?: typeof import("./memos.js").repeatOrRandomize;
   /** Cost of a release of a level, whatever it answers; null where there is none in this currency. */
   cost(level: string, currency: Currency): Loss | null;
 }

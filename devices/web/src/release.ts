@@ -7,7 +7,7 @@ import { drawPartition, drawIdentifier, type Model, readModel, write } from "./w
 import { Purpose, Refused, SecureWords, uniform, type Words } from "./words.js";
 
 /** Makes the answers of a task, given the number of coded features. */
-export type Protocols = { readonly [protocol: string]: (task: Task, size: number) => Protocol };
+export type Protocols = Readonly<Record<string, (task: Task, size: number) => Protocol>>;
 
 /** A task with its coding, mechanisms and answers. */
 export interface Prepared {
