@@ -475,7 +475,11 @@ class _Vectors:
             level: {currency: _cost(device.mechanisms[level], currency) for currency in CURRENCIES} for level in levels
         }
         initial = getattr(device, "initial", None)
+        # Of as many rows as may count; the order of a sum decides its last bits.
+        size = 1 + self.draw.randrange(100)
+        rows = np.array([[self.draw.gauss(0, 1) for _ in range(3)] for _ in range(size)])
         return {
+            "rows": rows.tolist(), "mean": means_of(rows, np.array([size]))[0].tolist(),
             "name": task.name, "document": task.document().decode(), "hash": task.hash, "size": task.coding.size,
             "initial": None if initial is None else initial.tolist(), "near": 1e-8 if rough else 0.0, "costs": costs,
         }  # fmt: skip

@@ -42,7 +42,7 @@ def test_same_bytes(protocol):
 
 
 @pytest.mark.parametrize(
-    "key", ["x", "y", "partition", "query", "quantised", "payload", "bytes", "hash", "costs", "initial", "held"]
+    "key", ["x", "y", "partition", "query", "quantised", "payload", "bytes", "hash", "costs", "initial", "held", "mean"]
 )
 def test_each_difference_is_found(key):
     lines = list(few(3))

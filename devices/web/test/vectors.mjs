@@ -30,6 +30,7 @@ async function readTask(line) {
   const prepared = murk.prepare(task, murk.ALL);
   tasks.set(line.name, prepared);
   same("covered", line, prepared.coding.size, line.size);
+  same("mean", line, [...murk.meanOf(line.rows.map((row) => Float64Array.from(row)))], line.mean);
   if (line.initial) {
     const initial = [...prepared.protocol.initial];
     const near = initial.length === line.initial.length && initial.every((x, i) => Math.abs(x - line.initial[i]) <= line.near * Math.max(Math.abs(line.initial[i]), 1e-3));
