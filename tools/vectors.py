@@ -3,7 +3,8 @@
 A line with a ``document`` is a task: the device must find the same hash, coding, model of version 0 and costs. Any
 other line is a record of that task: from the same random words the device must find the same coded numbers, query,
 quantised integers, noise and message, and of a record that is held its window, whether it is drawn, and when it is
-due. A line with ``refused`` must be refused with that reason.
+due; of a task that repeats answers, whether a further record repeats this one's. A line with ``refused`` must be
+refused with that reason.
 
 Words are those of `murk.privacy.noise.SimulatedNoise` (Philox4x32-10), one stream for each purpose, so that a vector
 carries a seed instead of thousands of words. Before the noise, integers may differ by ``slack`` steps, where ``exp`` or
@@ -26,9 +27,13 @@ from typing import Any
 import numpy as np
 
 from murk.errors import UserError
+from murk.privacy.mechanisms.base import means_of
 from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
-from murk.protocols.device import person_device_for
+from murk.producers.ledger.memos import fingerprints
+from murk.producers.ledger.names import NameKey
+from murk.producers.producer import draw_records, randomize_rows, weighed
+from murk.protocols.device import SingleQueryDevice, person_device_for
 from murk.protocols.examples.device import CellDevice
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
 from murk.stream.wire.blocks import writer
@@ -39,6 +44,7 @@ from murk.task.windows import NONE, end_of, spread_of, start_of, window_of
 
 PROTOCOLS = ("scores", "gradients", "examples", "moments", "univariate")
 KINDS_WITHOUT_NOISE = ("l2-ball", "privunit", "subset-selection", "window-selection")
+WEIGHED, REPEATING = ("scores", "moments", "univariate"), ("examples", "moments", "univariate")
 CURRENCIES = ("gdp", "rho", "epsilon", "approx")
 TASKS = 40
 KINDS_OF_TARGETS = ("binary", "real", "binary", "classes")
@@ -54,9 +60,12 @@ DATES = (
 
 
 class _Still:
-    """A source without noise, which shows the integers before noise is added."""
+    """A source without noise, which shows the integers of the row that is drawn before noise is added."""
 
     simulated = True
+
+    def __init__(self, noise: SimulatedNoise) -> None:
+        self._noise = noise
 
     def gaussian(self, records: Any, size: int) -> Any:
         return np.zeros((len(records), size), dtype=np.int64)
@@ -64,6 +73,8 @@ class _Still:
     laplace = gaussian
 
     def words(self, records: Any, size: int, purpose: Purpose) -> Any:
+        if purpose == Purpose.RECORD:
+            return self._noise.words(records, size, purpose)
         return np.zeros((len(records), size), dtype=np.uint64)
 
 
@@ -222,6 +233,10 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
                 content["experiment"] = _experiment(draw, features)
             if target["kind"] == "real" and number % 2 and not features:
                 target["quantiles"] = [[0.5], [0.1, 0.5, 0.9]][number % 4 // 2]
+        if protocol in WEIGHED and draw.random() < 0.5:
+            content["weight"] = {"rows": draw.choice([2, 3, 9, 10, 30, 100])}
+        if protocol in REPEATING and draw.random() < 0.5:
+            content["privacy"]["repeat"] = "same"
         if protocol == "gradients" and number % 3:
             target["missing_share"] = number % 3 - 1 and 0.05
         if number % 5 == 3:
@@ -322,7 +337,14 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
         "forget": {"forget": 23_999}, "people": {"people": 0}, "duplicates": {"duplicates": 2**25},
         "looks": {"intervals": {"validity": "always-valid", "tightest_at": 10}},
         "crowds": {"shuffle": {"crowd": 1000}}, "sooner": {"granularity": "2d", "expiry": "1d"},
+        **{f"weight {rows}": {"weight": {"rows": rows}} for rows in (1, 101, 2.5, None)}, "no rows": {"weight": {}},
+        "people alike": {"weight": "people"}, "weight of more": {"weight": {"rows": 2, "columns": 1}},
     }  # fmt: skip
+    counted = task.protocol in WEIGHED and not task.known_columns
+    if not counted or (task.protocol == "scores" and task.public is not None):
+        changes["rows"] = {"weight": {"rows": 10}}
+    if task.protocol == "moments" and task.block.release != "observed":
+        changes["rows"] = {"weight": {"rows": 10}}
     for path, values in outside.items():
         block, _, key = path.partition(".")
         for value in values:
@@ -453,7 +475,11 @@ class _Vectors:
             level: {currency: _cost(device.mechanisms[level], currency) for currency in CURRENCIES} for level in levels
         }
         initial = getattr(device, "initial", None)
+        # Of as many rows as may count; the order of a sum decides its last bits.
+        size = 1 + self.draw.randrange(100)
+        rows = np.array([[self.draw.gauss(0, 1) for _ in range(3)] for _ in range(size)])
         return {
+            "rows": rows.tolist(), "mean": means_of(rows, np.array([size]))[0].tolist(),
             "name": task.name, "document": task.document().decode(), "hash": task.hash, "size": task.coding.size,
             "initial": None if initial is None else initial.tolist(), "near": 1e-8 if rough else 0.0, "costs": costs,
         }  # fmt: skip
@@ -471,6 +497,60 @@ class _Vectors:
             "parameters": numbers,
         }
         return encode(ModelMessage(**fields)).decode()
+
+    def _rows(self, coded: Any, rows: int) -> tuple[Any, Any, Any]:
+        """Return coded features, targets and counts of a record that stands for a number of rows."""
+        most = self.task.most_rows
+        counts = np.array([min(rows, most)])
+        x, y = np.repeat(np.array(coded.x)[None, :], counts, axis=0), np.full(counts, coded.y)
+        return weighed(x, y, counts, most) if most > 1 else (x, y, None)
+
+    def _input(self, coded: Any, rows: int, noise: SimulatedNoise, index: Any) -> bytes:
+        """Return the fingerprint of what is randomized."""
+        x, y, counts = self._rows(coded, rows)
+        if counts is not None and not self.device.averages:
+            x, y = draw_records(x, y, counts, noise, index)
+            counts = None
+        vectors = self.device.vectors(x, y)
+        return fingerprints(vectors if counts is None else means_of(vectors, counts), NameKey(b"k" * 32))[0]
+
+    def _again(self, line: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Return a further record of the person, and the message that answers for it."""
+        task, draw = self.task, self.draw
+        if not task.privacy.repeats_answers:
+            return None
+        columns = [feature.model_dump(mode="json", by_alias=True) for feature in (*task.features, task.target)]
+        changed = draw.choice([None, None, *columns])
+        again = record if changed is None else {**record, changed["name"]: _value(draw, changed)}
+        noise, at = SimulatedNoise(int(line["seed"])), line["index"] + 2**32
+        level, rows, only = (
+            draw.choice([line["level"], *task.privacy.levels]),
+            draw.choice([1, 1, 5]),
+            draw.random() < 0.2,
+        )
+        before, after = (task.coding.encode_record(each) for each in (record, again))
+        prints = (self._input(coded, many, noise, np.array([index])) for coded, many, index in (
+            (before, 1, line["index"]), (after, rows, at)
+        ))  # fmt: skip
+        same = only or (level == line["level"] and len(set(prints)) == 1)
+        answer = line["payload"] if same else self._payload(after, rows, None, level, None, noise, np.array([at]))
+        (identifier,) = identifiers(noise, np.array([at]))
+        partitions = task.log.partitions
+        partition = 0 if partitions == 1 else int(below(noise.words([at], 64, Purpose.PARTITION), partitions)[0])
+        own = {"id": identifier, "level": line["level"] if same else level, "partition": partition, "payload": answer}
+        return {
+            "record": {name: _json(value) for name, value in again.items()}, "index": at, "level": level, "rows": rows,
+            "only": only, "same": same, "bytes": self.write(**(fields | own)).decode(),
+        }  # fmt: skip
+
+    def _payload(
+        self, coded: Any, rows: int, theta: Any, level: str, query: str | None, noise: Any, index: Any
+    ) -> list[int]:
+        """Return the payload of a record that stands for a number of rows, as a producer makes it."""
+        device = SingleQueryDevice(self.device, query) if query is not None else self.device
+        x, y, counts = self._rows(coded, rows)
+        payload: list[int] = randomize_rows(device, x, y, [0], {0: theta}, [level], noise, index, counts)[0].tolist()
+        return payload
 
     def record_line(self, number: int) -> dict[str, Any]:
         task, draw, device = self.task, self.draw, self.device
@@ -493,21 +573,16 @@ class _Vectors:
         if message is not None:
             version, theta = json.loads(message)["version"], np.array(json.loads(message)["parameters"])
             device.check_model(theta)
-        x, y = np.array(coded.x)[None, :], np.array([coded.y])
         query, mechanism = None, device.mechanisms[level]
         if self.asks:
             (query,) = device.draw_query(noise, index, theta)
             mechanism = device.mechanism(level, query)
-            vectors = device.vectors(x, y, theta, query)
-        else:
-            vectors = device.vectors(x, y, theta)
-        (payload,) = mechanism.randomize(vectors, noise, index).tolist()
-        quantised = None
+        payload, quantised = self._payload(coded, 1, theta, level, query, noise, index), None
         # Beside a cell or a threshold stands another mechanism's payload.
         inner = getattr(mechanism, "noise", mechanism)
         drawn = isinstance(mechanism, ThresholdMechanism) or inner.kind in KINDS_WITHOUT_NOISE
         if not drawn:
-            (quantised,) = mechanism.randomize(vectors, _Still(), index).tolist()
+            quantised = self._payload(coded, 1, theta, level, query, _Still(noise), index)
         now = draw.randrange(1_700_000_000, 1_900_000_000)
         (identifier,) = identifiers(noise, index)
         fields: dict[str, Any] = {
@@ -534,8 +609,9 @@ class _Vectors:
             times, due = times | begin, held["due"]
             expires = truncate_time(due + task.expiry, task.granularity)
             late = {"time": truncate_time(due, task.granularity), "expires": expires} | begin
-            held["bytes"] = self.write(**(fields | late)).decode()
-        return {
+            payload_of_all = self._payload(coded, count, theta, level, query, noise, index)
+            held["bytes"] = self.write(**(fields | late | {"payload": payload_of_all})).decode()
+        line = {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},
             "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
             "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
@@ -543,6 +619,7 @@ class _Vectors:
             "slack": 0 if smooth or query == "scatter" else 1, "payload": payload, "now": now,
             "bytes": self.write(**(fields | times)).decode(), "held": held, "assigned_by": assigned_by,
         }  # fmt: skip
+        return line | {"again": self._again(line, record, fields | times)}
 
     def refusals(self) -> Iterator[dict[str, Any]]:
         """Yield documents and models that a device must refuse."""
@@ -586,7 +663,10 @@ class _Vectors:
             yield {"name": name, "why": why, "document": text, "refused": "guarantee"}
         for why, changes in {
             "window": {"window": "weekly"}, "window of nothing": {"window": "0d"}, "long window": {"window": "3661d"},
-            "lifetime alone": {"window": NONE, "lifetime": privacy["guarantee"]},
+            "lifetime alone": {"window": NONE, "lifetime": privacy["guarantee"]}, "repeated": {"repeat": "always"},
+            "repeated at once": {"window": NONE, "repeat": "same"},
+            "repeated and more": {"window": "week", "repeat": "same", "per_person": privacy["guarantee"]},
+            **({"repeated rounds": {"window": "week", "repeat": "same"}} if self.interactive else {}),
         }.items():  # fmt: skip
             text = json.dumps(
                 {**content, "privacy": {**privacy, **changes}},

@@ -371,11 +371,65 @@ return new Promise((resolve) => {
     const reading = opening.result.transaction("rows").objectStore("rows").getAllKeys();
     reading.onsuccess = () => {
       opening.result.close();
-      resolve(reading.result.filter((key) => key.startsWith("held:")));
+      resolve(reading.result.filter((key) => /^(held|memo):/.test(key)));
     };
   };
 });
 """
+
+
+def visited(chromium, gateway, weeks, more=""):
+    """Open the page in a later week."""
+    gateway.ahead = weeks * 7 * 86_400
+    source = {"source": AHEAD % gateway.ahead + more}
+    script = chromium.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+    try:
+        return opened(chromium, gateway)
+    finally:
+        chromium.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+REPEATING = Task.parse(f"""
+name: third-child
+about: {json.dumps(ABOUT)}
+features: [{{name: age, low: 21, high: 35}}]
+target: {{name: third_child, kind: binary, positive: "yes", negative: "no"}}
+protocol: moments
+weight: {{rows: 3}}
+privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}, window: week, repeat: same, lifetime: {{gdp: {{mu: 1.5}}}}}}
+""")
+
+
+def test_a_person_repeats_an_answer_while_their_records_are_the_same(chromium):
+    """Two records of a week are one answer, and the same two a week later the same answer; a third one changes it."""
+    with served(task=REPEATING) as gateway:
+        hold = "return (await window.device.hold({ age: 30, third_child: 'no' })).outcome"
+        for week, count in enumerate([2, 2, 3, 1]):
+            driver = visited(chromium, gateway, 2 * week)
+            text = card_text(driver)
+            assert "A repeated answer costs nothing, as it is the same numbers again." in text
+            assert "a new one shows that the record has changed, and when: no noise hides that" in text
+            assert "counts as many records as you give before it is made, up to 3" in text
+            assert [run(driver, hold) for _ in range(count)] == ["held"] * count
+            driver = visited(chromium, gateway, 2 * week + 1.99)
+            services.eventually(lambda: len(gateway.ids) == week + 1)  # noqa: B023 - waited for at once
+            # What is repeated stays, under its key.
+            assert (len(run(driver, ROWS)), driver.execute_script("return localStorage.length")) == (1, 1)
+        payloads = [json.loads(message)["payload"] for message in gateway.received]
+        # The last one repeats whatever the record is, as mu^2 = 2.25 allows two answers.
+        assert [payloads.index(each) for each in payloads] == [0, 0, 2, 2]
+        assert run(
+            driver, "const { released, repeated } = await window.device.status(); return [released, repeated]"
+        ) == [4, 2]
+        receipt = json.loads(run(driver, RECEIPT))
+        assert (receipt["promise"]["repeat"], receipt["promise"]["rows"], receipt["answers"]["repeated"]) == (
+            "same",
+            3,
+            2,
+        )
+        run(driver, "await window.device.withdraw()")
+        assert (run(driver, ROWS), driver.execute_script("return localStorage.length")) == ([], 0)
+        services.eventually(lambda: "You have withdrawn" in card_text(driver))
 
 
 def test_a_person_answers_once_a_week(chromium):
@@ -383,17 +437,7 @@ def test_a_person_answers_once_a_week(chromium):
     week = 7 * 86_400
     task = with_privacy("window: week, lifetime: {gdp: {mu: 2.0}}")
     with served(task=task) as gateway:
-
-        def visit(weeks, more=""):
-            gateway.ahead = weeks * week
-            source = {"source": AHEAD % gateway.ahead + more}
-            script = chromium.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
-            try:
-                return opened(chromium, gateway)
-            finally:
-                chromium.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
-
-        driver = visit(0)
+        driver = visited(chromium, gateway, 0)
         text = card_text(driver)
         assert "You can answer once a week." in text
         assert "From all answers that your budget allows together, in at most 84.2%." in text
@@ -402,7 +446,7 @@ def test_a_person_answers_once_a_week(chromium):
         assert (len(run(driver, ROWS)), driver.execute_script("return localStorage.length")) == (1, 1)
         services.eventually(lambda: "What you entered stays on this device" in card_text(driver))
         assert gateway.received == []
-        driver = visit(4)
+        driver = visited(chromium, gateway, 4)
         services.eventually(lambda: len(gateway.ids) == 1)
         assert (run(driver, ROWS), driver.execute_script("return localStorage.length")) == ([], 0)
         # This week's answer is given at once.
@@ -415,10 +459,10 @@ def test_a_person_answers_once_a_week(chromium):
         services.eventually(lambda: f"You can answer again from {day}." in card_text(driver))
         assert driver.execute_script(f"return {share}.disabled")
         assert run(driver, hold) == "refused"
-        driver = visit(5)
+        driver = visited(chromium, gateway, 5)
         assert run(driver, hold) == "held"
         opt_out = "Object.defineProperty(navigator, 'globalPrivacyControl', { value: true });"
-        driver = visit(6, opt_out)
+        driver = visited(chromium, gateway, 6, opt_out)
         services.eventually(lambda: run(driver, ROWS) == [])
         assert driver.execute_script("return localStorage.length") == 0
         assert len(gateway.ids) == 2

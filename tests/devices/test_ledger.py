@@ -33,6 +33,15 @@ def test_each_window_has_one_answer_through_kills():
     assert (result["double"], result["lost"]) == (0, 0)
 
 
+def test_an_answer_is_kept_or_repeated_with_its_debit_through_kills():
+    """Devices that repeat answers are killed, two at a time, while days pass and their record changes now and then."""
+    result = web.run("kills.mjs", KILLS, "repeat", program=web.node_with_sqlite())
+    assert (result["errors"], result["refused"]) == ([], [])
+    assert result["kills"] >= KILLS
+    assert result["repeated"] > 0
+    assert (result["double"], result["lost"]) == (0, 0)
+
+
 def test_costs_as_in_the_ledger_of_python():
     """The figure that the scenarios expect."""
     task = Task.parse("""

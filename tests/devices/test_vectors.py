@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from tests.devices import web
-from tools.vectors import vectors
+from tools.vectors import REPEATING, WEIGHED, vectors
 
 NUMBERS = {"scores": 800, "gradients": 400, "examples": 200, "moments": 200, "univariate": 200}
 
@@ -31,15 +31,18 @@ def test_same_bytes(protocol):
         texts = [line["document"] for line in lines if "document" in line and "refused" not in line]
         needed = '"typical":[', '"release":"observed"', '"covariates":null'
         assert sum(all(part in text for part in needed) for text in texts) > 0
+    tasks = [json.loads(line["document"]) for line in lines if "document" in line and "refused" not in line]
+    assert any("weight" in task for task in tasks) == (protocol in WEIGHED)
     result = checked(lines)
     assert result["wrong"] == 0, result["first"]
+    assert (result.get("repeated", 0) > 0) == (protocol in REPEATING)
     assert result["records"] == NUMBERS[protocol]
     # An exp that differs by one unit in the last place moves an integer in one of a million records.
     assert result["steps"] <= 3
 
 
 @pytest.mark.parametrize(
-    "key", ["x", "y", "partition", "query", "quantised", "payload", "bytes", "hash", "costs", "initial", "held"]
+    "key", ["x", "y", "partition", "query", "quantised", "payload", "bytes", "hash", "costs", "initial", "held", "mean"]
 )
 def test_each_difference_is_found(key):
     lines = list(few(3))

@@ -15,7 +15,7 @@ import { isKnown } from "./known.js";
 import type { Guarantee, Loss } from "./mechanisms.js";
 import { maxAttackAccuracy, percent } from "./promise.js";
 import type { Store } from "./store.js";
-import { type About, type Feature, isPage, type Target, type TaskDocument } from "./task.js";
+import { type About, type Feature, isPage, mostRows, repeatsAnswers, type Target, type TaskDocument } from "./task.js";
 import { renewalOf, wholeOf } from "./windows.js";
 import { Refused } from "./words.js";
 
@@ -37,6 +37,11 @@ export const ENGLISH = {
   renews: "Your budget renews once {each}.",
   atWindow: "From all answers of one such budget together, in at most {percent}.",
   endless: "Answers add up, and no cap holds over all of them.",
+  rows: "Your answer counts as many records as you give before it is made, up to {rows}. Their number is protected as they are.",
+  repeats:
+    "While your record is the same, your last answer is repeated. A repeated answer costs nothing, as it is the same " +
+    "numbers again. It shows which answers are one person's, and a new one shows that the record has changed, and when: " +
+    "no noise hides that.",
   each: { day: "a day", week: "a week", month: "a month", days: "every {days} days" },
   leaves: "What leaves this device is one message of {content}, without your name or any identifier of you.",
   leavesNamed: "What leaves this device is one message of {content}. Your login goes with it, and shows whose message it is.",
@@ -136,7 +141,7 @@ const fill = (text: string, values: Record<string, string>): string =>
 
 /** What the card shows: a task, and the account once the device is there. */
 interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
-  readonly task: Pick<TaskDocument, "name" | "about" | "experiment" | "features" | "target" | "privacy">;
+  readonly task: Pick<TaskDocument, "name" | "about" | "experiment" | "features" | "target" | "privacy" | "weight">;
   readonly guarantee: Guarantee;
   readonly account?: Status;
 }
@@ -182,11 +187,11 @@ function* terms(about: About, texts: Texts): Generator<[string, Node | string]> 
 
 /** What was agreed to and sent, as a person may keep it: without the record, which nobody has any more. */
 function receiptOf(account: Status, level: string, shown: string): string {
-  const { task, released, sent, waiting, withdrawn, days, message } = account;
+  const { task, released, repeated, sent, waiting, withdrawn, days, message } = account;
   const { name, hash, about, features, target, privacy } = task;
-  const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, window: renewalOf(task) ?? null, lifetime: privacy.lifetime ?? null, told_apart_at_most: account.attackAccuracy };
+  const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, window: renewalOf(task) ?? null, lifetime: privacy.lifetime ?? null, repeat: privacy.repeat ?? "anew", rows: mostRows(task), told_apart_at_most: account.attackAccuracy };
   const asked = [...features, target].map((column) => column.label ?? column.name);
-  const answers = { days, released, sent, waiting, withdrawn, message };
+  const answers = { days, released, repeated, sent, waiting, withdrawn, message };
   const known = { sent_as_they_are: features.filter(isKnown).map((column) => column.label ?? column.name) };
   return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, ...known, promise, answers, shown }, null, 2);
 }
@@ -376,7 +381,7 @@ export function defineCard(name = "murk-consent"): void {
         if (receipt.outcome === "released")
           return receipt.delivery === "queued" ? "" : fill(texts[receipt.delivery], { reason: receipt.reason });
         if (receipt.outcome === "known" || receipt.outcome === "unavailable") return texts[receipt.outcome];
-        const words: Record<string, string> = { clock: texts.clock, wiped: texts.wiped, mechanism: texts.different };
+        const words: Record<string, string> = { clock: texts.clock, wiped: texts.wiped, mechanism: texts.different, "lost-key": texts.done };
         // The account says the rest.
         return words[receipt.reason] ?? "";
       }
@@ -434,7 +439,9 @@ export function defineCard(name = "murk-consent"): void {
         if (arms.length) asked.push(naming(texts.assigned, arms, "known"));
         let promise = fill(known.length ? texts.promiseKnown : texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
         const atCap = attackAccuracyAtCap > attackAccuracy ? fill(texts.atCap, { percent: percent(attackAccuracyAtCap) }) : "";
-        promise = `${promise} ${this.renewing(task, attackAccuracy, guarantee, atCap) ?? atCap}`.trim();
+        const counted = mostRows(task) > 1 ? fill(texts.rows, { rows: String(mostRows(task)) }) : "";
+        const renewing = this.renewing(task, attackAccuracy, guarantee, atCap) ?? atCap;
+        promise = [promise, renewing, counted, repeatsAnswers(task) ? texts.repeats : ""].filter(Boolean).join(" ");
         const folded = (id: string, summary: string, ...content: Node[]): HTMLElement => {
           const details = element("details", "", {}, "details");
           details.open = root.getElementById(id)?.parentElement?.hasAttribute("open") ?? false;

@@ -1,15 +1,16 @@
 /** A person's device: reads a task from a gateway, releases records once, and sends what it has stored. */
 import type { Record_, Value } from "./coding.js";
-import { type Account, type First, type HeldRow, Ledger, type Next, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
+import { type Account, type Asked, type First, type HeldRow, Ledger, type Next, type Origin, type Outcome, type Policy, type Waiting } from "./ledger.js";
 import { armOf, isAssigned } from "./experiment.js";
 import { maxAttackAccuracy } from "./promise.js";
-import { drawDue, isDrawn, seal, unseal } from "./held.js";
-import { choose, type Prepared, prepare, type Protocols, randomize, randomizeCoded, wordsFor } from "./release.js";
+import { drawDue, isDrawn, numbersOf, seal, unseal } from "./held.js";
+import type { Answer, Memo } from "./memos.js";
+import { choose, type Choice, type Prepared, prepare, type Protocols, randomize, type Wanted, wordsFor } from "./release.js";
 import type { Store } from "./store.js";
-import { MOST_BYTES, readTask, type Task } from "./task.js";
-import { plausible, steady, Time, within } from "./time.js";
+import { MOST_BYTES, readTask, repeatsAnswers, type Task } from "./task.js";
+import { type Moment, plausible, steady, Time, within } from "./time.js";
 import { renewalOf, windowOf, wholeOf } from "./windows.js";
-import { Refused, SecureWords } from "./words.js";
+import { Refused, SecureWords, type Words } from "./words.js";
 
 export interface Options {
   /** The gateway's address, such as `https://murk.example.org`. */
@@ -264,8 +265,8 @@ export class Device extends EventTarget {
       await this.ledger.settle(moment);
       if (this.optOut) return { outcome: "refused", reason: "opt-out" };
       const assign = await this.assigning();
-      const make = (): string => randomize(this.prepared, choice, moment.now, assign(record), words);
-      const outcome = await this.ledger.spend(this.prepared, level, this.origin, moment, make, { key: key?.normalize() });
+      const code = () => this.prepared.coding.code(assign(record));
+      const outcome = await this.book(choice, { code, now: moment.now }, moment, words, { key: key?.normalize() });
       this.changed();
       if (outcome.outcome === "refused") return outcome;
       const tried = await locked("murk", () => this.sendAll());
@@ -314,7 +315,7 @@ export class Device extends EventTarget {
         let held = await hold();
         while ("count" in held && !held.stored) {
           const { count } = held;
-          const sealed = isDrawn(count, words) ? await seal(this.prepared.coding.code(assign(record)), this.store.key) : undefined;
+          const sealed = isDrawn(count, words) ? await seal(numbersOf(this.prepared.coding.code(assign(record))), this.store.key) : undefined;
           held = await hold({ count, sealed });
         }
         return "reason" in held ? { outcome: "refused", reason: held.reason } : { outcome: "held", reason: "" };
@@ -358,13 +359,14 @@ export class Device extends EventTarget {
       const words = wordsFor(this.prepared, held.level);
       try {
         const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
-        const coded = await unseal(held.record, this.prepared.coding.size, this.store.key);
+        const { size } = this.prepared.coding;
+        const coded = await unseal(held.record, size + 1, this.store.key);
         const moment = this.time.moment();
-        const make = (): string => randomizeCoded(this.prepared, choice, moment.now, () => coded!, words, held.window);
-        const outcome: Outcome = coded
-          ? await this.ledger.spend(this.prepared, held.level, this.origin, moment, make, { held })
-          : await this.without(held);
-        coded?.x.fill(0);
+        // A copy, as an answer may be made anew.
+        const code = () => ({ x: coded!.slice(0, size), y: coded![size]! });
+        const wanted = { code, now: moment.now, window: held.window, rows: held.count };
+        const outcome = coded ? await this.book(choice, wanted, moment, words, { held }) : await this.without(held);
+        coded?.fill(0);
         if (outcome.outcome === "refused" && PASSING.has(outcome.reason)) continue;
         await this.ledger.drop(this.prepared, this.origin, { only: held.key });
         receipts.push(outcome.outcome === "released" ? { ...outcome, delivery: "queued", reason: "" } : { reason: "", ...outcome });
@@ -373,6 +375,27 @@ export class Device extends EventTarget {
       }
     }
     return receipts;
+  }
+
+  /**
+   * Book a release. What is repeated, or kept to be repeated, is encrypted before the transaction that books it: so its
+   * answer is made for a memo, and anew if another page was faster.
+   */
+  private async book(choice: Choice, wanted: Wanted, moment: Moment, words: Words, of: { key?: string | undefined; held?: HeldRow }): Promise<Outcome> {
+    let ready: { asked: Asked; answer: Answer } | undefined;
+    const make = (now: Asked): Answer | undefined => {
+      if (!repeatsAnswers(this.task)) return { bytes: randomize(this.prepared, choice, wanted, words) };
+      return ready?.asked.memo === now.memo && ready?.asked.only === now.only ? ready.answer : undefined;
+    };
+    for (;;) {
+      const outcome = await this.ledger.spend(this.prepared, choice.level, this.origin, moment, make, of);
+      if (outcome.outcome !== "asked") return outcome;
+      const { memo, only } = outcome;
+      const last = memo === undefined ? undefined : (JSON.parse(memo) as Memo);
+      const answer = await this.prepared.protocol.repeat!(this.prepared, choice, wanted, words, last, only, this.store.key);
+      if (!answer) return { outcome: "refused", reason: "lost-key" };
+      ready = { asked: outcome, answer };
+    }
   }
 
   /** What becomes of a held record that cannot be read: another device has released it, or its key is lost. */

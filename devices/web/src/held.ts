@@ -1,4 +1,4 @@
-/** Records that a device holds until their window ends: coded, encrypted under a key that is kept apart from the rows. */
+/** What a device keeps of records, as those that are held until their window ends: encrypted under a key that is kept apart from the rows. */
 import type { Coded } from "./coding.js";
 import type { KeyPlace } from "./store.js";
 import { beginOf, spreadOf } from "./windows.js";
@@ -8,7 +8,7 @@ const NONCE = 12; // bytes, of AES-GCM
 const AES = "AES-GCM";
 
 const base64 = (bytes: Uint8Array): string => btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
-const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+export const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const keyOf = (text: string): Promise<CryptoKey> => crypto.subtle.importKey("raw", bytesOf(text), AES, false, ["encrypt", "decrypt"]);
 
 /** Draw whether the newest of a number of records is the one that is held, with probability 1 / `count`. */
@@ -18,37 +18,48 @@ export const isDrawn = (count: number, words: Words): boolean => count === 1 || 
 export const drawDue = (window: string, number: number, words: Words): number =>
   beginOf(window, number + 1) + uniform(spreadOf(window), Purpose.SELECTION, words);
 
-/** An encrypted record, and the key that decrypts it. */
+/** Encrypted bytes, and the key that decrypts them. */
 export interface Sealed {
-  readonly record: string;
+  readonly text: string;
   readonly key: string;
 }
 
-/** Encrypt a coded record, whose numbers are wiped; its length says nothing about it. Makes the key if there is none. */
-export async function seal({ x, y }: Pick<Coded, "x" | "y">, place: KeyPlace | undefined): Promise<Sealed> {
-  if (!place) throw new Refused("storage", "this storage keeps no keys, so that no record can be held in it");
+/** The key of what is kept, which is made if there is none. Raises `Refused` where no place keeps it. */
+export function keyIn(place: KeyPlace | undefined): string {
+  if (!place) throw new Refused("storage", "this storage keeps no keys, so that nothing of a record can be kept in it");
   let key = place.read();
   if (key === null) place.write((key = base64(crypto.getRandomValues(new Uint8Array(32)))));
-  const numbers = Float64Array.of(...x, y);
-  x.fill(0);
+  return key;
+}
+
+/** Encrypt numbers, which are wiped; the length says nothing about them. */
+export async function seal(numbers: Float64Array<ArrayBuffer>, place: KeyPlace | undefined): Promise<Sealed> {
+  const key = keyIn(place);
   const iv = crypto.getRandomValues(new Uint8Array(NONCE));
   const sealed = await crypto.subtle.encrypt({ name: AES, iv }, await keyOf(key), numbers);
   numbers.fill(0);
   const bytes = new Uint8Array(NONCE + sealed.byteLength);
   bytes.set(iv);
   bytes.set(new Uint8Array(sealed), NONCE);
-  return { record: base64(bytes), key };
+  return { text: base64(bytes), key };
 }
 
-/** Decrypt a coded record; undefined if its key is lost, or it is of another length. */
-export async function unseal(sealed: string, size: number, place: KeyPlace | undefined): Promise<Pick<Coded, "x" | "y"> | undefined> {
+/** Decrypt a number of numbers; undefined if their key is lost, or they are others. */
+export async function unseal(sealed: string, size: number, place: KeyPlace | undefined): Promise<Float64Array<ArrayBuffer> | undefined> {
   const text = place?.read();
   if (!text) return undefined;
   try {
     const [key, bytes] = [await keyOf(text), bytesOf(sealed)];
     const numbers = new Float64Array(await crypto.subtle.decrypt({ name: AES, iv: bytes.subarray(0, NONCE) }, key, bytes.subarray(NONCE)));
-    return numbers.length === size + 1 ? { x: numbers.subarray(0, size), y: numbers[size]! } : undefined;
+    return numbers.length === size ? numbers : undefined;
   } catch {
     return undefined;
   }
+}
+
+/** A coded record as numbers; what it was is wiped. */
+export function numbersOf({ x, y }: Pick<Coded, "x" | "y">): Float64Array<ArrayBuffer> {
+  const numbers = Float64Array.of(...x, y);
+  x.fill(0);
+  return numbers;
 }

@@ -92,6 +92,27 @@ export function added(q: Vector, kind: NoiseKind, words: Words): Vector {
   return noise;
 }
 
+/** Shorten a vector to a length; numbers that are not finite count as 0, and so does a vector whose norm overflows. */
+export function shortened(v: Vector, length: number): Vector {
+  let square = 0;
+  for (const value of v) if (value - value === 0) square += value * value;
+  const factor = length / Math.max(Math.sqrt(square), length);
+  return v.map((value) => (value - value === 0 ? value * factor : 0));
+}
+
+/** The mean of at most 128 vectors, added up in numpy's order: the first, and the others pairwise, eight sums at a time. */
+export function meanOf([first, ...others]: Vector[]): Vector {
+  const [n, whole] = [others.length, others.length - (others.length % 8)];
+  return first!.map((value, j) => {
+    const sums = new Float64Array(8);
+    others.forEach((row, i) => i < whole && (sums[i % 8]! += row[j]!));
+    const [a, b, c, d, e, f, g, h] = sums as unknown as [number, number, number, number, number, number, number, number];
+    let total = a + b + (c + d) + (e + f + (g + h));
+    for (let i = whole; i < n; i++) total += others[i]![j]!;
+    return (value + total) / (n + 1);
+  });
+}
+
 interface Coins {
   rounding: number; // uniform on [0, 1)
   word: bigint;

@@ -7,9 +7,11 @@
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
 import type { Sealed } from "./held.js";
 import { isKnown } from "./known.js";
+import type { Answer } from "./memos.js";
 import type { Prepared } from "./release.js";
 import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
+import { repeatsAnswers } from "./task.js";
 import { beginOf, renewalOf, windowOf } from "./windows.js";
 import { Refused } from "./words.js";
 
@@ -49,6 +51,8 @@ interface TaskRow {
   refused?: number;
   sent?: number;
   days: string[];
+  /** Releases that repeat an answer, of those released. */
+  repeated?: number;
   /** The newest release, which a person may want to see again. */
   message?: string;
   renewed?: Renewed;
@@ -126,10 +130,19 @@ export type Outcome =
   | { readonly outcome: "known" }
   | { readonly outcome: "refused"; readonly reason: string };
 
+/** What an answer is made for: the memo as it is stored, and whether only that may be repeated, as a cap is spent. */
+export interface Asked {
+  readonly outcome: "asked";
+  readonly memo: string | undefined;
+  readonly only: boolean;
+}
+
 /** A task's account, for a consent card. */
 export interface Account {
   readonly name: string;
   readonly released: number;
+  /** How many of these repeat an earlier answer, at no cost. */
+  readonly repeated: number;
   readonly waiting: number;
   /** Releases that the gateway has accepted. */
   readonly sent: number;
@@ -214,13 +227,19 @@ function lacking(
   const cost = (currency: Currency): Loss | null => prepared.protocol.cost(level, currency);
   if (row.renewed && window! < row.renewed.newest) return "late";
   const current = inWindow(row, window);
-  for (const { scope, cap } of capsOf(prepared, level, policy))
-    if (!fits(plus(scope === "window" ? current.spent : row.spent, cost), cap)) return `${scope}-cap`;
   // One release is a number, too: one at a tiny level may leave room for another.
   const count = window === undefined ? row.released : current.released;
   if (!prepared.task.privacy.per_person && count > 0) return window === undefined ? "task-cap" : "window-cap";
+  for (const { scope, cap } of capsOf(prepared, level, policy))
+    if (!fits(plus(scope === "window" ? current.spent : row.spent, cost), cap)) return `${scope}-cap`;
   return policy.lifetime && !fits(plus(all, cost), capOf(policy.lifetime)) ? "lifetime-cap" : undefined;
 }
+
+/**
+ * Whether a person may only repeat their last answer, for the reason why they have no room for a new one: a cap that does
+ * not renew. Whoever fell silent then, or not, would tell whether their record has changed.
+ */
+const isSpent = (reason: string | undefined): boolean => /^(task|policy|lifetime)-cap$/.test(reason ?? "");
 
 /**
  * The newest window that has begun. A clock that jumps renews nothing: where a window begins sooner by the best estimate
@@ -240,6 +259,7 @@ function beginning(begun: Begun | undefined, window: number, { now, own, there }
 /** 128 random bits. */
 const randomText = (): string => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
+const memoKey = (hash: string): string => `memo:${hash}`;
 const heldKey = (hash: string, window: number): string => `held:${hash}:${window}`;
 const taskKey = (hash: string): string => `task:${hash}`;
 const placeOf = ({ gateway }: Origin, { task }: Prepared): string => `${gateway} ${task.name}`;
@@ -334,27 +354,29 @@ export class Ledger {
   /**
    * Release a record once: debit its cost and store its bytes, in one transaction.
    *
-   * `make` randomizes the record; it is called only if every cap has room, and its record is not read before. `key`
-   * identifies a record that may come again, and must not depend on its values. A record that was `held` is of the
-   * window in which it was, and is deleted with its release.
+   * `make` randomizes the record; it is called only if every cap has room, and its record is not read before. Of a task
+   * that repeats answers it gives the one that was made for this memo and decision, or none: nothing is booked then, and
+   * it is told what to make. `key` identifies a record that may come again, and must not depend on its values. A record
+   * that was `held` is of the window in which it was, and is deleted with its release.
    */
   async spend(
     prepared: Prepared,
     level: string,
     origin: Origin,
     moment: Moment,
-    make: () => string,
+    make: (asked: Asked) => Answer | undefined,
     { key, held }: { key?: string | undefined; held?: HeldRow | undefined } = {},
-  ): Promise<Outcome> {
+  ): Promise<Outcome | Asked> {
     const { task, protocol } = prepared;
     const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
     // A gateway that changes its task asks nobody again.
     const records = key === undefined ? [] : [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:${key}`);
-    const more = [held?.key ?? `held:${task.hash}:`];
-    return this.store.update(["identity", own, "all", used, ...records, ...more], (rows): [Outcome, Changes] => {
-      const { row: before, window, reason, counts } = this.decide(rows, prepared, level, origin, moment, held?.window);
+    const memo = memoKey(task.hash);
+    const more = [memo, held?.key ?? `held:${task.hash}:`];
+    return this.store.update(["identity", own, "all", used, ...records, ...more], (rows): [Outcome | Asked, Changes] => {
+      const { row: before, window, reason, counts, only = false } = this.decide(rows, prepared, level, origin, moment, held?.window);
       const refused = (why: string): [Outcome, Changes] => [
         { outcome: "refused", reason: why },
         counts ? { [own]: JSON.stringify({ ...before, refused: (before.refused ?? 0) + 1 }) } : {},
@@ -362,16 +384,21 @@ export class Ledger {
       const known = records.some((record) => rows.has(record)) || (held && !rows.has(held.key));
       if (known && (reason === undefined || reason.endsWith("-cap") || reason === "late")) return [{ outcome: "known" }, {}];
       if (reason !== undefined) return refused(reason);
-      const spent = plus(before.spent, cost);
-      const all = plus(read<Spent>(rows, "all") ?? {}, cost);
+      const asked: Asked = { outcome: "asked", memo: rows.get(memo), only };
+      const made = make(asked);
+      if (!made || (made.kept && made.kept.sealed.key !== this.store.key?.read())) return [asked, {}];
+      const { bytes, kept } = made;
+      const repeated = repeatsAnswers(task) && !kept;
+      const adding = (total: Spent): Spent => (repeated ? total : plus(total, cost));
+      const spent = adding(before.spent);
+      const all = adding(read<Spent>(rows, "all") ?? {});
       const current = inWindow(before, window);
       const renewed = window !== undefined && {
         newest: window,
         windows: (before.renewed?.windows ?? 0) + Number(before.renewed?.newest !== window),
-        spent: plus(current.spent, cost),
+        spent: adding(current.spent),
         released: current.released + 1,
       };
-      const bytes = make();
       const id = /"id":"([0-9a-f]{32})"/.exec(bytes)![1]!;
       const expires = Number(/"expires":(\d+)/.exec(bytes)![1]!);
       const day = new Date(Math.floor(moment.now / 86_400) * 86_400_000).toISOString().slice(0, 10);
@@ -381,6 +408,7 @@ export class Ledger {
         spent,
         days: before.days.includes(day) ? before.days : [...before.days, day],
         ...(renewed && { renewed }),
+        ...(repeated && { repeated: (before.repeated ?? 0) + 1 }),
         message: bytes,
       };
       const waiting = { task: task.hash, name: task.name, gateway: origin.gateway, bytes, expires };
@@ -396,6 +424,7 @@ export class Ledger {
           [`out:${id}`]: JSON.stringify(waiting),
           ...Object.fromEntries(records.map((record) => [record, day])),
           ...(over !== undefined && rows.has(over) && { [over]: null }),
+          ...(kept && { [memo]: JSON.stringify({ level: kept.level, answer: kept.sealed.text, place: placeOf(origin, prepared) }) }),
         },
       ];
     });
@@ -412,7 +441,7 @@ export class Ledger {
     origin: Origin,
     moment: Moment,
     earlier?: number,
-  ): { row: TaskRow; window?: number | undefined; reason?: string; counts: boolean } {
+  ): { row: TaskRow; window?: number | undefined; reason?: string; counts: boolean; only?: boolean } {
     const { task, protocol } = prepared;
     let row = read<TaskRow>(rows, taskKey(task.hash)) ?? { name: task.name, released: 0, spent: {}, days: [] };
     const { kind } = protocol.mechanism(level, "score");
@@ -432,6 +461,7 @@ export class Ledger {
       if (row.begun!.window === window && row.begun!.skipped) return { row, reason: "clock", counts: true };
     }
     const reason = lacking(prepared, level, this.policy, row, window, read<Spent>(rows, "all") ?? {});
+    if (rows.has(memoKey(task.hash)) && isSpent(reason)) return { row, window, counts: true, only: true };
     return { row, window, counts: true, ...(reason !== undefined && { reason }) };
   }
 
@@ -450,7 +480,7 @@ export class Ledger {
     const { hash } = prepared.task;
     const window = windowOf(renewalOf(prepared.task)!, moment.now);
     const [own, used, key] = [taskKey(hash), usedKey(origin, prepared), heldKey(hash, window)];
-    return this.store.update(["identity", own, "all", used, key], (rows): [{ count: number; stored: boolean } | { reason: string }, Changes] => {
+    return this.store.update(["identity", own, "all", used, key, memoKey(hash)], (rows): [{ count: number; stored: boolean } | { reason: string }, Changes] => {
       const { row, reason } = this.decide(rows, prepared, level, origin, moment);
       if (reason !== undefined) return [{ reason }, rows.has(own) ? { [own]: JSON.stringify(row) } : {}];
       const before = read<Omit<HeldRow, "key">>(rows, key);
@@ -458,7 +488,7 @@ export class Ledger {
       const { sealed } = next ?? {};
       if (next?.count !== count || (sealed && sealed.key !== this.store.key?.read())) return [{ count, stored: false }, {}];
       const place = placeOf(origin, prepared);
-      const held = { window, level, count, due: before?.due ?? due, record: sealed?.record ?? before!.record, place };
+      const held = { window, level, count, due: before?.due ?? due, record: sealed?.text ?? before!.record, place };
       return [{ count, stored: true }, { [own]: JSON.stringify(row), [used]: JSON.stringify({ hash }), [key]: JSON.stringify(held) }];
     });
   }
@@ -471,7 +501,7 @@ export class Ledger {
     });
   }
 
-  /** Delete a held record, or all of a task's name but those of a hash; and the key with the last, of any task. */
+  /** Delete a held record, or all of a task's name but those of a hash; and the key with the last thing kept, of any task. */
   async drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<void> {
     const place = placeOf(origin, prepared);
     await this.store.update(["held:"], (rows) => {
@@ -481,7 +511,7 @@ export class Ledger {
       return [undefined, Object.fromEntries(gone.map((key) => [key, null]))] as const;
     });
     // Not before the records are gone: after a crash they would have no key.
-    await this.store.update(["held:"], (rows) => {
+    await this.store.update(["held:", "memo:"], (rows) => {
       if (!rows.size) this.store.key?.write(null);
       return [undefined, {}] as const;
     });
@@ -513,14 +543,14 @@ export class Ledger {
     const used = usedKey(origin, prepared);
     const records = [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:`);
     const arm = armKey(origin, prepared);
-    return this.store.update([own, used, arm, "out:", "held:", ...records], (rows): [undefined, Changes] => {
+    return this.store.update([own, used, arm, "out:", "held:", "memo:", ...records], (rows): [undefined, Changes] => {
       if (!rows.has(own) && !rows.has(used)) return [undefined, rows.has(arm) ? { [arm]: null } : {}];
       const before = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last: UsedRow = { hash: task.hash, ...read<UsedRow>(rows, used), withdrawn: true };
       const changes: Changes = { [used]: JSON.stringify(last) };
       for (const key of rows.keys()) {
         if (key.startsWith("record:")) changes[key] = null;
-        if (key.startsWith("held:") && read<{ place: string }>(rows, key)!.place === placeOf(origin, prepared)) changes[key] = null;
+        if (/^(held|memo):/.test(key) && read<{ place: string }>(rows, key)!.place === placeOf(origin, prepared)) changes[key] = null;
         if (!key.startsWith("out:")) continue;
         const one = read<Waiting>(rows, key)!;
         if (one.task !== task.hash && (one.gateway !== origin.gateway || one.name !== task.name)) continue;
@@ -538,7 +568,7 @@ export class Ledger {
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
     const renewal = renewalOf(task);
-    return this.store.update([own, "out:", "all", used, `held:${task.hash}:`], (rows): [Account, Changes] => {
+    return this.store.update([own, "out:", "all", used, `held:${task.hash}:`, memoKey(task.hash)], (rows): [Account, Changes] => {
       const row = read<TaskRow>(rows, own) ?? { name: task.name, released: 0, spent: {}, days: [] };
       const last = read<UsedRow>(rows, used);
       const all = read<Spent>(rows, "all") ?? {};
@@ -549,7 +579,10 @@ export class Ledger {
         return hash === task.hash && expires > now;
       });
       const window = renewal ? windowOf(renewal, now) : undefined;
-      const lacks = (at: number | undefined): boolean => lacking(prepared, level, this.policy, row, at, all) !== undefined;
+      const lacks = (at: number | undefined): boolean => {
+        const reason = lacking(prepared, level, this.policy, row, at, all);
+        return reason !== undefined && !(rows.has(memoKey(task.hash)) && isSpent(reason));
+      };
       const skipped = row.begun?.skipped === true && row.begun.window === window;
       const room = !skipped && !lacks(window);
       const following = window === undefined ? 0 : Math.max(window, row.renewed?.newest ?? window) + 1;
@@ -562,8 +595,8 @@ export class Ledger {
       const withdrawn = row.withdrawn ?? last?.withdrawn ?? false;
       const changed = isChanged(last, prepared, origin);
       const held = keys.filter((key) => key.startsWith("held:")).length;
-      const { name, released, sent = 0, days, message = "" } = row;
-      return [{ name, released, waiting: waiting.length, sent, days, message, caps, withdrawn, changed, room, next, held }, {}];
+      const { name, released, repeated = 0, sent = 0, days, message = "" } = row;
+      return [{ name, released, repeated, waiting: waiting.length, sent, days, message, caps, withdrawn, changed, room, next, held }, {}];
     });
   }
 

@@ -14,7 +14,7 @@ import {
   sharedThreshold,
   UNITS,
 } from "./exact.js";
-import { added, ball, quantise, unit, type Vector } from "./lattice.js";
+import { added, ball, meanOf, quantise, shortened, unit, type Vector } from "./lattice.js";
 import { WIDTH } from "./noise.js";
 import { fitted, gain } from "./privunit.js";
 import { Refused, type Words } from "./words.js";
@@ -84,6 +84,10 @@ export interface Mechanism {
   /** Quantise without noise: what vectors compare. Null for directions. */
   quantise(v: Vector): Vector | null;
   randomize(v: Vector, words: Words): Vector;
+  /** The mean of several rows' vectors, each within the bounds; only of mechanisms that protocols average with. */
+  mean?(rows: Vector[]): Vector;
+  /** Randomizes such a mean, where that differs. */
+  averaged?: Pick<Mechanism, "quantise" | "randomize">;
   /** Cost of one release, rounded up; null where there is none in this currency. */
   cost(currency: Currency): Loss | null;
 }
@@ -251,11 +255,12 @@ const BOUNDS = [1e-100, 1e100] as const; // of a radius: beyond, spacings of a l
 /** Return the mechanism of a kind, or with `best` the one of least variance, for a guarantee. */
 export function calibrate(kind: string, cap: Loss, dimension: number, radius: number): Mechanism {
   if (!(radius >= BOUNDS[0] && radius <= BOUNDS[1])) throw new Refused("task", "a bound of the task is not between 1e-100 and 1e100");
+  const mean = (rows: Vector[]): Vector => meanOf(rows.map((v) => shortened(v, radius)));
+  if (kind === "best" && (cap.currency === "gdp" || cap.currency === "rho")) kind = "gaussian";
   if (kind !== "best") {
     if (!Object.hasOwn(KINDS, kind)) throw new Refused("mechanism", `this device has no mechanism ${kind}`);
-    return KINDS[kind as keyof typeof KINDS](cap, dimension, radius);
+    return { ...KINDS[kind as keyof typeof KINDS](cap, dimension, radius), mean };
   }
-  if (cap.currency === "gdp" || cap.currency === "rho") return gaussian(cap, dimension, radius);
   let best: Mechanism | undefined;
   let why: unknown;
   for (const make of Object.values(KINDS)) {
@@ -267,5 +272,5 @@ export function calibrate(kind: string, cap: Loss, dimension: number, radius: nu
     }
   }
   if (!best) throw why;
-  return best;
+  return { ...best, mean };
 }

@@ -2,7 +2,7 @@
 import { composite, divided } from "./composite.js";
 import type { Vector } from "./lattice.js";
 import { calibrate, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
-import { checkRoom, eigen, gaussianOf, kindFor, levelsOf, located, type Protocol, type Randomizer, secondMoment, statedOf, WITHOUT_MODEL } from "./protocol.js";
+import { boundingOf, checkRoom, eigen, gaussianOf, kindFor, levelsOf, located, type Protocol, type Randomizer, secondMoment, statedOf, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
 import { Refused } from "./words.js";
 
@@ -56,7 +56,7 @@ function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & P
   checkRoom(room, noise.steps);
   const spacing = sensitivity / room;
   const steps = 1 / spacing;
-  const integers = (v: Vector): Vector => {
+  const projected = (v: Vector): Vector => {
     const x = new Float64Array(p);
     const back = 1 / root;
     for (let i = 0, at = 0; i < p; at += p - i, i++) x[i] = i < p - 1 ? v[at + p - 1 - i]! * back : 1;
@@ -65,11 +65,13 @@ function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & P
     if (presence > 0 && !(v[dimension - p - 1]! >= 0)) target = NaN;
     confine(x, clippingNorm);
     const out = momentsOf(x, target, layout);
-    for (let j = 0; j < dimension; j++) out[j] = Math.trunc(out[j]! * steps);
     x.fill(0);
     return out;
   };
-  return gaussianOf(dimension, spacing, integers, noise.cost);
+  const integers = (v: Vector): Vector => v.map((value) => Math.trunc(value * steps));
+  // As in Python, added up one after the other.
+  const mean = (rows: Vector[]): Vector => rows[0]!.map((_, j) => rows.reduce((sum, row) => sum + row[j]!, 0) / rows.length);
+  return gaussianOf(dimension, spacing, projected, integers, noise.cost, mean);
 }
 
 export function moments(task: Task, p: number): Protocol {
@@ -136,6 +138,8 @@ export function moments(task: Task, p: number): Protocol {
   return {
     kind: "moment",
     ...WITHOUT_MODEL,
+    // If all levels have Gaussian noise on joint moments.
+    averages: () => boundingOf(task).every((level) => mechanisms.get(level)!.averaged),
     vector(coded) {
       const x = stated ? located(coded.x, stated) : coded.x.slice();
       let y = binary ? 2 * coded.y - 1 : coded.y;

@@ -1,6 +1,6 @@
 /** What every protocol of a person's device offers, and what several of them share. */
 import { type Coded, dayOf } from "./coding.js";
-import { added, type Vector } from "./lattice.js";
+import { added, meanOf, type Vector } from "./lattice.js";
 import {
   calibrate,
   capOf,
@@ -22,7 +22,7 @@ const NINE_TENTHS = 1.6448536269514715;
 export type Query = "score" | "scatter" | "curvature" | `above-${number}`;
 
 /** Randomizes a vector into the integers of a release. */
-export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost">;
+export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost" | "mean" | "averaged">;
 
 export interface Protocol {
   /** Kind of release on the wire. */
@@ -39,9 +39,13 @@ export interface Protocol {
   check(model: Vector, version: number): void;
   /** Draw the query, before any record is read; undefined if there is only one. */
   drawQuery(model: Vector, words: import("./words.js").Words): Query | undefined;
+  /** Whether rows that count are answered by their mean; else, and without it, by one of them, drawn uniformly. */
+  averages?(query: Query | undefined): boolean;
   /** The mechanism's input for a coded record. */
   vector(coded: Pick<Coded, "x" | "y">, model: Vector, query: Query | undefined): Vector;
   mechanism(level: string, query: Query | undefined): Randomizer;
+  /** Answers, or repeats an answer; of protocols that can. */
+  readonly repeat?: typeof import("./memos.js").repeatOrRandomize;
   /** Cost of a release of a level, whatever it answers; null where there is none in this currency. */
   cost(level: string, currency: Currency): Loss | null;
 }
@@ -56,16 +60,28 @@ export const WITHOUT_MODEL = {
   drawQuery: () => undefined,
 };
 
-/** Gaussian noise on integers, a step of which is `unit`. */
-export function gaussianOf(dimension: number, unit: number, quantise: (v: Vector) => Vector, cost: Mechanism["cost"]) {
+/** Gaussian noise on the `integers` of what a vector is `bounded` to, a step of which is `unit`; `mean` averages the bounded. */
+export function gaussianOf(
+  dimension: number,
+  unit: number,
+  bounded: (v: Vector) => Vector,
+  integers: (v: Vector) => Vector,
+  cost: Mechanism["cost"],
+  mean: (rows: Vector[]) => Vector = meanOf,
+) {
+  const noisy = (quantise: (v: Vector) => Vector) => ({
+    quantise,
+    randomize: (v: Vector, words: import("./words.js").Words) => added(quantise(v), "gaussian", words),
+  });
   return {
     kind: "gaussian",
     dimension,
     draws: 1,
     variance: (WIDTH * unit) ** 2,
-    quantise,
-    randomize: (v: Vector, words: import("./words.js").Words) => added(quantise(v), "gaussian", words),
+    ...noisy((v) => integers(bounded(v))),
     cost,
+    mean: (rows: Vector[]) => mean(rows.map(bounded)),
+    averaged: noisy(integers),
   } as const;
 }
 
@@ -88,6 +104,12 @@ export function levelsOf<T>(task: Task, make: (cap: Loss, guarantee: Guarantee) 
   };
   for (const level of gridOf(task.privacy.levels) ? ["default"] : task.guarantees.keys()) get(level);
   return { get };
+}
+
+/** All levels, or of a grid those that bound all others. */
+export function boundingOf(task: Task): string[] {
+  const levels = [...task.guarantees.keys()];
+  return gridOf(task.privacy.levels) ? [levels[0]!, levels[1]!, levels.at(-1)!] : levels;
 }
 
 /** Number of entries of a symmetric matrix's upper triangle. */
@@ -137,12 +159,8 @@ function outerGaussian(cap: Loss, p: number): Randomizer & Variance {
   const room = 2 * steps - Math.sqrt(dimension) - 2;
   checkRoom(room, steps);
   const unit = Math.SQRT2 / room;
-  const integers = (v: Vector): Vector => {
-    const matrix = outer(v);
-    for (let j = 0; j < dimension; j++) matrix[j] = rint(matrix[j]! / unit);
-    return matrix;
-  };
-  return gaussianOf(dimension, unit, integers, gaussianCost(steps, cap));
+  const integers = (matrix: Vector): Vector => matrix.map((value) => rint(value / unit));
+  return gaussianOf(dimension, unit, outer, integers, gaussianCost(steps, cap));
 }
 
 /** Any mechanism for vectors of norm 1, applied to v v'. */
@@ -152,6 +170,8 @@ function outerAny(kind: string, cap: Loss, p: number): Randomizer & Pick<Mechani
     ...inner,
     quantise: (v) => inner.quantise(outer(v)),
     randomize: (v, words) => inner.randomize(outer(v), words),
+    mean: (rows) => meanOf(rows.map(outer)),
+    averaged: inner,
   };
 }
 

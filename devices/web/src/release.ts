@@ -1,12 +1,13 @@
 /** From a record to the bytes that leave the device. */
-import { type Coded, type Coding, codingOf, type Record_ } from "./coding.js";
-import type { Protocol } from "./protocol.js";
-import type { Task } from "./task.js";
+import { type Coded, type Coding, codingOf } from "./coding.js";
+import type { Vector } from "./lattice.js";
+import type { Protocol, Query, Randomizer } from "./protocol.js";
+import { mostRows, type Task } from "./task.js";
 import { drawPartition, drawIdentifier, type Model, readModel, write } from "./wire.js";
-import { Refused, SecureWords, type Words } from "./words.js";
+import { Purpose, Refused, SecureWords, uniform, type Words } from "./words.js";
 
 /** Makes the answers of a task, given the number of coded features. */
-export type Protocols = { readonly [protocol: string]: (task: Task, size: number) => Protocol };
+export type Protocols = Readonly<Record<string, (task: Task, size: number) => Protocol>>;
 
 /** A task with its coding, mechanisms and answers. */
 export interface Prepared {
@@ -53,31 +54,56 @@ export async function choose(
   return { level, partition, model: readModel(task, protocol, partition, message) };
 }
 
-/**
- * Randomize one record, once; `now` is in seconds since 1970. Scratch memory that depends on the record is wiped.
- */
-export function randomize(prepared: Prepared, choice: Choice, now: number, record: Record_, words: Words): string {
-  return randomizeCoded(prepared, choice, now, () => prepared.coding.code(record), words);
+/** A record whose release is wanted. It is coded only once the query is drawn; the coded numbers are wiped. */
+export interface Wanted {
+  readonly code: () => Pick<Coded, "x" | "y">;
+  /** Seconds since 1970. */
+  readonly now: number;
+  /** The window that is answered, if it is not that of `now`. */
+  readonly window?: number | undefined;
+  /** Number of the person's records of which this one was drawn. */
+  readonly rows?: number | undefined;
 }
 
-/** Randomize a record of a window, this one by default, that is coded only once the query is drawn. */
-export function randomizeCoded(
-  { task, protocol }: Prepared,
-  choice: Choice,
-  now: number,
-  code: () => Pick<Coded, "x" | "y">,
-  words: Words,
-  window?: number,
-): string {
+/**
+ * The vectors of a record that stands for a number of rows: its own alone; or where rows count, of as many as may, those
+ * that a person lacks being without a target: of each, if their mean is released, else of one, drawn uniformly.
+ */
+export function vectorsOf({ task, protocol }: Prepared, { model }: Choice, query: Query | undefined, { code, rows = 1 }: Wanted, words: Words): Vector[] {
+  const most = mostRows(task);
+  const { x, y } = code();
+  const vector = (target: number): Vector => protocol.vector({ x, y: target }, model.numbers, query);
+  let vectors: Vector[];
+  if (most === 1) vectors = [vector(y)];
+  else if (protocol.averages?.(query)) {
+    const [there, none] = [vector(y), vector(NaN)];
+    vectors = Array.from({ length: most }, (_, row) => (row < rows ? there : none));
+  } else vectors = [vector(uniform(most, Purpose.RECORD, words) < rows ? y : NaN)];
+  x.fill(0);
+  return vectors;
+}
+
+/** Quantise a vector, or the mean of several, without noise: what test vectors compare. */
+export const quantised = (mechanism: Randomizer, vectors: Vector[]): Vector | null =>
+  vectors.length > 1 ? (mechanism.averaged ?? mechanism).quantise(mechanism.mean!(vectors)) : mechanism.quantise(vectors[0]!);
+
+/** Randomize a vector, or the mean of several, which are wiped. */
+export function payloadOf(mechanism: Randomizer, vectors: Vector[], words: Words): Vector {
+  const mean = vectors.length > 1 ? mechanism.mean!(vectors) : vectors[0]!;
+  const payload = (vectors.length > 1 ? (mechanism.averaged ?? mechanism) : mechanism).randomize(mean, words);
+  for (const vector of [...vectors, mean]) vector.fill(0);
+  return payload;
+}
+
+/** Randomize a record, once. */
+export function randomize(prepared: Prepared, choice: Choice, wanted: Wanted, words: Words): string {
+  const { task, protocol } = prepared;
   const { level, partition, model } = choice;
   const query = protocol.drawQuery(model.numbers, words);
-  const coded = code();
-  const vector = protocol.vector(coded, model.numbers, query);
-  const payload = protocol.mechanism(level, query).randomize(vector, words);
-  coded.x.fill(0);
-  vector.fill(0);
+  const vectors = vectorsOf(prepared, choice, query, wanted, words);
+  const payload = payloadOf(protocol.mechanism(level, query), vectors, words);
   const id = drawIdentifier(words);
-  return write(task, protocol, { id, level, partition, payload, version: model.version, query, now, window });
+  return write(task, protocol, { id, level, partition, payload, version: model.version, query, now: wanted.now, window: wanted.window });
 }
 
 /** Secure words, about as many as a release of a level needs. */

@@ -16,7 +16,7 @@ import {
   secondMoment,
   whitening,
 } from "./protocol.js";
-import type { Task } from "./task.js";
+import { mostRows, type Task } from "./task.js";
 import { below, halves, Purpose } from "./words.js";
 
 const FIRST = 3000;
@@ -98,6 +98,7 @@ function answer(
   clippingNorm: number,
   binary: boolean,
   query: Query,
+  weighed: boolean,
 ): Vector {
   const p = x.length;
   const out = new Float64Array(p);
@@ -137,7 +138,7 @@ function answer(
     }
     scale = Math.sqrt((2 * weight * Math.min(length, clippingNorm)) / clippingNorm);
   }
-  let finite = query === "scatter" || y === y;
+  let finite = (query === "scatter" && !weighed) || y === y;
   const factor = norm > 0 ? scale / norm : 0;
   for (let j = 0; j < p; j++) {
     out[j]! *= factor;
@@ -152,7 +153,7 @@ function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vecto
   const c = classes - 1;
   const { origin, exponent } = model;
   // For a real target of 1 the score is the direction c z.
-  const unit = answer({ x, y: 1 }, { ...model, exponent: 0 }, model.clippingNorm, false, "score");
+  const unit = answer({ x, y: 1 }, { ...model, exponent: 0 }, model.clippingNorm, false, "score", false);
   const out = new Float64Array(c * p);
   const odds = new Float64Array(classes);
   let top = -Infinity;
@@ -200,6 +201,7 @@ export function scores(task: Task, p: number): Protocol {
   const basis = contrasts(Math.max(classes, 1));
   const block = (task.scores ?? {}) as { exponent?: number | null; interactive?: boolean; models?: string };
   const once = block.interactive === false;
+  const weighed = !once && mostRows(task) > 1;
   const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
   const moment = secondMoment(task, p);
   const asksFirst = !once && !moment && p > 1;
@@ -310,8 +312,9 @@ export function scores(task: Task, p: number): Protocol {
       if (classes && query === "score") return classScore(coded, model, basis, classes);
       if (!binary && !classes) coded = { x: coded.x, y: (coded.y - model.middle) / model.width };
       const clippingNorm = query === "score" ? model.clippingNorm : Math.min(model.clippingNorm, 2 * Math.sqrt(p));
-      return answer(coded, model, clippingNorm, binary, query!);
+      return answer(coded, model, clippingNorm, binary, query!, weighed);
     },
+    averages: (query) => !query!.startsWith("above"),
     mechanism: pick,
     cost(level, currency) {
       const costs = (["score", "curvature", "above-0"] as const).map((query) => pick(level, query).cost(currency));

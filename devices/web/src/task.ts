@@ -72,6 +72,8 @@ export interface TaskDocument {
     /** In which `per_person` holds anew, and a cap over all of them. */
     window?: string;
     lifetime?: Guarantee | null;
+    /** `same`: a record that codes to the same as in the last answer has that answer again. */
+    repeat?: string;
     mechanism: string | null;
   };
   learner: Record<string, unknown>;
@@ -83,6 +85,8 @@ export interface TaskDocument {
   /** Learners keep sums by window, to which a release belongs by its time. */
   track?: { window: string } | null;
   experiment?: Experiment | null;
+  /** The most rows of a person that count; without it people count alike. */
+  weight?: { rows: number };
   max_staleness: { releases: number; share: number };
   [protocol: string]: unknown;
 }
@@ -157,7 +161,7 @@ async function sha256(text: string): Promise<string> {
 // A key that this device does not know may change what a release means.
 const KEYS =
   "about contrasts covariates duplicates experiment expiry features forget granularity intervals learner log max_staleness missing name " +
-  "objective people privacy protocol public schema simulated target track";
+  "objective people privacy protocol public schema simulated target track weight";
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
@@ -168,9 +172,10 @@ const OF_BLOCK: Record<string, string> = {
     "weighting weights",
   log: "partitions retention",
   max_staleness: "releases share",
-  privacy: "guarantee levels lifetime mechanism per_person window",
+  privacy: "guarantee levels lifetime mechanism per_person repeat window",
   public: "file set_aside",
   track: "smooth window windows",
+  weight: "rows",
 };
 const OF_PROTOCOL: Record<string, string> = {
   scores: "effects exponent interactive link loss models",
@@ -212,11 +217,18 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "scores.exponent": [0, 1],
   "track.smooth": [0, 52, 1],
   "track.windows": [2, 400, 1],
+  "weight.rows": [2, 100, 1],
 };
 const MOST_CELLS = 1000; // combinations of known columns: more would identify people
 const MOST_LEVELS = 16;
 const MOST_POINTS = 512;
 const RATIO = 1.0199;
+
+/** Most rows of a person that count; 1 if people count alike. */
+export const mostRows = ({ weight }: Pick<TaskDocument, "weight">): number => weight?.rows ?? 1;
+
+/** Whether a person whose record has not changed repeats their last answer. */
+export const repeatsAnswers = ({ privacy }: Pick<TaskDocument, "privacy">): boolean => privacy.repeat === "same";
 
 /** The grid of a task's levels, if it has one. */
 export function gridOf(levels: TaskDocument["privacy"]["levels"]): Grid | null {
@@ -410,6 +422,11 @@ function check(task: TaskDocument): void {
   if (privacy.window !== undefined && privacy.window !== "none" && !isWindow(privacy.window)) refuse("its window is damaged");
   if (privacy.lifetime != null && !renewalOf(task)) refuse("it caps all windows, and has none");
   if (privacy.lifetime != null) capOf(privacy.lifetime);
+  const { repeat = "anew", per_person } = privacy;
+  if (repeat !== "anew" && !(repeat === "same" && renewalOf(task) && per_person == null && /^(moments|examples|univariate)$/.test(protocol)))
+    refuse("its answers cannot be repeated");
+  const alike = { scores: task.public != null, moments: (task.moments as { release?: string } | undefined)?.release !== "observed", univariate: known.length > 0 }[protocol] ?? true;
+  if (task.weight !== undefined && (alike || !task.weight?.rows)) refuse("its people count alike, and not as their rows");
   if (task.track != null && (task.track.window !== renewalOf(task) || known.length || !/^(scores|univariate)$/.test(protocol)))
     refuse("its track is not of the window in which a person answers");
   if (!(within(task.log.partitions, 1, 4096) && Number.isInteger(task.log.partitions))) refuse("it has no number of partitions");

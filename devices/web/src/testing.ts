@@ -8,6 +8,7 @@ export * from "./known.js";
 export * from "./lattice.js";
 export { Ledger } from "./ledger.js";
 export * from "./mechanisms.js";
+export * from "./memos.js";
 export * from "./node.js";
 export * from "./noise.js";
 export * from "./philox.js";

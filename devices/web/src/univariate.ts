@@ -4,7 +4,7 @@ import { cellOf } from "./known.js";
 import { added, type Vector } from "./lattice.js";
 import { calibrate, type Currency, epsilonUnits, isPure, type Loss, pureCost } from "./mechanisms.js";
 import { levelsOf, type Protocol, type Randomizer, rint, WITHOUT_MODEL } from "./protocol.js";
-import type { Task } from "./task.js";
+import { mostRows, type Task } from "./task.js";
 import { Purpose, Refused, type Words } from "./words.js";
 
 const WORDS = 1n << 64n;
@@ -246,6 +246,16 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
     out[whole] = height - part;
     return out;
   };
+  // Rounded to a point of the simplex: what is left goes to the largest remainders.
+  const mean = (rows: Vector[]): Vector => {
+    const [n, points] = [rows.length, rows.map(quantise)];
+    const sums = points[0]!.map((_, j) => points.reduce((sum, point) => sum + point[j]!, 0));
+    const out = sums.map((sum) => Math.floor(sum / n));
+    const order = [...sums.keys()].sort((i, j) => (sums[j]! % n) - (sums[i]! % n));
+    const left = height - out.reduce((a, b) => a + b);
+    for (const j of order.slice(0, left)) out[j]! += 1;
+    return out;
+  };
   return {
     kind: "gaussian",
     dimension: k,
@@ -254,6 +264,8 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
     quantise,
     randomize: (v, words) => added(quantise(v), "gaussian", words),
     cost: noise.cost,
+    mean,
+    averaged: { quantise: (v) => v, randomize: (v, words) => added(v, "gaussian", words) },
   };
 }
 
@@ -296,7 +308,8 @@ export function univariate(task: Task, p: number): Protocol {
   const { target } = task;
   // All features are known ones.
   const known = p > 1;
-  const missing = target.missing_share !== 0;
+  // Rows that a person lacks have no target.
+  const missing = target.missing_share !== 0 || mostRows(task) > 1;
   const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
   const quantiles = target.kind === "real" && target.quantiles != null;
   const k = (classes || 2) + Number(missing);
@@ -326,6 +339,7 @@ export function univariate(task: Task, p: number): Protocol {
   return {
     kind: "target",
     ...WITHOUT_MODEL,
+    averages: () => family === true && !classes && !quantiles && !known,
     vector({ x, y }) {
       const rest = missing ? k - 1 : classes ? 0 : 0.5;
       const place = y !== y ? rest : classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2;

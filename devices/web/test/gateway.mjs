@@ -29,6 +29,18 @@ export function experiment(changes = {}, assigned = { by: "device", salt: "check
   });
 }
 
+/** A mean that people are asked for again and again, and whose answers they repeat. */
+export function repeating(privacy = {}, changes = {}) {
+  return document({
+    protocol: "univariate", scores: undefined, features: [], target: { high: 60, kind: "real", low: 0, name: "minutes" }, expiry: "30d",
+    privacy: { guarantee: { gdp: { mu: 1 } }, levels: {}, lifetime: null, mechanism: null, per_person: null, repeat: "same", window: "day", ...privacy },
+    ...changes,
+  });
+}
+
+/** A record that changes every third day. */
+export const recordOf = (time) => ({ minutes: (7 * Math.floor(time / (3 * DAY))) % 60 });
+
 export class Gateway {
   accepted = [];
   requests = [];

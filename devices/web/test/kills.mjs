@@ -1,20 +1,21 @@
 // Kill devices at random moments, two at a time now and then; then count double spends and lost acknowledged releases.
 // They release at once, or hold records until the day is over: then each day has one answer, whose time is its beginning.
+// Or they repeat answers: each day has one, and a new one only where the record has changed.
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DAY, document } from "./gateway.mjs";
+import { DAY, document, recordOf, repeating } from "./gateway.mjs";
 
 const [kills, mode] = [Number(process.argv[2]), process.argv[3] ?? "release"];
-const holds = mode === "hold";
+const [holds, repeats] = [mode === "hold", mode === "repeat"];
 const CAP = 12; // releases that the cap allows
 const ROUNDS = 8; // kills of one ledger
-const LONGEST = holds ? 120 : 25; // milliseconds of life after the first word
+const LONGEST = holds ? 120 : repeats ? 300 : 25; // milliseconds of life after the first word
 const NOON = 1_800_403_200 + DAY / 2;
 const privacy = { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null };
-const text = holds
+const text = repeats ? repeating() : holds
   ? document({ privacy: { ...privacy, per_person: null, window: "day", lifetime: null }, track: { smooth: 2, window: "day", windows: 53 }, expiry: "30d" })
   : document({ privacy: { ...privacy, per_person: { gdp: { mu: Math.sqrt(CAP) + 0.01 } } } });
 const folder = mkdtempSync(join(tmpdir(), "murk-kills-"));
@@ -24,7 +25,7 @@ let begin = NOON;
 let begun = performance.now();
 
 const server = createServer((request, response) => {
-  if (holds) response.setHeader("Date", new Date(1000 * begin + performance.now() - begun).toUTCString());
+  if (mode !== "release") response.setHeader("Date", new Date(1000 * begin + performance.now() - begun).toUTCString());
   if (request.url.includes("/model")) return response.writeHead(204).end();
   if (request.method === "GET") return response.end(text);
   let body = "";
@@ -68,8 +69,10 @@ while (result.kills < kills) {
   const file = join(folder, `ledger-${result.ledgers++}.db`);
   received.length = 0;
   const [acknowledged, windows] = [new Set(), new Set()];
+  let repeated = 0;
   const keep = ({ said, errors }) => {
     for (const [, id] of said.matchAll(/released (\w+)/g)) acknowledged.add(id);
+    for (const [, count] of said.matchAll(/repeated (\d+)/g)) repeated = Number(count);
     for (const [, window] of said.matchAll(/held (\d+)/g)) windows.add(Number(window));
     if (holds) for (const [line] of said.matchAll(/(refused|unavailable) .*/g)) if (result.refused.length < 3) result.refused.push(line);
     if (errors && result.errors.length < 3) result.errors.push(errors.slice(0, 500));
@@ -79,12 +82,14 @@ while (result.kills < kills) {
     // Now and then only what is due is released, so that the key is deleted, and another device makes the next one.
     const count = holds ? [2, 0, 2, 1][round % 4] : 6;
     const runs = [[2 * round, count]];
-    if (round % 4 === 3 || holds) runs.push([2 * round + 1, holds ? 2 - count : count]);
-    for (const run of await Promise.all(runs.map(([from, count]) => spend(file, from, count, Math.random() ** 2 * LONGEST)))) {
+    if (round % 4 === 3 || mode !== "release") runs.push([2 * round + 1, holds ? 2 - count : count]);
+    // Of two days with the same record both are answered, and the second one repeats.
+    const calm = repeats && (round === 1 || round === 2);
+    for (const run of await Promise.all(runs.map(([from, count]) => spend(file, from, count, calm ? null : Math.random() ** 2 * LONGEST)))) {
       keep(run);
       if (run.killed) result.kills++;
     }
-    if (holds) pass();
+    if (mode !== "release") pass();
   }
   // Undisturbed, until nothing waits.
   let debits = 0;
@@ -103,6 +108,14 @@ while (result.kills < kills) {
     const answered = new Set(received.map(({ time }) => Math.floor(time / DAY)));
     for (const window of windows) if (!answered.has(window)) result.lost++;
     result.double += distinct.size - answered.size + Math.abs(debits - distinct.size) + Number(existsSync(`${file}.key`));
+  } else if (repeats) {
+    // Each day has one answer at most; new ones are those before which the record changed, and each is one debit.
+    const days = [...new Map(received.map((each) => [each.id, each])).values()].sort((one, other) => one.time - other.time);
+    const changed = (key) => days.filter((each, at) => !at || key(each) !== key(days[at - 1])).length;
+    const made = changed(({ time }) => recordOf(time).minutes);
+    result.double += days.length - new Set(days.map(({ time }) => time)).size + Math.abs(changed(({ payload }) => payload.join()) - made);
+    result.double += Math.abs(debits - repeated - made) + Math.abs(debits - days.length);
+    result.repeated = (result.repeated ?? 0) + repeated;
   } else result.double += Math.max(0, distinct.size - Math.min(debits, CAP));
 }
 server.close();

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { IDBFactory, IDBKeyRange } from "fake-indexeddb";
 import * as murk from "../build/testing.js";
-import { DAY, document, experiment, Gateway, record } from "./gateway.mjs";
+import { DAY, document, experiment, Gateway, record, repeating } from "./gateway.mjs";
 
 globalThis.IDBKeyRange = IDBKeyRange;
 const NOW = 1_800_000_000;
@@ -811,6 +811,138 @@ for (const [kind, begin] of Object.entries(kinds)) {
       assert.equal(gateway.accepted.length, 1);
       device.close();
       store.close();
+    });
+
+    /** A device that repeats its answers, and what the gateway got of it. */
+    const daily = async (privacy = {}, place = begin(), options = {}, changes = {}) => {
+      const gateway = new Gateway(repeating(privacy, changes));
+      gateway.now = WEDNESDAY + DAY / 2;
+      const open = async () => settled(await connect(gateway, place, { clock: () => gateway.now, ...options }));
+      const next = () => (gateway.now += DAY);
+      const payloads = () => gateway.accepted.map((bytes) => JSON.parse(bytes).payload.join());
+      return { gateway, place, open, next, payloads, device: await open() };
+    };
+
+    test("an answer is repeated while the record codes to the same, encrypted until then", async () => {
+      const { gateway, place, open, next, payloads, device } = await daily({ lifetime: { gdp: { mu: 1.5 } } });
+      for (const minutes of [10, "10", 10 + 1e-12]) {
+        assert.equal((await device.release({ minutes })).outcome, "released");
+        assert.equal((await device.release({ minutes })).reason, "window-cap");
+        next();
+      }
+      device.close();
+      const { rows: [[name, row]], key } = await rowsOf(place, "memo:");
+      const { answer, level, ...more } = JSON.parse(row);
+      assert.deepEqual([level, Object.keys(more)], ["default", ["place"]]);
+      // 12 bytes of nonce, 8 of each of 4 numbers of the hash and 3 of the answer, and 16 of tag.
+      assert.deepEqual([atob(answer).length, atob(key).length], [12 + 8 * 7 + 16, 32]);
+      const sealed = Uint8Array.from(atob(answer), (letter) => letter.charCodeAt(0)).subarray(12).buffer.slice(0, 8 * 7);
+      assert.ok(!payloads()[0].split(",").some((number) => [...new Float64Array(sealed)].includes(Number(number))));
+      // Another visit repeats it, too; a change costs, until nothing is left and the last one is repeated.
+      const again = await open();
+      for (const minutes of [10, 20, 20, 10, 59]) {
+        assert.equal((await again.status()).room, true);
+        assert.equal((await again.release({ minutes })).outcome, "released");
+        next();
+      }
+      const alike = payloads().map((payload) => payloads().indexOf(payload));
+      assert.deepEqual(alike, [0, 0, 0, 0, 4, 4, 4, 4]);
+      assert.equal(new Set(gateway.accepted.map((bytes) => JSON.parse(bytes).id)).size, 8);
+      const { released, repeated, caps } = await again.status();
+      assert.deepEqual([released, repeated, caps[1].spent], [8, 6, 2n * 999996185315n]);
+      assert.equal((await rowsOf(place, "memo:")).rows[0][0], name);
+      again.close();
+    });
+
+    test("a withdrawal deletes what is repeated, and an answer whose key is lost is drawn anew at its cost", async () => {
+      const { place, open, next, payloads, device } = await daily({ lifetime: { gdp: { mu: 1.5 } } });
+      const lose = async (letter) => {
+        const store = await place.open();
+        await store.key.write(btoa(letter.repeat(32)));
+        store.close();
+      };
+      await device.release({ minutes: 10 });
+      await lose("x");
+      next();
+      assert.equal((await device.release({ minutes: 10 })).outcome, "released");
+      assert.notEqual(payloads()[0], payloads()[1]);
+      assert.deepEqual([(await device.status()).released, (await device.status()).repeated], [2, 0]);
+      next();
+      await lose("y");
+      // Nothing is left for a new one, and the last one cannot be read.
+      assert.deepEqual(await device.release({ minutes: 10 }), { outcome: "refused", reason: "lost-key" });
+      device.close();
+      const other = await open();
+      await other.withdraw();
+      assert.deepEqual(await rowsOf(place, "memo:"), { rows: [], key: null });
+      assert.equal((await other.release({ minutes: 10 })).reason, "withdrawn");
+      other.close();
+    });
+
+    test("each task, level and person has an answer of its own, and the key stays until the last", async () => {
+      const place = begin();
+      const { next, payloads, device } = await daily({ levels: { open: { gdp: { mu: 2 } } } }, place);
+      const other = await daily({ levels: { open: { gdp: { mu: 2 } } } }, place, {}, { name: "other" });
+      await device.release({ minutes: 10 });
+      next();
+      await device.release({ minutes: 10 }, { level: "open" });
+      await other.device.release({ minutes: 10 });
+      assert.equal(new Set([...payloads(), ...other.payloads()]).size, 3);
+      assert.equal((await rowsOf(place, "memo:")).rows.length, 2);
+      await other.device.hold({ minutes: 10 });
+      await device.withdraw();
+      const { rows, key } = await rowsOf(place, "memo:");
+      assert.deepEqual([rows.length, typeof key], [1, "string"]);
+      await other.device.withdraw();
+      assert.deepEqual(await rowsOf(place, "memo:"), { rows: [], key: null });
+      for (const each of [device, other.device]) each.close();
+    });
+
+    test("pages that answer at once book and keep one answer", async () => {
+      const { gateway, place, open, next, payloads, device } = await daily();
+      const other = await open();
+      for (let day = 0; day < 4; day++) {
+        const outcomes = await Promise.all([device, other, device].map(async (each) => (await each.release({ minutes: day < 2 ? 10 : 20 })).outcome));
+        assert.deepEqual(outcomes.sort(), ["refused", "refused", "released"]);
+        next();
+      }
+      await device.flush();
+      assert.deepEqual(payloads().map((payload) => payloads().indexOf(payload)), [0, 0, 2, 2]);
+      assert.equal((await device.status()).repeated, 2);
+      assert.equal(gateway.accepted.length, 4);
+      assert.equal((await rowsOf(place, "memo:")).rows.length, 1);
+      for (const each of [device, other]) each.close();
+    });
+
+    test("what is repeated is neither read before it is paid, nor kept where no key is", async () => {
+      const { gateway, next, device } = await daily();
+      await device.release({ minutes: 10 });
+      const untouchable = new Proxy({}, { get: () => assert.fail("the record was read"), ownKeys: () => assert.fail("the record was read") });
+      assert.equal((await device.release(untouchable)).reason, "window-cap");
+      next();
+      await assert.rejects(device.release(untouchable));
+      assert.equal((await device.status()).released, 1);
+      device.close();
+      const { key, ...store } = await begin().open();
+      assert.ok(key);
+      const keyless = await connect(gateway, { open: async () => store }, { clock: () => gateway.now });
+      await assert.rejects(keyless.release({ minutes: 10 }), { reason: "storage" });
+      assert.equal((await keyless.status()).released, 0);
+      keyless.close();
+    });
+
+    test("rows that count are those of a window, at most as many as the task says", async () => {
+      const { next, payloads, device } = await daily({}, undefined, {}, { weight: { rows: 4 } });
+      for (const count of [3, 3, 2, 4, 6]) {
+        for (let row = 0; row < count; row++) assert.equal((await device.hold({ minutes: 50 })).outcome, "held");
+        next();
+        next();
+        assert.deepEqual((await device.releaseHeld()).map(({ outcome }) => outcome), ["released"]);
+      }
+      await device.release({ minutes: 50 });
+      // The mean of as many rows is the same, also of more than count; one that is released at once is one row.
+      assert.deepEqual(payloads().map((payload) => payloads().indexOf(payload)), [0, 0, 2, 3, 3, 5]);
+      device.close();
     });
 
     test("without a connection what is due waits, and a task without windows holds nothing", async () => {

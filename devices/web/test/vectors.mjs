@@ -30,6 +30,7 @@ async function readTask(line) {
   const prepared = murk.prepare(task, murk.ALL);
   tasks.set(line.name, prepared);
   same("covered", line, prepared.coding.size, line.size);
+  same("mean", line, [...murk.meanOf(line.rows.map((row) => Float64Array.from(row)))], line.mean);
   if (line.initial) {
     const initial = [...prepared.protocol.initial];
     const near = initial.length === line.initial.length && initial.every((x, i) => Math.abs(x - line.initial[i]) <= line.near * Math.max(Math.abs(line.initial[i]), 1e-3));
@@ -58,8 +59,9 @@ async function record(line) {
   const query = protocol.drawQuery(model.numbers, words);
   same("query", line, query ?? null, line.query);
   const mechanism = protocol.mechanism(line.level, query);
-  const vector = protocol.vector(coded, model.numbers, query);
-  const integers = mechanism.quantise(vector);
+  const choice = { level: line.level, partition, model };
+  const vectors = murk.vectorsOf(prepared, choice, query, { code: () => coded, now: line.now }, words);
+  const integers = murk.quantised(mechanism, vectors);
   // Before the noise one step is allowed, where exp or an eigenvector enters; after it nothing is.
   const integral = integers && [...integers].map((q) => q + 0);
   const steps = integral && line.quantised ? integral.map((q, i) => Math.abs(q - line.quantised[i])) : [];
@@ -67,7 +69,7 @@ async function record(line) {
   if (off === 0) counts.exact++;
   else counts.steps++;
   if (off > line.slack || (line.quantised === null) !== (integral === null)) same("quantised", line, integral, line.quantised);
-  const payload = mechanism.randomize(vector, words);
+  const payload = murk.payloadOf(mechanism, vectors, words);
   if (line.quantised) same("noise", line, [...payload].map((x, i) => x - integral[i]), line.payload.map((x, i) => x - line.quantised[i]));
   const id = murk.drawIdentifier(words);
   const bytes = murk.write(task, protocol, { id, level: line.level, partition, payload: off ? Float64Array.from(line.payload) : payload, version: model.version, query, now: line.now });
@@ -75,10 +77,29 @@ async function record(line) {
   if (off === 0) {
     // The device's own way, in one go.
     const again = new murk.Philox(BigInt(line.seed), BigInt(line.index));
-    const choice = { level: line.level, partition: murk.drawPartition(task, again), model };
-    same("release", line, murk.randomize(prepared, choice, line.now, raw, again), line.bytes);
+    murk.drawPartition(task, again);
+    same("release", line, murk.randomize(prepared, choice, { code: () => coding.code(raw), now: line.now }, again), line.bytes);
     await held(line, prepared, choice, raw);
+    if (line.again) await repeated(line, prepared, choice, raw);
   }
+}
+
+/** A further record repeats the answer, or has one of its own. */
+async function repeated(line, { task, coding, ...prepared }, choice, raw) {
+  counts.repeated = (counts.repeated ?? 0) + Number(line.again.same);
+  const whole = { task, coding, ...prepared };
+  let text = null;
+  const place = { read: () => text, write: (key) => (text = key) };
+  const answer = ({ index, level, rows = 1, only = false, record }, memo) => {
+    const words = new murk.Philox(BigInt(line.seed), BigInt(index));
+    const own = { ...choice, level, partition: murk.drawPartition(task, words) };
+    return murk.repeatOrRandomize(whole, own, { code: () => coding.code(record), now: line.now, rows }, words, memo, only, place);
+  };
+  const first = await answer({ ...line, record: raw }, undefined);
+  same("first", line, first.bytes, line.bytes);
+  const record = Object.fromEntries(Object.entries(line.again.record).map(([name, each]) => [name, value(each)]));
+  const next = await answer({ ...line.again, record }, { level: first.kept.level, answer: first.kept.sealed.text });
+  same("again", line, [next.bytes, next.kept === undefined], [line.again.bytes, line.again.same]);
 }
 
 /** A record that is held until its window ends gives the same bytes. */
@@ -91,11 +112,13 @@ async function held(line, prepared, choice, raw) {
   same("drawn", line, murk.isDrawn(line.held.count, words()), line.held.drawn);
   let text = null;
   const place = { read: () => text, write: (key) => (text = key) };
-  const { record } = await murk.seal(prepared.coding.code(raw), place);
-  const coded = await murk.unseal(record, prepared.coding.size, place);
+  const { size } = prepared.coding;
+  const sealed = await murk.seal(murk.numbersOf(prepared.coding.code(raw)), place);
+  const coded = await murk.unseal(sealed.text, size + 1, place);
   const again = words();
   murk.drawPartition(prepared.task, again);
-  same("held", line, murk.randomizeCoded(prepared, choice, line.held.due, () => coded, again, line.held.window), line.held.bytes);
+  const wanted = { code: () => ({ x: coded.subarray(0, size), y: coded[size] }), now: line.held.due, window: line.held.window, rows: line.held.count };
+  same("held", line, murk.randomize(prepared, choice, wanted, again), line.held.bytes);
 }
 
 for await (const text of createInterface({ input: process.stdin, crlfDelay: Infinity })) {
