@@ -59,6 +59,7 @@ def asked(facts: Facts) -> Iterator[Block]:
         (feature.name, "known: sent as it is" if feature.name in known_names else "feature", _values(feature))
         for feature in task.features
     ]
+    rows += [(metric.name, "metric", _values(metric)) for metric in task.metrics]
     rows.append((task.target.name, "target", _values(task.target)))
     first, *others = claims("asked", facts, coded=task.missing == "midpoint")
     yield first

@@ -39,8 +39,11 @@ class CombinationSurvey:
         if block.people is None:
             self._rows.update(numbers)
             return
-        names = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in block.people]
-        self._people.append(np.unique(np.array([numbers, names], dtype=np.uint64), axis=1))
+        hashes = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in block.people]
+        names = np.array(hashes, dtype=np.uint64)
+        if block.counts is not None:
+            names = np.repeat(names, block.counts)
+        self._people.append(np.unique(np.array([np.array(numbers, dtype=np.uint64), names]), axis=1))
 
     def mistake(self) -> str:
         """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""

@@ -483,7 +483,8 @@ def report_log(
     if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
         # Who may have answered again counts at most so often.
-        sizes = [math.ceil(cell["people"] / looks_held.repeats.most) for cell in cells]
+        people_by_cell: Mapping[Any, int] = getattr(estimate, "people_by_cell", {})
+        sizes = [math.ceil(people / looks_held.repeats.most) for people in people_by_cell.values()]
         # Of few people most are in small combinations.
         report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
     if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:

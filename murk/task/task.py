@@ -320,6 +320,12 @@ class Task(_ProtocolBlocks):
         if target.name in columns:
             words = f"{shown(target.name)} is a feature too, and cannot predict itself: remove one"
             raise task_error(words, "target", "name")
+        taken = {target.name: "the target"} | dict.fromkeys(columns, "a feature")
+        for index, metric in enumerate(self.metrics):
+            if metric.name in taken:
+                words = f"{shown(metric.name)} is {taken[metric.name]} too; remove or rename one"
+                raise task_error(words, "experiment", "metrics", index, "name")
+            taken[metric.name] = "a metric"
 
     def _check_protocol(self) -> None:
         name, protocol, target = self.protocol, PROTOCOLS[self.protocol], self.target
@@ -438,6 +444,16 @@ class Task(_ProtocolBlocks):
         if isinstance(self.target, ClassTarget):
             words = "compares a binary or real target, not several classes; make the class of interest a binary target"
             raise task_error(words, at)
+        experiment.check_metrics(self.target)
+        private = [each.name for each in self.features if each.name not in known_names]
+        if experiment.metrics and private:
+            words = f"{shown(private[0])} is private, and its products are released with one target only; remove one"
+            raise task_error(words, at, "metrics")
+
+    @property
+    def metrics(self) -> tuple[Target, ...]:
+        """Metrics of the task's experiment beside its target; none without one."""
+        return () if self.experiment is None else self.experiment.metrics
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -541,7 +557,7 @@ class Task(_ProtocolBlocks):
     @cached_property
     def coding(self) -> Coding:
         """Coding of records as features and targets."""
-        return Coding(self.features, self.target)
+        return Coding(self.features, self.target, self.metrics)
 
     @property
     def most_rows(self) -> int:
@@ -700,7 +716,10 @@ class Task(_ProtocolBlocks):
         if self.experiment is not None:
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
-            parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
+            own |= {"segments": segments, "metrics": [], "ratios": []}
+            if self.experiment.guardrail is not None and self.experiment.guardrail.metric not in (None, target.name):
+                own["guardrail"] = None
+            parts["experiment"] = own if self.experiment.arm in names else None
         # The task's releases, and so its guarantees, stay its own.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
