@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms import Amount as Amount
     from murk.privacy.mechanisms import CompositeMechanism as CompositeMechanism
     from murk.privacy.mechanisms import Currency as Currency
+    from murk.privacy.mechanisms import DrawnMechanism as DrawnMechanism
     from murk.privacy.mechanisms import GaussianMechanism as GaussianMechanism
     from murk.privacy.mechanisms import L2BallMechanism as L2BallMechanism
     from murk.privacy.mechanisms import LaplaceMechanism as LaplaceMechanism
@@ -59,7 +60,7 @@ _MODULES = {
     "NewtonMechanism Sketch SketchAccumulator",
     ".guarantees": "ApproxDP GaussianDP Guarantee PureDP TruncatedCDP ZeroConcentratedDP guarantee_from_dict "
     "guarantee_from_text",
-    ".mechanisms": "Amount CompositeMechanism Currency GaussianMechanism KnownMechanism "
+    ".mechanisms": "Amount CompositeMechanism Currency DrawnMechanism GaussianMechanism KnownMechanism "
     "L2BallMechanism LaplaceMechanism "
     "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
     "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",
