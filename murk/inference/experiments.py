@@ -221,8 +221,10 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
     }
     further += [_ratio_lifts(task, ratio, by_name, looks, level, shared) for ratio in block.ratios]
-    # Who answers again has the same arm again, so that counts vary more than those of different people.
-    stated = None if block.assigned is None or looks.repeats.most > 1 else block.assigned.shares
+    # Who answers again has the same arm again, so that counts vary more than those of different people. Of shuffled
+    # ones, some wait for their crowds.
+    counted = block.assigned is not None and looks.repeats.most == 1 and task.shuffle is None
+    stated = block.assigned.shares if block.assigned is not None and counted else None
     log_e = None if stated is None else log_ratio_evidence(counts[:-1], stated)
     return Experiment(
         control=block.control,

@@ -343,7 +343,7 @@ class FileSource:
             if len(left_out):
                 kept = ~np.isin(rows, left_out)
                 rows, positions = rows[kept], positions[kept]
-            return Window(rows, positions, stop, self.task.coding.size)
+            return Window(rows, positions, stop, self.task.coding.width)
 
         yield from self._in_order(lambda start: self.size, plan, start, size)
 
@@ -373,7 +373,7 @@ class FileSource:
             rows = part.rows[starts[0] : starts[-1]]
             windows = None if part.windows is None else part.windows[first:last]
             more = starts - starts[0], levels, windows
-            return Window(rows, positions, part.first + last, self.task.coding.size, *more)
+            return Window(rows, positions, part.first + last, self.task.coding.width, *more)
 
         def reach(start: int) -> int:
             part = people.part(start)
@@ -409,7 +409,7 @@ class FileSource:
         """Return the number of coded records of which a window has at most the size that is stated."""
         names = sum(each is not None for each in (self._name_column, self.level_column, self._owner_column))
         columns = len(self.task.coding.all_columns)
-        record = 8 * (self.task.coding.size + 1) + columns + 6 * 8 + names * _NAME_BYTES
+        record = 8 * (self.task.coding.width + 1) + columns + 6 * 8 + names * _NAME_BYTES
         return max(FEWEST_ROWS, max(WINDOW_BYTES, ROW_BYTES * self.size) // record)
 
     def _fill(self, window: Window) -> None:

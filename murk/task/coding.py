@@ -581,7 +581,7 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
 class EncodedRecord(NamedTuple):
     """One coded record."""
 
-    x: NDArray[np.float64]  # (p,): coded features, the constant last
+    x: NDArray[np.float64]  # (p,): coded features, metrics if there are any, and the constant last
     y: float  # NaN if missing or undeclared
     clamped: int  # number of values outside their bounds
     missing: int  # number of missing or invalid values
@@ -612,7 +612,7 @@ class Coding:
     ``unit_labels`` describe: 2 unit / (high - low) for a number or a date, 2 for a category, 1 for the constant; for a
     real target also half its range.
 
-    Coded metrics, NaN if missing, come before the constant: with any, a coded record is longer than ``names``.
+    A coded record has ``width`` numbers: metrics, NaN if missing, come before the constant.
     """
 
     def __init__(self, features: Sequence[Feature], target: Target, metrics: Sequence[Target] = ()) -> None:
@@ -656,7 +656,8 @@ class Coding:
         self.numbers: tuple[bool, ...] = tuple(
             number for index in range(len(self._features)) for number in self._numbers(index)
         )
-        self.size: int = len(self.names) + len(self.metrics)
+        self.size: int = len(self.names)
+        self.width: int = self.size + len(self.metrics)
         self.low, self.high = np.full(self.size, -1.0), np.ones(self.size)
         self.low[-1] = 1.0
         self.smallest_square: float = 1.0
@@ -696,7 +697,7 @@ class Coding:
     @property
     def stated(self) -> list[tuple[float, float] | None]:
         """The stated centre and spread (`stated_location`) of each coded feature but the constant; None without."""
-        stated: list[tuple[float, float] | None] = [None] * (len(self.names) - 1)
+        stated: list[tuple[float, float] | None] = [None] * (self.size - 1)
         for feature in self._features:
             if not isinstance(feature, CategoryFeature) and feature.typical is not None:
                 # Among the columns of a date, its number has the feature's own name.
@@ -741,7 +742,7 @@ class Coding:
             if not isinstance(column, list | tuple):
                 values[name] = _as_array(column, f"column {name!r}")
         m = lengths.pop()
-        x = np.empty((m, self.size))
+        x = np.empty((m, self.width))
         x[:, -1] = 1.0
         cells = np.zeros((m, len(self.all_columns)), dtype=np.uint8)
         for index, (name, coder) in enumerate(zip(self.columns, self._inputs, strict=True)):

@@ -3,9 +3,9 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from murk.task.errors import nearest, shown, task_error
 from murk.task.features import ClassTarget, RealTarget, Share, Target
@@ -69,11 +69,6 @@ class GuardrailBlock(Block):
     )
     worse: Literal["lower", "higher"] = Field(description="the direction in which the target is worse")
     metric: Text | None = Field(default=None, description="the metric with the margin; `null`: the target")
-
-    @model_serializer(mode="wrap")
-    def _without_default(self, whole: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        content: dict[str, Any] = whole(self)
-        return {key: value for key, value in content.items() if key != "metric" or value is not None}
 
 
 class RatioBlock(Block):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -206,7 +207,7 @@ class Task(_ProtocolBlocks):
     )
     shuffle: ShuffleBlock | None = Field(
         default=None,
-        description="crowds in which a shuffler hides who released what (`scores`, `examples` and `moments`); `null`: "
+        description="crowds in which a shuffler hides who released what (not with `gradients` or `summaries`); `null`: "
         "releases are not shuffled",
     )
     log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
@@ -521,12 +522,16 @@ class Task(_ProtocolBlocks):
             raise task_error(str(context["message"]), "privacy", *context["at"]) from None
 
     def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
-        if self.known_columns:
-            words = (
-                "a crowd hides who released what only among people of the same known columns, and crowds of one "
-                "combination are not formed; remove it, or make the columns private"
-            )
-            raise task_error(words, "shuffle")
+        if self.known_columns and self.people is not None:
+            columns = (each for each in self.features if isinstance(each, CategoryFeature) and each.known)
+            cells = math.prod(len(each.categories) for each in columns)
+            if self.people < shuffle.crowd * cells:
+                words = (
+                    f"{self.people:,} people in {cells:,} combinations of known columns are {self.people / cells:,.0f} "
+                    f"each, and a crowd of one combination has {shuffle.crowd:,}: give a smaller crowd, fewer known "
+                    "columns or coarser categories"
+                )
+                raise task_error(words, "shuffle", "crowd")
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
         if self.privacy.per_person is not None:
             words = "the central guarantee holds for people who are in one crowd, once"

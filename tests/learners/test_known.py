@@ -73,7 +73,11 @@ def test_a_task_with_known_columns_randomizes_the_target_alone():
         ("[{name: age, low: 1, high: 9, known: true}]", "", "only declared categories are sent as they are"),
         ("[{name: day, kind: date, as: weekday, known: true}]", "", "only declared categories are sent as they are"),
         (f"[{ARM}]", "protocol: scores", "scores randomizes every feature; leave protocol out"),
-        (f"[{ARM}]", "shuffle: {crowd: 1000}", "crowds of one combination are not formed"),
+        (
+            f"[{ARM}, {PLATFORM}]",
+            "people: 5000\nshuffle: {crowd: 1000}",
+            "shuffle.crowd: 5,000 people in 6 combinations of known columns are 833 each, and a crowd of one",
+        ),
         (f"[{ARM}]", "public: {set_aside: 100}", "come with each person's release; remove it"),
         (f"[{ARM}, {PLATFORM}]", "people: 100", "missing values among them, for 100 people are 8.33"),
         (f"[{ARM}, {{name: zip, categories: [{', '.join(map(str, range(1000, 1501)))}], known: true}}]", "", "1,506"),

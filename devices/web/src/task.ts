@@ -357,7 +357,7 @@ function isExperiment(experiment: Experiment, known: Feature[]): boolean {
   const arms = known.find(({ name }) => name === arm)?.categories;
   if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
   if (metrics.length) refuse("each release is of one of its metrics, and this device answers tasks of one target only");
-  if (guardrail != null) allow(guardrail, "margin worse");
+  if (guardrail != null) allow(guardrail, "margin metric worse");
   if (assigned == null) return true;
   allow(assigned, "by salt shares");
   const { by, salt, shares } = assigned;

@@ -50,6 +50,11 @@ class TargetDevice:
         return is_mean and isinstance(self.mechanisms["default"], SimplexGaussian)
 
     @property
+    def cell_place(self) -> int | None:
+        """Position of the number of the known cell in a payload, by which a shuffler forms crowds; None without one."""
+        return (1 if self.settings.metrics else 0) if self.settings.known.columns else None
+
+    @property
     def dimension(self) -> int:
         """Number of integers in a release."""
         return self.mechanisms["default"].dimension
