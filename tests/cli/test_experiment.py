@@ -255,6 +255,12 @@ def test_the_monitor_shows_the_arms(tmp_path):
         monitor = Monitor(log, task.with_simulated(True))
         monitor.poll()
         shown = monitor.snapshot.figures.contrasts
+        sample = monitor.registry.get_sample_value
+        for lift in found:
+            labels = {"task": "checkout", "contrast": f"arm: {lift['arm']} against control"}
+            ends = [sample("murk_contrast_effect", labels | {"end": end}) for end in ("low", "estimate", "high")]
+            percent = [lift["interval"][0], lift["value"], lift["interval"][1]]
+            assert ends == pytest.approx([each / 100.0 for each in percent])
         monitor.close()
     assert [each.name for each in shown] == ["arm: treatment against control", "arm: other against control"]
     for contrast, lift in zip(shown, found, strict=True):
