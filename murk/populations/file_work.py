@@ -50,6 +50,7 @@ class ConstantSurvey:
         self._source, self._rows = source, 0
         coding = source.task.coding
         sizes = [len(coding.names_of(index)) for index in range(len(coding.columns))]
+        sizes += [1] * len(coding.metrics)
         self._groups = [np.arange(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self._low = [np.full(size, np.inf) for size in (*sizes, 1)]
         self._high = [-low for low in self._low]
@@ -74,7 +75,7 @@ class ConstantSurvey:
         if not task.simulated:
             return []
         messages = []
-        for position, name in enumerate((*task.coding.columns, task.coding.target)):
+        for position, name in enumerate(task.coding.all_columns):
             where = f"the column {name!r} of {self._source.records}"
             if not self._sums[position][0]:
                 messages.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
@@ -135,7 +136,7 @@ class CodedSurvey:
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
-        self._counts = np.zeros((len(Cell), len(source.task.coding.columns) + 1), dtype=np.int64)
+        self._counts = np.zeros((len(Cell), len(source.task.coding.all_columns)), dtype=np.int64)
         self._unreadable = 0
 
     def add(self, block: Block) -> None:
@@ -149,7 +150,7 @@ class CodedSurvey:
         source = self._source
         if source.strict:
             return []
-        names = (*source.task.coding.columns, source.task.coding.target)
+        names = source.task.coding.all_columns
         sentences = [
             f"{source.records}: the column {name!r} is in none of the first records, and counts as missing in them"
             for name in source.absent

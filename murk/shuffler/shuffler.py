@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from murk._internal.arrays import Words
+from murk._internal.arrays import Integers, Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
-from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, SealedCrowd, Store
+from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Place, SealedCrowd, Store
 from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
     FIRST_PARTITION,
@@ -143,6 +143,7 @@ class Shuffler:
             learner = device.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
             self._device: Models | None = device if versioned else None
+            self._cell_place: int | None = getattr(device, "cell_place", None)
             if self._device is not None and not store.models():
                 self._remember_relayed()
             self._models = store.models() if versioned else None
@@ -376,6 +377,7 @@ class Shuffler:
             self._window.given,
             self._period,
             releases,
+            self._crowds(releases),
             self._random_ids(releases),
             counts,
             truncate_time(self._clock(), self._task.granularity),
@@ -383,6 +385,21 @@ class Shuffler:
         )
         self._window.stored_all()
         return len(messages)
+
+    def _crowds(self, releases: Columns) -> Mapping[Place, Integers | slice]:
+        """Return the indices of releases by crowd: of a level, and of a version or a cell of known columns.
+
+        Cells are sent as they are, so that a release hides only among those of its cell.
+        """
+        if self._cell_place is None or not len(releases):
+            return releases.groups("level", "version")
+        cells, indices = releases.rows(slice(None))[:, self._cell_place], np.arange(len(releases))
+        by_level = {level: indices[chosen] for level, chosen in releases.groups("level").items()}
+        return {
+            (level, cell): rows[cells[rows] == cell]
+            for level, rows in by_level.items()
+            for cell in np.unique(cells[rows]).tolist()
+        }
 
     def _admitted(self, partition: int, messages: Fetched, tally: StepCounters) -> Columns:
         """Return the releases that a learner would learn, and count the others."""

@@ -36,7 +36,7 @@ PEOPLE = 1_200
 COLLUDING = "If everybody colludes, the shuffler included: "
 KEEPING = (
     "If the shuffler keeps the order of arrival to itself, and at least 400 of the 500 releases of each crowd are of "
-    "honest people (a crowd is of one level and version): "
+    "honest people (a crowd is of one level, version and combination of known columns): "
 )
 
 

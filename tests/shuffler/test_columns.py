@@ -159,7 +159,7 @@ def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
                 assert window.add(words, np.array([end for _, end in sent])).tolist() == expected
             else:
                 assert [window.seen(0, f"{each:032x}", end) for each, end in sent] == expected
-        store.take(0, turn + 1, window.given, 60, nothing, np.empty((0, 2), np.uint64), {}, NOW, CROWD)
+        store.take(0, turn + 1, window.given, 60, nothing, {}, np.empty((0, 2), np.uint64), {}, NOW, CROWD)
         window.stored_all()
         store.forget(now)
         known = {(each, end) for each, end in known if end > now}
