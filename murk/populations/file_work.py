@@ -245,7 +245,8 @@ class PopulationConfig:
     devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
     anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file": rows are
     released as they lie in the file. ``time`` is the column of rows' dates or times, which tell the windows in which
-    the task's budget renews; None if all rows are of the window of their release. Raises UserError for the file's order
+    the task's budget renews; None if all rows are of the window of their release. ``waits`` says that another process
+    makes the models for which each block waits: the first blocks are larger then. Raises UserError for the file's order
     with real noise, which would show whose each release is.
     """
 
@@ -258,6 +259,7 @@ class PopulationConfig:
     agree: Agree | None = None
     order: Order = "random"
     time: str | None = None
+    waits: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:
