@@ -25,20 +25,18 @@ from murk.stream.log.interface import (
     CrowdMark,
     FencedError,
     Log,
-    Message,
     Ownership,
     check_claim,
     truncate_time,
 )
-from murk.stream.wire.blocks import rewriter
-from murk.stream.wire.codec import RejectedError, decode_model
+from murk.stream.wire.codec import RejectedError, decode_model, encode
 from murk.stream.wire.columns import Columns, Layout
 from murk.stream.wire.duplicates import period_of
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.worker import DeadLetterLog, StepCounters, Validator
+from murk.stream.worker.worker import DeadLetterLog, StepCounters, Validator, messages_of
 from murk.task.shuffling import ShuffleBlock
 from murk.task.task import Task
 
@@ -155,7 +153,7 @@ class Shuffler:
                 Validator(partition, rules, self._admission)  # type: ignore[arg-type]
                 for partition in range(input_log.partitions)
             ]
-            self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
+            self._layout = Layout(rules)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
             is_new = store.offset(FIRST_PARTITION) is None
@@ -393,7 +391,7 @@ class Shuffler:
         """
         if self._cell_place is None or not len(releases):
             return releases.groups("level", "version")
-        cells, indices = releases.rows(slice(None))[:, self._cell_place], np.arange(len(releases))
+        cells, indices = releases.rows(int(releases.numbers["payload"][0]))[:, self._cell_place], np.arange(len(releases))
         by_level = {level: indices[chosen] for level, chosen in releases.groups("level").items()}
         return {
             (level, cell): rows[cells[rows] == cell]
@@ -408,18 +406,16 @@ class Shuffler:
             return plain
         # A few are judged one by one, so that a hostile message slows down only its neighbours.
         admitted: list[bytes] = []
-        values = messages.messages.values()
         for at in range(0, len(messages), _PART):
-            end = at + _PART
-            offsets, times, payloads = messages.offsets[at:end], messages.times[at:end], values[at:end]
-            plain = self._plain(partition, Fetched(offsets, times, Packed.of(payloads)), tally)
+            part = messages.rows(at, at + _PART)
+            plain = self._plain(partition, part, tally)
             if plain is not None:
                 admitted += plain.packed.values()
                 continue
-            part = map(Message, offsets.tolist(), times.tolist(), payloads)
-            validated = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
+            judge = self._judges[partition].validate_each
+            validated = [judge([each], self._window, tally) for each in messages_of(part)]
             self._unreported.add(letter.reason for each in validated for letter in each.dead)
-            admitted += [self._rewrite(release) for each in validated for release in each.admitted]
+            admitted += [encode(release) for each in validated for release in each.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
         return releases

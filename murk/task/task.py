@@ -784,11 +784,11 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
     if task == carried:
         return None
     # Before the hash, on which the number has an effect: scores of several partitions share models.
-    if carried.name == task.name and carried.log.partitions != task.log.partitions:
+    if carried.name == task.name and (why_not := _why_not_grown(carried, task.log.partitions)):
         raise UserError(
             f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
-            f"{task.log.partitions}: each partition has a learner's state of its own, so their number cannot be "
-            f"changed. Set log.partitions back to {carried.log.partitions}, or use another log",
+            f"{task.log.partitions}: {why_not}. Set log.partitions back to {carried.log.partitions}, or use another "
+            "log",
             code="MURK-TASK-003",
         )
     if carried.hash != task.hash:
@@ -800,6 +800,19 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
             code="MURK-TASK-003",
         )
     return task
+
+
+def _why_not_grown(task: Task, partitions: int) -> str:
+    """Return why a log of a task cannot have this number of partitions; empty if it can."""
+    if partitions == task.log.partitions:
+        return ""
+    if partitions < task.log.partitions:
+        return "what the learners of the last ones have learned would be lost"
+    if task.shuffle is not None:
+        return "its shuffler has a number of its own in its store"
+    if task.forget is not None:
+        return "the number decides which releases are forgotten"
+    return PROTOCOLS[task.protocol].why_not_grown(task.block)
 
 
 _MOST_NAMED: Final = 8

@@ -25,8 +25,8 @@ from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.univariate.statistics import Drawn, Statistics, statistics_of
 from murk.protocols.windows import neighbours, read_windows
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import TargetRelease
 from murk.stream.wire.state import count_of, reading
 
@@ -133,7 +133,7 @@ class TargetEngine(NeverPublished):
 
     def admits(self, releases: Sequence[TargetRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
-        return all(self._holds(level, rows) for level, rows in block_of(releases).split("level").items())
+        return all(self._holds(level, rows) for level, rows in columns_of(releases).split("level").items())
 
     def _holds(self, level: str, rows: Integers) -> bool:
         mechanism = self.mechanisms[level]
@@ -143,15 +143,15 @@ class TargetEngine(NeverPublished):
     def learn_releases(self, releases: Sequence[TargetRelease]) -> None:
         """Learn admitted releases."""
         if releases:
-            block, kept = block_of(releases), self.settings.windows
+            columns, kept = columns_of(releases), self.settings.windows
             windows = self.windows
             if kept is not None:
-                for (time, level), rows in block.split("time", "level").items():
+                for (time, level), rows in columns.split("time", "level").items():
                     number = kept.number(time)
                     windows = {**windows, number: self._added(windows.get(number, {}), rows, level)}
                 windows = kept.newest(windows)
             totals = self.totals
-            for level, rows in block.split("level").items():
+            for level, rows in columns.split("level").items():
                 totals = self._added(totals, rows, level)
             self.totals, self.windows = totals, windows
 
