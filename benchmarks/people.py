@@ -7,14 +7,18 @@ it is of `murk.run` on a table whose rows are in people's order, or mixed, and s
 
 ``--against`` is the other table: root mean square errors of the mean of a person's rows as one answer, and of one row
 drawn (of shares both are a drawn row) and one release of each of up to 10 rows at an equal part of the budget, as
-ratios to the first, with two standard errors, on the same records.
+ratios to the first, with two standard errors, on the same records. With ``--first N`` all have a first round of N
+releases per answer of a person, so that they have the same share of people in it. ``--exact`` has such ratios of
+shares, by the variance of their estimates.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -94,10 +98,15 @@ def rows_of(kind: str, people: int, rows: str, rng: np.random.Generator) -> tupl
 
 
 def learned(
-    task: Task, x: Floats, y: Floats, counts: NDArray[np.int64], seed: int, looks: int = 1
+    task: Task, x: Floats, y: Floats, counts: NDArray[np.int64], seed: int, looks: int = 1, first: int | None = None
 ) -> Iterator[tuple[Any, Any, int]]:
-    """Yield device, learner and releases at about so many looks, the last one at the end; people come at random."""
+    """Yield device, learner and releases at about so many looks, the last one at the end; people come at random.
+
+    ``first`` is the number of releases of the first round of scores, if it is another one.
+    """
     rng, device = np.random.default_rng(seed + 10**6), device_for(task)
+    if first is not None:
+        device = replace(device, settings=replace(device.settings, first=first))  # type: ignore[union-attr,type-var]
     engine: Any = device.engine()
     noise, done, starts = SimulatedNoise(seed), 0, np.cumsum(counts) - counts
     order = rng.permutation(len(counts))
@@ -186,6 +195,26 @@ def ratio(errors: Floats, others: Floats) -> str:
     return f"{math.sqrt(both):.3f} ± {spread / math.sqrt(both):.3f}"
 
 
+def share_variance(share: float, mu: float) -> float:
+    """Return the variance of the most likely share from one answer about one row, in Gaussian noise."""
+    z = np.linspace(-10.0, 10.0 + mu, 20_001)
+    absent, present = (np.exp(-((z - at) ** 2) / 2.0) / math.sqrt(2.0 * math.pi) for at in (0.0, mu))
+    information = (present - absent) ** 2 / (share * present + (1.0 - share) * absent)
+    return 1.0 / float(information.sum() * (z[1] - z[0]))
+
+
+def exact_ratios(share: float, mu: float, alike: float) -> tuple[float, float]:
+    """Return the errors of `MOST` answers that divide the budget, and of one about the mean, relative to one drawn row.
+
+    Each person has `MOST` rows, whose labels have the correlation ``alike``. Answers about means are sums, as another
+    estimate would be biased by them.
+    """
+    spread, drawn = share * (1.0 - share), share_variance(share, mu)
+    divided = share_variance(share, mu / math.sqrt(MOST)) / MOST + (1.0 - 1.0 / MOST) * alike * spread
+    mean = 1.0 / mu**2 + spread * (alike + (1.0 - alike) / MOST)
+    return math.sqrt(divided / drawn), math.sqrt(mean / drawn)
+
+
 def main(argv: list[str] | None = None) -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -196,7 +225,15 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--mu", type=float, default=1.5)
     parser.add_argument("--files", action="store_true")
     parser.add_argument("--against", action="store_true")
+    parser.add_argument("--exact", action="store_true")
+    parser.add_argument("--first", type=int)
     options = parser.parse_args(argv)
+    if options.exact:
+        print("| share | mu | correlation of rows | divided | about the mean |\n|---|---|---|---|---|")
+        for share, mu, alike in itertools.product((0.5, 0.2, 0.05), (1.0, 1.5, 3.0), (0.49, 1.0)):
+            divided, mean = exact_ratios(share, mu, alike)
+            print(f"| {share} | {mu:g} | {alike:g} | {divided:.2f} | {mean:.2f} |")
+        return
     if options.against:
         print("| task | rows each | error | one row drawn | up to 10 releases |\n|---|---|---|---|---|")
     else:
@@ -207,7 +244,7 @@ def main(argv: list[str] | None = None) -> None:
                 seeds = range(options.runs)
                 drawn = (rows_of(kind, options.people, rows, np.random.default_rng(seed)) for seed in seeds)
                 if options.against:
-                    cells = _against(kind, options.mu, drawn)
+                    cells = _against(kind, options.mu, drawn, options.first)
                 elif mixed is None:
                     cells = _valid(kind, options.mu, drawn)
                 else:
@@ -236,15 +273,16 @@ def _valid(kind: str, mu: float, drawn: Iterable[Records]) -> list[str]:
     return [percent(held), percent(missed), percent(alarms)]
 
 
-def _against(kind: str, mu: float, drawn: Iterable[Records]) -> list[str]:
+def _against(kind: str, mu: float, drawn: Iterable[Records], first: int | None) -> list[str]:
     """Return the error of one answer, and the ratios of those of other ways."""
     once, divided, errors = task_of(kind, mu), task_of(kind, mu / math.sqrt(MOST)), []
     for seed, (x, y, counts) in enumerate(drawn):
-        ways = [(once, x, y, counts)]
+        ways = [(once, x, y, counts, first)]
         for task, most in ((once, 1), (divided, MOST)):
             kept_x, kept_y = one_of(x, y, counts, most, seed)
-            ways.append((task, kept_x, kept_y, np.ones(len(kept_y), dtype=np.int64)))
-        ends = ([*learned(task, *records, seed)][-1] for task, *records in ways)  # type: ignore[arg-type]
+            alone = np.ones(len(kept_y), dtype=np.int64)
+            ways.append((task, kept_x, kept_y, alone, first and round(first * len(alone) / len(counts))))
+        ends = ([*learned(*records, seed, first=length)][-1] for *records, length in ways)
         errors.append([float(device.estimate([engine]).values[0]) - truth_of(kind) for device, engine, _ in ends])
     one, single, several = np.array(errors).T
     return [f"{math.sqrt(np.mean(one**2)):.4f}", ratio(one, single), ratio(one, several)]

@@ -2,8 +2,9 @@
 
 Numbers of rows are skewed with mean 10, and largest where luck is best, so that means of people and of rows differ. The
 table has, of 2,000 people, how often 95% intervals hold the truth of each weight, and the root mean square error, with
-the difference of the two truths for comparison. All are of the coded constant. Scores, of a feature with two values and
-so with the same fit by any weights of features, need more people: ``--kinds binary real classes --people 40000``.
+the difference of the two truths for comparison. All are of the coded constant. Features have two values, and so the
+same fit by any weights of features; kinds with features need more people, as in ``--kinds binary real classes --people
+40000``.
 """
 
 from __future__ import annotations
@@ -18,31 +19,41 @@ from benchmarks.people import Floats, learned, rows_of
 from murk import Task
 from murk.producers.producer import weighed
 
+_FEATURE = "features: [{name: a, low: -1, high: 1, typical: [-1, 1]}]\n"
+_ARM = "features: [{name: a, categories: [u, v]}]\n"
+_LABEL = 'target: {name: y, kind: binary, positive: "1", rate: 0.5}\n'
+_NUMBER = "target: {name: y, kind: real, low: 0, high: 1, typical: [0, 1]}\n"
 KINDS = {
     "share": 'features: []\ntarget: {name: y, kind: binary, positive: "1"}',
     "mean": "features: []\ntarget: {name: y, kind: real, low: 0, high: 1}",
     "moments": "features: [{name: a, low: -1, high: 1}]\ntarget: {name: y, kind: real, low: 0, high: 1}\n"
     "protocol: moments",
-    "binary": "features: [{name: a, low: -1, high: 1, typical: [-1, 1]}]\n"
-    'target: {name: y, kind: binary, positive: "1", rate: 0.5}',
-    "real": "features: [{name: a, low: -1, high: 1, typical: [-1, 1]}]\n"
-    "target: {name: y, kind: real, low: 0, high: 1, typical: [0, 1]}",
-    "classes": "features: [{name: a, low: -1, high: 1, typical: [-1, 1]}]\n"
-    "target: {name: y, kind: classes, classes: [a, b, c]}",
+    "binary": _FEATURE + _LABEL,
+    "real": _FEATURE + _NUMBER,
+    "classes": _FEATURE + "target: {name: y, kind: classes, classes: [a, b, c]}",
+    "gradients": _FEATURE + _LABEL + "protocol: gradients\nlearner: {intervals: random-scaling}",
+    "outer": _FEATURE + _NUMBER + "protocol: examples\nexamples: {release: outer}",
+    "directions": _FEATURE + _NUMBER + "protocol: examples\nexamples: {release: directions}",
+    "cells": _ARM + _LABEL + "protocol: examples\nexamples: {release: cells, loss: log}",
+    "known": _ARM.replace("]}", "], known: true}") + _LABEL,
+    "mixed": _ARM.replace("]}", "], known: true}, {name: b, low: -1, high: 1}") + _NUMBER,
 }
 TRUTH = 400_000  # people of whom the truth is computed
 _EFFECT = 0.5  # of the feature on a binary target, as a share of all
+_LABELS = ("binary", "gradients", "cells", "known")
 
 
 def people_of(kind: str, people: int, rng: np.random.Generator) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """Return features, targets and numbers of rows; those who come often have larger targets, and later classes."""
-    if kind not in ("binary", "real", "classes"):
+    if kind in ("share", "mean", "moments"):
         return rows_of("share" if kind == "share" else "mean", people, "skewed", rng)
     x, y, counts = rows_of("contrasts", people, "skewed", rng)
-    if kind == "binary":
+    if kind in _LABELS:
         y = (y > -_EFFECT * x[:, 0]).astype(np.float64)
     elif kind == "classes":
         y = np.digitize(y, [-1 / 3, 1 / 3]).astype(np.float64)
+    elif kind == "mixed":
+        x = np.column_stack([x[:, 0], np.sign(y + rng.uniform(-2, 2, len(y))), x[:, 1]])
     return x, y, counts
 
 
@@ -54,7 +65,7 @@ def truth_of(kind: str, most: int) -> float:
         return 2.0 * float(weights @ y / weights.sum()) - 1.0
     if kind == "mean":
         return float(weights @ y / weights.sum())
-    if kind == "binary":
+    if kind in _LABELS:
         rates = [float(np.average(y[x[:, 0] == a], weights=weights[x[:, 0] == a])) for a in (-1.0, 1.0)]
         return sum(math.log(rate / (1.0 - rate)) for rate in rates) / 2.0
     if kind == "classes":

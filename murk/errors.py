@@ -66,7 +66,7 @@ class MurkError(Exception):
 
 
 def _stated(error: MurkError) -> str:
-    """Return the code that the module states in which an error is being made."""
+    """Return the ``_ERROR_CODE`` of the module in which an error is being made."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_locals.get("self") is error:
         frame = frame.f_back

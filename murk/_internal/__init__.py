@@ -1,1 +1,1 @@
-"""What every room uses: compiled kernels, SQLite files, locks, wiping, bounded reads."""
+"""Tools that all packages of Murk use: compiled kernels, SQLite files, locks, wiping, bounded reads."""

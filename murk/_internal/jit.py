@@ -1,6 +1,6 @@
 """Decorators for kernels compiled by numba.
 
-A kernel is compiled, or loaded from numba's cache, on its first call. That takes longer than a small run, so a
+A kernel is compiled, or loaded from numba's cache, on its first call. Compiling takes longer than a small run, so a
 `deferred` kernel is interpreted until compiling pays.
 """
 
@@ -28,7 +28,7 @@ COMPILE_AFTER = 300_000
 """Numbers that a deferred kernel processes before it is compiled."""
 LOAD_AFTER = 15_000
 """Numbers that a deferred kernel processes before it is loaded from numba's cache, if numba is imported already."""
-_CALL = 64  # numbers that a call counts as, besides those that it processes
+_CALL = 64  # fixed cost of a call, as a number of processed numbers
 _CREATING = ForkSafeLock()
 
 
@@ -118,7 +118,7 @@ class Kernel:
         return result
 
     def left(self, numbers: int) -> float:
-        """Count a call with this many numbers, and return how many more the stand-in may process."""
+        """Count a call with this many numbers; return how many more numbers the stand-in may process."""
         self._patience -= _CALL + numbers
         if self._patience <= 0 and not _can_compile():
             self._patience = float("inf")

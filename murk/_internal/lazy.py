@@ -29,7 +29,7 @@ def lazy_exports(
 
 
 class LazyLevels(Mapping[str, V]):
-    """Values by privacy level, each made by ``make(level)`` at its first use; ``ends`` are the levels that bound all.
+    """Values by privacy level, each made by ``make(level)`` on first use; ``ends`` are levels that bound all others.
 
     >>> squares = LazyLevels(("0", "1", "2"), ("0", "2"), lambda level: int(level) ** 2)
     >>> len(squares), squares["2"], bounding(squares)
@@ -46,7 +46,7 @@ class LazyLevels(Mapping[str, V]):
             return made[level]
         if level not in self.names:
             raise KeyError(level)
-        # Of two threads, both get the first one's.
+        # If two threads make a value, both get the first one.
         return made.setdefault(level, self._make(level))
 
     def __contains__(self, level: object) -> bool:
@@ -71,7 +71,7 @@ def _applied(function: Callable[[V], W], values: Mapping[str, V], level: str) ->
 
 
 def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[str, V]:
-    """Return all values by level; from `LazyLevels`, those of the levels that bound all others and of further kinds."""
+    """Return all values by level; from `LazyLevels`, only those at the ``ends`` and the first of each further kind."""
     chosen = bounding(values)
     if isinstance(values, LazyLevels):
         kinds = set(map(kind, chosen.values()))
@@ -83,5 +83,5 @@ def of_each_kind(values: Mapping[str, V], kind: Callable[[V], object]) -> dict[s
 
 
 def bounding(values: Mapping[str, V]) -> dict[str, V]:
-    """Return all values by level; from `LazyLevels`, only those of the levels that bound all others."""
+    """Return all values by level; from `LazyLevels`, only those at the ``ends``, which bound all others."""
     return {level: values[level] for level in (values.ends if isinstance(values, LazyLevels) else values)}

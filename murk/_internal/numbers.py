@@ -74,7 +74,7 @@ def rebuilt(
     sequence: Callable[[list[Any]], Any],
     leaf: Callable[[Any], Any] = lambda each: each,
 ) -> Any:
-    """Return plain data with its mappings, its lists and tuples, and its other values made anew by these functions."""
+    """Return plain data in which ``mapping`` rebuilds mappings, ``sequence`` lists and tuples, ``leaf`` the rest."""
     if isinstance(value, Mapping):
         return mapping({key: rebuilt(item, mapping, sequence, leaf) for key, item in value.items()})
     if isinstance(value, list | tuple):

@@ -6,10 +6,11 @@ from typing import Final
 
 # Characters without a visible glyph, though most of them count as printable.
 INVISIBLE: Final = re.compile(
-    # Default_Ignorable_Code_Point of the Unicode Character Database: without a glyph of their own.
+    # Characters without a glyph of their own: Default_Ignorable_Code_Point of the Unicode Character Database.
     r"[\u00AD\u034F\u061C\u115F-\u1160\u17B4-\u17B5\u180B-\u180F\u200B-\u200F\u202A-\u202E\u2060-\u206F\u3164"
     r"\uFE00-\uFE0F\uFEFF\uFFA0\uFFF0-\uFFF8\U0001BCA0-\U0001BCA3\U0001D173-\U0001D17A\U000E0000-\U000E0FFF"
-    # With a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null notehead.
+    # Characters with a blank glyph: braille pattern blank, object replacement, Khitan filler, hieroglyphic blanks, null
+    # notehead.
     r"\u2800\uFFFC\U00016FE4\U00013441-\U00013442\U0001D159]"
 )
 # A tab counts as a space; a carriage return is allowed only at the end of a line.

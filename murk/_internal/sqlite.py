@@ -43,7 +43,7 @@ class FileKind:
     tables: str  # statements that create its tables, other than ``meta``
     identity: str = "identity"  # key of the file's random identity in ``meta``
     page_bytes: int = 4096  # size of a page of a new file: large ones suit large writes
-    holds: str = ""  # what others would learn from the file, if it must be its owner's alone
+    holds: str = ""  # what others would learn from the file; if set, only its owner may read it
 
 
 def make_tables(connection: sqlite3.Connection, tables: str) -> None:
@@ -226,7 +226,7 @@ class Database:
     def _connect(self, create: bool) -> sqlite3.Connection:
         address = f"file:{quote(os.fsencode(self.path.absolute()))}"
         if create:
-            # Its owner's alone; the write-ahead log gets the same mode.
+            # Only the owner may read the file; the write-ahead log gets the same mode.
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
             options = "mode=rwc"
@@ -256,7 +256,7 @@ class Database:
         self._verify()
         if create:
             self._use_wal()
-        # Of this connection only: it changes no file.
+        # This setting is of the connection only, and changes no file.
         self._connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL_BYTES // self._pragma('page_size')}")
 
     def _is_empty(self) -> bool:

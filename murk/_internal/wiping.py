@@ -21,7 +21,7 @@ Held = TypeVar("Held", bound=NDArray[Any])
 
 _FREED = 2048  # largest number of floats, and of integers, created to overwrite the memory that CPython has freed
 _FREE_LIST = 128
-"""The same beside a known number of numbers: more than the 100 freed floats that CPython keeps for reuse."""
+"""Numbers to create beyond a known number in use: more than the 100 freed floats that CPython keeps for reuse."""
 
 
 class _Local(threading.local):
@@ -66,7 +66,7 @@ class _Scope:
             _LOCAL.numbers = 0
             overwrite_numbers(count)
         del self._arrays
-        # Become a class without `__del__`, in which Python would swallow a Ctrl-C.
+        # Change to a class without `__del__`, because Python would swallow a Ctrl-C there.
         self.__class__ = _Scope
 
 

@@ -21,7 +21,7 @@ from murk.errors import UserError
 _ERROR_CODE = "MURK-AUDIT-001"
 
 _CUTS = 512
-_FURTHEST = 20.0  # beyond a claim, in mu or epsilon
+_FURTHEST = 20.0  # largest loss that is considered, beyond the claim, in mu or epsilon
 
 
 class TestedGuarantee(Protocol):
@@ -36,10 +36,10 @@ class TestedGuarantee(Protocol):
         """Claimed value."""
 
     def least(self, hits: Floats, alarms: Floats) -> Floats:
-        """Return the parameter's lower bound, from lower bounds on a test's hits and upper ones on false alarms."""
+        """Return the parameter's lower bound, from a test's least hit rates and greatest false-alarm rates."""
 
     def tests(self, loss: float) -> tuple[Floats, Floats]:
-        """Return hits and false alarms of the tests of a pair of inputs that disclose this much of the parameter."""
+        """Return hit and false-alarm rates of tests between two inputs whose privacy loss is ``loss``."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Mu:
         return np.asarray(ndtri(hits) - ndtri(alarms))
 
     def tests(self, loss: float) -> tuple[Floats, Floats]:
-        """Return the tests of N(loss, 1) against N(0, 1)."""
+        """Return the rates of the threshold tests of N(loss, 1) against N(0, 1)."""
         cuts = np.linspace(-4.0, loss + 4.0, _CUTS)
         return np.asarray(ndtr(loss - cuts)), np.asarray(ndtr(-cuts))
 
@@ -84,7 +84,7 @@ class EpsilonAt:
         return np.asarray(np.log(np.maximum(hits - self.delta, 1e-300) / alarms))
 
     def tests(self, loss: float) -> tuple[Floats, Floats]:
-        """Return the test of an answer that is kept with odds of e^loss, or disclosed with probability delta."""
+        """Return the rates for an answer that is kept with odds of e^loss, or disclosed with probability delta."""
         kept = 1.0 / (1.0 + math.exp(-loss))
         return np.array([self.delta + (1.0 - self.delta) * kept]), np.array([(1.0 - self.delta) * (1.0 - kept)])
 
@@ -102,8 +102,8 @@ def greatest_share(successes: Integers, trials: int, failure: float) -> Floats:
 def detectable(claim: TestedGuarantee, draws: int, failure: float, power: float = 0.95) -> float:
     """Return the least privacy loss that an audit of a claim finds with probability ``power``; infinite if none.
 
-    ``draws`` and ``failure`` are those of `lower_bound`, with a loss like that of
-    Gaussian noise for mu, and of randomized response for epsilon. Other mechanisms may hide more.
+    ``draws`` and ``failure`` are those of `lower_bound`. The mechanism is taken to lose privacy like Gaussian noise
+    (for mu) or randomized response (for epsilon); losses of other mechanisms may be harder to find.
 
     >>> round(detectable(Mu(0.5), 20_000, 0.001), 2)
     0.63
@@ -130,7 +130,7 @@ def detectable(claim: TestedGuarantee, draws: int, failure: float, power: float 
 
 
 def _quantile(share: float, trials: int, probability: Floats) -> Floats:
-    """Return the quantile of a binomial count; 0 where that count alone has a larger probability."""
+    """Return the quantile of a binomial count; 0 where the count 0 alone has a larger probability."""
     return np.asarray(np.clip(np.nan_to_num(bdtrik(share, trials, probability), nan=0.0), 0.0, trials))
 
 

@@ -155,7 +155,7 @@ def _steps() -> Iterator[tuple[str, str, str]]:
 
 def _scores() -> Iterator[tuple[str, str, str]]:
     for mechanism, guarantee in _guarantees():
-        # At zero logits, where curvatures are largest, a curvature is a scatter.
+        # Curvatures are largest at zero logits, where they equal scatter matrices: one mechanism is enough.
         for query in ("score", "scatter", "curvature") if mechanism == "gaussian" else ("score", "scatter"):
             yield f"scores {query}, {mechanism}", query, _people("scores", _BINARY, guarantee, mechanism)
         yield f"scores above, {mechanism}", above(0), _people("scores", _BINARY, guarantee, mechanism)

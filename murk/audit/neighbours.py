@@ -23,7 +23,7 @@ from murk.task.task import Task
 Record = dict[str, Any]
 
 POOL, ITERATES, MODELS, STARTS, SWEEPS = 96, 96, 24, 3, 12
-FAR = 10.0  # longest iterate to try where a task does not bound them
+FAR = 10.0  # length of the longest iterate to try if a task does not bound iterates
 _OTHER = "(any other value)"
 
 
@@ -42,7 +42,7 @@ class Box:
     """Possible values of a task's records by column, the target last."""
 
     names: tuple[str, ...]
-    choices: tuple[tuple[Any, ...], ...]  # ends of the range, or categories; and None for a missing value
+    choices: tuple[tuple[Any, ...], ...]  # ends of the range, or categories; also None, for a missing value
     widths: tuple[float, ...]  # width of a number's range; 0 for categories
 
     @classmethod
@@ -188,7 +188,7 @@ def _iterates(device: Releasing, rng: np.random.Generator, value: Callable[[Floa
 
 
 def _models(device: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Floats]:
-    """Yield initial models that a device accepts: the first that draws the query, and others of several scales."""
+    """Yield initial models that a device accepts: the first with the query, and others of several scales."""
     initial = _first_asking(device)
     yield initial
     for scale in (1.0, 2.0, 10.0):
@@ -199,7 +199,7 @@ def _models(device: SingleQueryDevice, rng: np.random.Generator) -> Iterator[Flo
 
 
 def _first_asking(device: SingleQueryDevice) -> Floats:
-    """Return the first model that draws the query: of all but a survey's, one after the survey."""
+    """Return the first model at which devices answer the query: after the survey, unless it is a survey's query."""
     asked: Any = device.device
     if asked.settings.survey is None or device.name.startswith(ABOVE):
         return np.asarray(asked.initial)

@@ -97,8 +97,8 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
 class ReleaseDistribution:
     """Distribution of releases with Gaussian noise on the lattice, and base class of the others."""
 
-    mechanism: Any  # the one that is given vectors
-    noise: Any  # the inner one that adds the noise; often the same
+    mechanism: Any  # the mechanism that is given the vectors
+    noise: Any  # the inner mechanism, which adds the noise; often the same one
 
     def centres(self, vectors: Points) -> Points:
         """Return the centres of the releases of vectors (m, d)."""
@@ -106,7 +106,7 @@ class ReleaseDistribution:
         return centres
 
     def distances(self, points: Points, other: Points) -> Floats:
-        """Return the distances of centres (..., d) from others, in the norm to which the noise is calibrated."""
+        """Return the distances of centres (..., d) from ``other``, in the norm to which the noise is calibrated."""
         gaps = np.abs(np.asarray(points, dtype=np.float64) - other)
         return np.asarray(np.sqrt(np.square(gaps / WIDTH).sum(axis=-1)))
 
@@ -156,7 +156,7 @@ class _Response(ReleaseDistribution):
 
 
 class _Cells(ReleaseDistribution):
-    """Distribution of released cells; centres are the probabilities of the true ones, which rounding makes random."""
+    """Distribution of released cells; a centre has the true cells' probabilities, as numbers are rounded at random."""
 
     def centres(self, vectors: Points) -> Points:
         return np.asarray(self.mechanism.cells.shares(np.asarray(vectors, dtype=np.float64)))
@@ -171,7 +171,7 @@ class _Cells(ReleaseDistribution):
         return distance
 
     def _mu(self, distance: float) -> float | None:
-        # Only of the two furthest records: the mu of cells that are not rounded.
+        # The mu is known for the two furthest records only: it is that of cells without random rounding.
         claims = [claim.mu for claim in self.mechanism.guarantees if isinstance(claim, GaussianDP)]
         return claims[0] if claims and distance > (1.0 - 1e-9) * _log_odds(self.mechanism.noise) else None
 
@@ -180,7 +180,7 @@ class _Cells(ReleaseDistribution):
 
 
 class _Windows(ReleaseDistribution):
-    """Distribution of windows; centres are the probabilities of all outcomes, as levels are rounded at random."""
+    """Distribution of windows; a centre has all outcomes' probabilities, as numbers are rounded to levels at random."""
 
     def centres(self, vectors: Points) -> Points:
         positions = np.asarray(vectors, dtype=np.float64)[:, 0]
@@ -201,7 +201,7 @@ class _Windows(ReleaseDistribution):
         return distance
 
     def _mu(self, distance: float) -> float | None:
-        # That of values without a common window, which the two furthest need not be.
+        # The claimed mu is for values without a common window, and the two furthest values may have one.
         return None
 
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
@@ -258,7 +258,7 @@ class _Thresholds(ReleaseDistribution):
     def exact(self, one: Points, other: Points, tested_guarantee: TestedGuarantee) -> float | None:
         first, second = self._by_threshold(one), self._by_threshold(other)
         exact = [self._answers.exact(*pair, tested_guarantee) for pair in zip(first, second, strict=True)]
-        # Between values whose answers differ at some thresholds only, the guarantee is stronger.
+        # For two values whose answers differ at some thresholds only, the guarantee is stronger and not computed.
         if any(each is None or each != exact[0] for each in exact):
             return None
         return exact[0]
@@ -273,7 +273,7 @@ class _Thresholds(ReleaseDistribution):
 
 
 class _Known(ReleaseDistribution):
-    """Distribution of a target beside a known cell; of two records of different cells no distance is claimed."""
+    """Distribution of a target released with a known cell; records of different cells have no claim (distance -1)."""
 
     @cached_property
     def _target(self) -> ReleaseDistribution:

@@ -56,7 +56,7 @@ class Finding:
 
 
 def checksum(result: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of an audit's result without its own checksum; it shows a change, and signs nothing."""
+    """Return the SHA-256 of an audit's result without its own checksum; it reveals a change, but is no signature."""
     content = {key: value for key, value in result.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -73,8 +73,8 @@ def audit(
 
     ``draws`` is the number of releases of each of a case's two inputs (fewer for windows, see `trials`), ``noise`` the
     source of the devices' noise, by default secure, and ``confidence`` the probability with which no bound exceeds the
-    truth. ``tick`` is called with the draws done of ``2 * draws * len(cases)``, and the case's name. Raises `UserError`
-    if the confidence is not between 0 and 1.
+    truth. ``tick`` is called with the number of draws done, out of ``2 * draws * len(cases)``, and the case's name.
+    Raises `UserError` if the confidence is not between 0 and 1.
     """
     if not 0.0 < confidence < 1.0:
         raise UserError(f"confidence={confidence!r} is not between 0 and 1; 0.999 lets one audit in 1,000 mislead")

@@ -22,7 +22,7 @@ from murk.task.task import Task
 
 _NUMBERS = 1 << 18  # numbers in a block of vector releases
 _BLOCK = 256  # windows in a block
-_SKETCH_WORK = 3e8  # most normals that the audit of a task of summaries draws
+_SKETCH_WORK = 3e8  # largest number of normals that the audit of a task of summaries draws
 
 
 class Trial(ABC):
@@ -46,7 +46,7 @@ class Trial(ABC):
 
     @abstractmethod
     def statistics(self, which: int, count: int, noise: NoiseSource) -> Iterator[Floats]:
-        """Yield blocks of statistics of ``count`` releases of input 0 or 1, larger where input 0 is likelier."""
+        """Yield blocks of statistics of ``count`` releases of input 0 or 1; large values speak for input 0."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class WindowTrial(Trial):
     device: Any
     level: str
     windows: Windows
-    vectors_per_window: ClassVar[int]  # requested draws for which one window is released, as it takes longer
+    vectors_per_window: ClassVar[int]  # number of requested draws per released window, as a window takes longer
 
     @property
     def neighbours(self) -> Mapping[str, Any]:  # type: ignore[override]

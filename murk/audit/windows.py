@@ -32,8 +32,8 @@ class Windows:
 
     first: Floats = field(repr=False)
     second: Floats = field(repr=False)
-    epsilon: float | None = None  # of their sketches at the claimed delta, exactly; None for replaced rows
-    place: str = ""  # which row differs, in words, where that matters
+    epsilon: float | None = None  # exact epsilon of their sketches at the claimed delta; None for replaced rows
+    place: str = ""  # which row differs, in words, if that matters
 
     @property
     def pair(self) -> tuple[Floats, Floats]:
@@ -86,8 +86,9 @@ class SketchDistribution:
 def worst_windows(task: Task, device: WindowDevice, mechanism: GaussMixMechanism) -> Windows:
     """Search for the neighbouring windows whose sketches have the largest privacy loss.
 
-    Candidates are a window of one record, and balanced windows of records at the corners of the box, of sizes at which
-    the eigenvalue saves little or all of the noise. The latter differ in the record that most affects the eigenvalue.
+    Candidates are a window of one record, and balanced windows of records at the corners of the box. The balanced
+    windows have sizes at which the eigenvalue saves little or all of the noise, and differ in the record that most
+    affects the eigenvalue.
     """
     rows = _corners(task, device)
     norms = np.linalg.norm(rows, axis=1)
@@ -119,7 +120,7 @@ def worst_windows(task: Task, device: WindowDevice, mechanism: GaussMixMechanism
 def worst_steps(task: Task, device: WindowDevice, mechanism: NewtonMechanism) -> Windows:
     """Return neighbouring windows that differ in a record of the step, after a first part of blank records."""
     rows = _corners(task, device)
-    # Rows as seen from a model of zeros, at which their weights are largest.
+    # Take rows at a model of zeros, where their weights are largest.
     seen = np.column_stack([rows[:, :-1] / 2.0, rows[:, -1] * mechanism.step.target_weight])
     first_record, other = _furthest(rows, seen, mechanism.neighbours)
     blank = np.zeros((mechanism.first, mechanism.columns))
@@ -128,7 +129,7 @@ def worst_steps(task: Task, device: WindowDevice, mechanism: NewtonMechanism) ->
 
 
 def worst_grams(task: Task, device: WindowDevice, mechanism: GramMechanism) -> Windows:
-    """Return neighbouring windows with second moments furthest apart: a row and zeros, or two rows; others cancel."""
+    """Return neighbouring windows with second moments furthest apart: of one row each, as common rows cancel."""
     rows = _corners(task, device)
     even = rows.copy()
     even[:, -1] *= mechanism.target_weight

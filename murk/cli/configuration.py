@@ -35,7 +35,7 @@ ASKED_OF = {"ledger": ("task", "person", "source"), "shuffle": ("replace",)}
 waiting releases."""
 ALONE = ("demo",)  # commands without shared settings: the demonstration must not write into a production log
 
-# Variables of the image, the local broker, tests and benchmarks.
+# Variables that set no option: of the image, the local broker, tests and benchmarks.
 _OTHER = ("CONFIG", "KERNELS", "REQUIRE_SERVICES", "POINT_STEP", "MUTATED", "KILLS", "LEARNER_KILLS", "FREEZE", "CALLS")
 _OTHER_PREFIXES = ("KAFKA_", "SOAK", "FUZZ", "MUTANTS")
 

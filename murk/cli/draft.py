@@ -31,15 +31,17 @@ MOST_DISTINCT: Final = 1_000_000  # limit of distinct values that are counted; b
 _SAMPLED: Final = 100_000  # size of the random sample of a column's numbers
 _QUANTILES: Final = (0.05, 0.95)
 _ENDS: Final = (0.005, 0.995)  # quantiles at which bounds are proposed if extremes lie far beyond
-_FAR: Final = 0.7  # ... which they do if the range between these quantiles is a smaller share of that of all values
-_FEW_DAYS: Final = 120  # days up to which bounds of dates are not rounded to months
-_STEPS: Final = 20  # most steps between bounds; a step is 1, 2 or 5 times a power of ten
+_FAR: Final = 0.7  # extremes lie far beyond if the quantiles' range is a smaller share of the range of all values
+_FEW_DAYS: Final = 120  # distance in days between bounds of dates up to which they are not rounded to months
+_STEPS: Final = 20  # largest number of steps between bounds; a step is 1, 2 or 5 times a power of ten
 _NARROW: Final = 0.5  # the range of nine in ten values is stated if its width is below this share of the bounds' width
-_NAMES_PEOPLE: Final = re.compile(
-    r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)"
-    r"|patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
+_IDENTIFIER: Final = re.compile(r"(^|[^a-z])(id|ids|uid|uuid|guid|pid|mrn|ssn)([^a-z]|$)")
+_PEOPLE: Final = re.compile(
+    r"patient|person|people|user|customer|client|member|subject|participant|respondent|employee|student|household"
 )
-_ROWS_OF_ONE: Final = 100  # largest mean number of rows per value for a column that may name people
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")  # as in userId
+_ROWS_OF_ONE: Final = 100  # largest mean number of rows per value of a column that may name people
+_NUMBERED: Final = 1_000  # least number of rows whose different whole numbers, nearly without gaps, number them
 _MOST_EMPTY: Final = 0.9  # largest share of missing values in a column that is proposed
 _UNKNOWN: Final = "unknown"  # category of missing values
 MOST_CATEGORIES: Final = 20  # limit of categories of a text column
@@ -157,6 +159,15 @@ def _split(cell: str) -> tuple[str, str | None]:
     return match["name"].strip(), cell[match.end("name") + 1 :]
 
 
+def _is_identifier(name: str) -> bool:
+    """Return whether a column's name says that it has identifiers: ``id``, ``case.id``, ``userId``."""
+    return _IDENTIFIER.search(_CAPITAL.sub(" ", name).lower()) is not None
+
+
+def _is_of_people(name: str) -> bool:
+    return _PEOPLE.search(name.lower()) is not None
+
+
 class _Summary:
     def __init__(self, name: str) -> None:
         self.name = name
@@ -204,7 +215,7 @@ class _Summary:
         self._keep(number, self.kinds["number"])
 
     def _keep(self, number: float, seen: int) -> None:
-        """Keep a number in a random sample of those ``seen``."""
+        """Add a number, the ``seen``-th, to the random sample, or leave it out at random (reservoir sampling)."""
         if seen <= _SAMPLED:
             self.sample.append(number)
         elif (index := self._draws.randrange(seen)) < _SAMPLED:
@@ -221,15 +232,24 @@ class _Summary:
         return len(set(as_read.get(kind, values))) == 1
 
     def _names_people(self) -> bool:
-        """Return whether values may name people: by the column's name, such as ``id``, or as repeated texts."""
+        """Return whether values may name people: by the column's name, such as ``id``, or since texts are repeated."""
         different = len(self.distinct)
         if not MOST_CATEGORIES < different <= MOST_DISTINCT or set(self.kinds) & {"date", "boolean"}:
             return False
-        if self.rows > _ROWS_OF_ONE * different:
+        identifier, people = _is_identifier(self.name), _is_of_people(self.name)
+        if self.rows > _ROWS_OF_ONE * different and not (identifier and people):
             return False
-        if _NAMES_PEOPLE.search(self.name.lower()) is not None:
+        if identifier or people:
             return set(self.kinds) == {"text"} or not self.fractions
         return set(self.kinds) == {"text"} and different < self.rows
+
+    def _numbers_rows(self) -> bool:
+        """Return whether whole numbers count the rows, or are all different and have few gaps."""
+        first, last = self.numbers
+        if self.fractions or self.rows <= MOST_CATEGORIES:
+            return False
+        counted = last - first == self.rows - 1 and first in (0.0, 1.0)
+        return counted or (len(self.distinct) == self.rows >= _NUMBERED and last - first < 2.0 * self.rows)
 
     def _typical(self, low: float, high: float) -> tuple[float, float] | None:
         """Return the range of the middle 90% of the numbers, rounded outwards, if it is well within the bounds."""
@@ -243,7 +263,7 @@ class _Summary:
     def _ends(
         self, least: float, most: float, outwards: Callable[[float, float], tuple[float, float]] = lambda *ends: ends
     ) -> tuple[float, float, float]:
-        """Return bounds of nearly all values and the share beyond: extremes may be far from all others."""
+        """Return bounds without extremes that are far from all other values, and the share of values beyond them."""
         low, high = np.quantile(self.sample, _ENDS).tolist()
         if not (low < high and high - low < _FAR * (most - least)):
             low, high = least, most
@@ -267,7 +287,9 @@ class _Summary:
         if self._all_equal(values):
             return column(without="the same value in every row")
         if self._names_people():
-            reason = f"seems to name people: {len(self.distinct):,} values in {self.rows:,} rows"
+            thing = _is_identifier(self.name) and not _is_of_people(self.name)
+            reason = "an identifier" if thing else "seems to name people"
+            reason += f": {len(self.distinct):,} values in {self.rows:,} rows"
             if self.absent:
                 # Rows without a name would all be one person.
                 return column(without=f"{reason}, and {many(self.absent, 'row')} without one")
@@ -283,9 +305,12 @@ class _Summary:
         if len(values) == 2:
             two = _two(values)
             return column(categories=two, shares=self._shares(two), gaps=gaps)
-        if kinds == {"number"}:
+        identifier = _is_identifier(self.name) and not self.fractions
+        if identifier and len(values) > MOST_CATEGORIES:
+            return column(without="an identifier, by its name")
+        if kinds == {"number"} and not identifier:
             first, last = self.numbers
-            if last - first == self.rows - 1 and self.rows > MOST_CATEGORIES and first in (0.0, 1.0):
+            if self._numbers_rows():
                 return column(without="row numbers")
             missing = (self.absent / (self.absent + self.rows), self.total / self.rows) if self.absent else None
             low, high, beyond = self._ends(first, last, rounded)
@@ -305,7 +330,7 @@ def looked_at(records: Records, origin: str) -> list[Column]:
             for value in columns[summary.name]:
                 summary.add(value)
     found = [summary.column(origin) for summary in summaries]
-    people = next((column.name for column in found if column.names_people), None)
+    people = proposed_person(found)
     if people is None:
         return found
     numeric = [summary.name for summary in summaries if set(summary.kinds) == {"number"}]
@@ -316,6 +341,12 @@ def looked_at(records: Records, origin: str) -> list[Column]:
         else column
         for column in found
     ]
+
+
+def proposed_person(columns: Sequence[Column]) -> str | None:
+    """Return the column to name people by, one whose name speaks of people if there is any; None without columns."""
+    named = [column.name for column in columns if column.names_people]
+    return max(named, key=_is_of_people, default=None)
 
 
 def _slices(records: Records, names: Sequence[str]) -> Iterator[Mapping[str, Any]]:
@@ -398,7 +429,7 @@ def draft(
     why: str = "",
     cautions: Sequence[str] = (),
 ) -> str:
-    """Return the text of a task file; without columns besides the target, it asks for a mean or shares.
+    """Return the text of a task file; without columns besides the target, the task learns a mean or shares.
 
     ``why`` is a comment on the protocol, ``cautions`` are comments on columns. Raises `UserError` if no other column is
     left, the target is unsuitable, or ``rate`` is given for a target that is not binary.
@@ -481,7 +512,7 @@ def _holds(column: Column) -> str:
     if column.bounds is None:
         categories, missing_text = column.categories, ""
         if column.gaps:
-            # A category of its own: as the middle of all others, missing values would bias their effects.
+            # Missing values get a category of their own: coded as 0 they would bias the effects of the others.
             categories = categories if _UNKNOWN in categories else (*categories, _UNKNOWN)
             missing_text = f", missing: {_UNKNOWN}, missing_share: {column.gaps:.2g}"
         return f"categories: [{', '.join(map(word, categories))}]{missing_text}"
@@ -490,7 +521,7 @@ def _holds(column: Column) -> str:
         return f"kind: date, low: {low}, high: {high}"
     missing_text = ""
     if column.missing is not None:
-        # Code missing values as the mean of the others, which biases least.
+        # Code missing values as the mean of the other values: this biases the effect least.
         share, mean = column.missing
         missing_text = f", missing: {min(max(float(f'{mean:.3g}'), low), high):g}, missing_share: {share:.2g}"
     if column.typical is not None:

@@ -85,7 +85,7 @@ def _handled(
     stop: Callable[[int, FrameType | None], None], hang_up: Callable[[int, FrameType | None], None] | None = None
 ) -> Iterator[None]:
     handlers: dict[Signals, Callable[[int, FrameType | None], None]] = {SIGINT: stop, SIGTERM: stop}
-    # Windows has none; under nohup it stays ignored.
+    # Windows has no SIGHUP; under nohup it stays ignored.
     if _SIGHUP is not None and getsignal(_SIGHUP) not in (SIG_IGN, None):
         handlers[_SIGHUP] = hang_up or stop
     before = {number: signal(number, handler) for number, handler in handlers.items()}

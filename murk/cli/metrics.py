@@ -58,7 +58,7 @@ def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port:
 
 @contextmanager
 def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
-    """Serve a learner's metrics if a port is given; yield a function that refreshes its lag when due, in its thread."""
+    """Serve a learner's metrics if a port is given; yield a function that refreshes the lag, for its thread."""
     if port is None:
         yield lambda: None
         return
@@ -80,7 +80,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
 @contextmanager
 def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> Iterator[Callable[[], None]]:
-    """Serve sums over people if a port is given; yield a function that refreshes them, for the ledger's thread."""
+    """Serve sums over people if a port is given; yield a function by which the ledger's thread refreshes them."""
     if port is None:
         yield lambda: None
         return
@@ -137,7 +137,7 @@ def archiver_metrics(port: int | None, host: str, task: Task, archiver: Archiver
 def gateway_metrics(
     port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
-    """Serve metrics of a gateway, and of a shuffler beside it, if on a port; yield a function that refreshes them."""
+    """Serve metrics of a gateway, and of a shuffler beside it, if a port is given; yield their refreshing function."""
     if port is None:
         yield lambda: None
         return

@@ -25,7 +25,7 @@ _ERROR_CODE = "MURK-CLI-002"
 _RETRY_SECONDS = 0.5
 _PERMANENT = ("MURK-CLI-", "MURK-CONF-", "MURK-KAFKA-002", "MURK-KAFKA-003", "MURK-LOG-008")
 """Codes of errors that retrying cannot fix: settings, URLs, credentials and rights."""
-# Code of the error that a shuffler resolves by beginning.
+# Code of the error that no shuffler writes to a log. It is temporary: a shuffler that begins ends it.
 _NO_SHUFFLER = "MURK-SHUFFLE-002"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -37,7 +37,7 @@ existing_log = log_url(required=True, help="The log: sqlite:///FILE, or kafka://
 
 
 class _LogUrls(click.types.StringParamType):
-    """A log's URL; in an environment variable, several are separated by spaces, and a path may have spaces."""
+    """A log's URL. In an environment variable, spaces separate several URLs, and a path may also contain spaces."""
 
     def split_envvar_value(self, rv: str) -> list[str]:
         return re.split(r"\s+(?=[A-Za-z][A-Za-z0-9+.-]*://)", rv.strip())
@@ -110,8 +110,9 @@ _ALTERNATIVES = (
 def asking(url: str, source: str | None = None, *, simulated: bool, agreed: int | None) -> Callable[[Disclosure], None]:
     """Return a function that announces a disclosure and asks for consent.
 
-    A simulation protects nobody and is not asked. Otherwise the operator agrees at the terminal, or in advance by an
-    ``agreed`` of at least the number of people. ``url`` is the log, ``source`` the file that people are set aside from.
+    In a simulation, which protects nobody, no consent is needed. Otherwise the operator agrees at the terminal, or in
+    advance by an ``agreed`` of at least the number of people. ``url`` is the log, ``source`` the file of the people of
+    whom some are set aside.
     """
 
     def agree(disclosure: Disclosure) -> None:

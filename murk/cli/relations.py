@@ -22,9 +22,9 @@ from murk.task.coding import as_number, is_absent, is_nan
 ROWS: Final = 20_000  # number of rows of the sample
 _FEWEST: Final = 20  # number of rows below which nothing is concluded
 _EXACT: Final = 1e-9  # share of a column's variance that others may leave unexplained
-_NEARLY: Final = 0.01  # share of the wrong guesses of the most frequent label that a revealing column still makes
+_NEARLY: Final = 0.01  # largest ratio of a revealing column's wrong guesses to those of the most frequent label
 _ROWS_OF_ONE: Final = 5.0  # fewest rows for each value of a column whose values are compared with another's
-# Number of evenly spaced rows of a first look, which most pairs of columns do not pass, and `_NEARLY` for it.
+# Number of evenly spaced rows of a first check, which rejects most pairs of columns, and the check's `_NEARLY`.
 _FIRST, _PROMISING = 1_000, 0.1
 _MOST_PAIRS: Final = 10_000  # limit of the pairs of columns that are compared
 
@@ -50,7 +50,7 @@ def sampled(records: Records, names: Sequence[str]) -> dict[str, list[Any]]:
 
 @dataclass(frozen=True)
 class _Column:
-    """Sampled values: ``codes`` number the different ones, -1 where they are missing; ``numbers`` are of numbers."""
+    """Sampled values: ``codes`` are indices of distinct values, -1 if missing; ``numbers`` are values, if numeric."""
 
     codes: Codes
     labels: tuple[str, ...]
@@ -65,11 +65,11 @@ class _Column:
         return cls(codes, labels, _numbers(values, codes))
 
     def every(self, step: int) -> "_Column":
-        """Return evenly spaced rows."""
+        """Return every ``step``-th row."""
         return _Column(self.codes[::step], self.labels, None if self.numbers is None else self.numbers[::step])
 
     def as_numbers(self) -> Vector | None:
-        """Return numbers that differ, or whether the column has the second of two values; NaN where missing."""
+        """Return numbers, or 0 and 1 for two texts; NaN where missing. None for equal numbers and for other texts."""
         if self.numbers is None:
             two = len(self.labels) == 2
             return np.where(self.codes < 0, math.nan, self.codes.astype(np.float64)) if two else None
@@ -103,7 +103,7 @@ def cautions(cells: Cells, target: str) -> Iterator[str]:
 
 
 def _determined(features: Mapping[str, _Column]) -> list[tuple[str, str, float]]:
-    """Return pairs of columns of which the first one's categories determine the second, with the share determined."""
+    """Return pairs of columns, the first of which determines the second, with the share of rows that is determined."""
     determined: dict[frozenset[str], tuple[str, str, float]] = {}
     step = max((len(each.codes) for each in features.values()), default=1) // _FIRST or 1
     pairs = ((name, other) for name, other in permutations(features, 2) if features[name].numbers is None)
@@ -118,7 +118,7 @@ def _determined(features: Mapping[str, _Column]) -> list[tuple[str, str, float]]
 
 
 def _numbers(values: Sequence[Any], codes: Codes) -> Vector | None:
-    """Return a column of numbers, NaN where they are missing; None if it has other values, or too few."""
+    """Return a column of numbers, NaN where they are missing; None if it has other values, or too few numbers."""
     column = np.full(len(values), math.nan)
     for row in np.flatnonzero(codes >= 0).tolist():
         number, wrong = as_number(values[row])
@@ -133,7 +133,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _dependent(numbers: Mapping[str, Vector], texts: set[str]) -> Iterator[str]:
-    """Yield a sentence for each column that is a weighted sum of earlier columns; ``texts`` have two values."""
+    """Yield a sentence for each column that is a weighted sum of earlier ones; ``texts`` names columns of two texts."""
     if not numbers:
         return
     matrix = np.column_stack(list(numbers.values()))
@@ -175,7 +175,8 @@ def _revealed(column: _Column, target: _Column, nearly: float = _NEARLY) -> floa
     """Return the share of the target that one column determines, if nearly all; else 0.
 
     For labels it is the share of rows that the column's values predict (a number by its values, or by one threshold),
-    and for a real target the share of the variance. ``nearly`` is the share that may be left.
+    and for a real target the share of the variance. ``nearly`` is the largest share of errors or variance that may
+    remain.
     """
     rows = np.flatnonzero((column.codes >= 0) & (target.codes >= 0))
     if len(rows) < _FEWEST:
@@ -210,7 +211,7 @@ def _by_threshold(column: Vector, positive: Vector) -> float:
 
 
 def _variance_explained(numbers: Vector | None, real: Vector, codes: Codes | None) -> float:
-    """Return the share of a target's variance that a line of numbers explains, or the means of values."""
+    """Return the larger share of a target's variance that a line through numbers, or the means by value, explain."""
     y = real - real.mean()
     total = float(y @ y)
     if not total > 0.0:

@@ -153,7 +153,7 @@ def brief(task: Task, estimate: Estimate, engines: Sequence[Any], repeats: Repea
     """Return a progress line with two average effects, their half-widths, and the looks at which these hold.
 
     ``repeats`` tells how often one person answers, by default as often as caps allow. Effects are in the units of the
-    forecast before the run; coefficients in coded units where there are none.
+    forecast before the run. Without average effects, the line has coefficients in coded units.
     """
     looks = looks_of(task, estimate, used_count(task, estimate, engines), live=True, repeats=repeats)
     level, units = looks.nominal(LEVEL), effect_units(task)

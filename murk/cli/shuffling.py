@@ -40,7 +40,7 @@ class Shuffling:
         input_log, log = self._logs
         document = self.task.document()
         if log.document() != document:
-            # Only then: looking at all topics takes rights that a shuffler does not need.
+            # Only then, since registering inspects all topics, which takes rights that a shuffler does not need.
             log.register_task(document)
         return Shuffler(input_log, log, self.task, self._device, Store(self.store), replace=replace)
 
@@ -58,8 +58,8 @@ class Shuffling:
             done = not self._shuffler.step().idle
             self.totals, self._reached, self.trouble = self._shuffler.totals, time.monotonic(), ""
         except (UnreachableError, FencedError) as error:
-            # A broker that comes back may have ended this shuffler's own transactions. One that was replaced is told
-            # so when it begins again.
+            # A broker that comes back may have ended this shuffler's own transactions. A shuffler that was replaced
+            # gets an error when it begins again.
             if time.monotonic() - self._reached > self.patience:
                 raise
             self.trouble = str(error)

@@ -131,7 +131,7 @@ def guarantee(facts: Facts) -> Iterator[Block]:
     first, *others = claims("guarantee-task", facts, caps=caps_of(task), alternatives=alternatives, raised=raised)
     yield first
     if whole is not None:
-        # Of records that change: when they did is told by repeated answers, under no guarantee.
+        # If records change, repeated answers reveal when they did, and no guarantee covers that.
         of_records = ", of people whose records changed at the same times" if task.privacy.repeats_answers else ""
         title = f"all releases to this task{of_records}"
         yield Table((title, *columns[1:]), ((stated(whole), *row(whole)),), ("composition",))
@@ -227,7 +227,7 @@ _UNTIL = "until a new one or their withdrawal"
 
 
 def _records(facts: Facts) -> str:
-    """Return what is stored of records: a window's held records wait for its end, if a person may have several."""
+    """Return which parts of records are stored; where a person may have several, records wait for a window's end."""
     if facts.task.of_organisations:
         return "Murk stores none: only sums in memory, while a window is open"
     if not facts.task.privacy.renews:

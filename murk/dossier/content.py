@@ -27,7 +27,7 @@ EVIDENCE: dict[str, Evidence] = {
 
 @dataclass(frozen=True)
 class Claim:
-    """One or two sentences with their evidence, keys of `EVIDENCE`, or else their source."""
+    """One or two sentences with their evidence (keys of `EVIDENCE`) or, without evidence, their source."""
 
     text: str
     evidence: tuple[str, ...] = ()
@@ -70,11 +70,11 @@ class Dossier:
     """A whole dossier."""
 
     title: str
-    made: str  # time of its creation (UTC)
-    murk: str  # version
+    made: str  # time of the dossier's creation (UTC)
+    murk: str  # version of Murk
     task_hash: str
-    simulated: bool  # then nobody is protected
-    summary: tuple[tuple[str, str], ...]  # to be read first
+    simulated: bool  # whether noise is simulated and protects nobody
+    summary: tuple[tuple[str, str], ...]  # pairs (heading, text) to be read first
     to_settle: tuple[str, ...]  # open questions
     sections: tuple[Section, ...]
 

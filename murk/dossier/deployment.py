@@ -27,8 +27,9 @@ class Store:
     place: str
     kept: str  # retention in words
     settings: str  # settings as read
-    seconds: float | None = None  # retention; infinite if the newest message stays for ever, None if unknown or no time
-    later: int = 0  # seconds that a message may stay longer, because a broker deletes whole segments
+    # retention; infinite if the newest message stays for ever, None if it is unknown or not a time
+    seconds: float | None = None
+    later: int = 0  # seconds that a message may stay beyond its retention, because a broker deletes whole segments
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Deployment:
     encrypted: bool | None = None  # None if there are no connections
     identified: bool | None = None  # whether clients are authenticated; None if there are no connections
     problems: tuple[str, ...] = ()  # sentences
-    checked: tuple[str, ...] = ()  # sentences on what was looked at and found in order
+    checked: tuple[str, ...] = ()  # sentences on settings that were checked and are correct
     role: Role = "log"
     identity: str = ""
 
@@ -69,7 +70,7 @@ class Accounts:
     lifetime: tuple[str, ...]  # sentences on caps over all tasks and the largest spending
     capped: bool  # whether there is such a cap
     keyed: bool  # whether names are stored as keyed hashes
-    tasks: Mapping[str, int] = field(default_factory=dict)  # task to its number of releases
+    tasks: Mapping[str, int] = field(default_factory=dict)  # number of releases by task
     problems: tuple[str, ...] = ()
     files: int = 0
     rows: int = 0  # number of people who are rows of a file

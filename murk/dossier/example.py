@@ -30,7 +30,7 @@ class Example:
     messages: tuple[bytes, ...]
     made_up_public: bool  # whether the task's public sample was made up, too
     records: int = 1
-    numbers: int = 0  # most numbers of a payload, by any question; 0 if there are no questions
+    numbers: int = 0  # largest number of integers in a payload, over all questions; 0 if there are no questions
 
     @property
     def longest(self) -> int:
@@ -151,5 +151,5 @@ def caps_of(task: Task) -> str:
 
 
 def levels_of(task: Task) -> Mapping[str, Any]:
-    """Return the mechanism of each level, as devices use it; for a grid, those that bound all and one of each kind."""
+    """Return levels' mechanisms as devices use them; of a grid, only the default, lowest, highest, and one per kind."""
     return of_each_kind(device_for(with_sample(task)).mechanisms, lambda each: each.kind)

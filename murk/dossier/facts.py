@@ -78,7 +78,7 @@ class Facts:
 
     @property
     def who(self) -> str:
-        """Word for whoever has an account: figures for a person are for these."""
+        """Word for the owner of an account, for whom the page's figures are: a person, a row or an organisation."""
         if self.task.of_organisations:
             return "organisation"
         if self.of_rows:
@@ -87,7 +87,7 @@ class Facts:
 
     @property
     def is_central(self) -> bool:
-        """Whether releases summarise a window of records, whose neighbours are a record and a blank one."""
+        """Whether releases summarise a window of records; their guarantee compares a record with a blank one."""
         return any(mechanism.kind in CENTRAL for mechanism in self.mechanisms.values())
 
     @property
@@ -111,7 +111,7 @@ class Facts:
         return strongest(self.task.privacy.levels[level], self.mechanisms[level])
 
     def any_two(self, level: str) -> float:
-        """Return the largest probability of telling any two records apart from one release at a level."""
+        """Return the largest probability that an attacker tells any two records apart by one release at a level."""
         if not self.is_central:
             return self.given(level).max_attack_accuracy
         return strongest_replace_one(self.mechanisms[level]).max_attack_accuracy
@@ -132,7 +132,7 @@ class Facts:
 
     @property
     def of_rows(self) -> bool:
-        """Whether every account is a row of a file, so that nothing is known about people."""
+        """Whether every account is a row of a file, so that it is unknown which rows are one person's."""
         return self.from_file and self.accounts is not None and 0 < self.accounts.rows == self.accounts.people
 
     @property
@@ -155,12 +155,12 @@ class Facts:
 
     @property
     def stated_purpose(self) -> str:
-        """Purpose and legal basis, as people are told (`about:`) or as the organisation states them."""
+        """Purpose and legal basis, as the organisation states them, or else as people are told (`about:`)."""
         return self.purpose or (self.task.about and self.task.about.purpose) or ""
 
     @property
     def stated_controller(self) -> str:
-        """Controller and contact, as people are told or as the organisation states them."""
+        """Controller and contact, as the organisation states them, or else as people are told (`about:`)."""
         about = self.task.about
         return self.controller or "; ".join(filter(None, (about.controller, about.contact) if about else ()))
 
@@ -180,12 +180,12 @@ class Facts:
 
 
 def as_findings(findings: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Return an audit's findings with what a dossier says of them, in exact types."""
+    """Return the fields of an audit's findings that a dossier uses, converted to their types."""
     return tuple({key: kind(finding[key]) for key, kind in _FINDING.items()} for finding in findings)
 
 
 def is_refuted(finding: Mapping[str, Any]) -> bool:
-    """Return whether a finding refutes its claim; a bound that is no number does, too."""
+    """Return whether a finding refutes its claim; NaN as the lower bound counts as a refutation."""
     return not finding["lower_bound"] <= finding["claimed"]
 
 
@@ -224,9 +224,9 @@ def read_audit(path: str | Path, task: Task) -> Audit:
 
 
 def row(*claims: Guarantee, stated: Guarantee | None = None) -> tuple[str, str, str, str]:
-    """Return the least attack accuracy, mu, epsilon (at delta) and rho of guarantees; a dash where none implies one.
+    """Return guarantees' least attack accuracy, mu, epsilon (at delta) and rho; a dash where no guarantee implies one.
 
-    Epsilon is that of ``stated``, the guarantee in the task's own terms, where it is given, else of the first.
+    Epsilon is that of ``stated``, the guarantee in the task's own terms, if given, else that of the first guarantee.
     """
     epsilon, least = (
         _epsilon(claims[0] if stated is None else stated),

@@ -28,7 +28,7 @@ from murk.task.windows import each_of
 
 _LONG_TEXT: Final = 120
 _KEPT: Final = 40
-_MISSED: Final = 1.1  # factor of a claim up to which an audit may miss a violation without a question
+_MISSED: Final = 1.1  # largest violation, as a factor of the claim, that an audit may miss without an open question
 
 
 def dossier_of(facts: Facts, found: Necessity | None = None, *, now: datetime | None = None) -> Dossier:

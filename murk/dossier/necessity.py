@@ -22,7 +22,7 @@ class Necessity:
     """Forecast for the people at hand; ``why_not`` says why there is none."""
 
     people: int
-    origin: str  # where the number is from
+    origin: str  # source of the number of people
     plan: Plan | None
     why_not: str = ""
 
@@ -36,7 +36,7 @@ class Necessity:
 
     @property
     def too_few(self) -> bool:
-        """Whether so many people are too few to learn anything."""
+        """Whether the people at hand are too few to learn anything."""
         forecast = self.forecast
         return forecast is not None and (not forecast.learned or (bool(forecast.spread) and forecast.points > WIDEST))
 
@@ -89,7 +89,7 @@ def _table(found: Necessity, planned: Plan, forecast: Forecast) -> Iterator[Bloc
 
 
 def _hardest(found: Necessity | None) -> str:
-    """Name the least precise effect of a group, and the most precise one; empty without two groups."""
+    """Name the least and the most precise effect of a category, with half-widths; empty without two categories."""
     forecast = found.forecast if found is not None else None
     if found is None or found.plan is None or forecast is None or not forecast.spread:
         return ""

@@ -42,6 +42,6 @@ def questions(part: str, facts: Facts, **figures: Any) -> Iterator[str]:
 
 def _applies(condition: str, fields: dict[str, Any]) -> bool:
     name, *attributes = condition.removeprefix("not ").split(".")
-    # What was not read has no attributes.
+    # A fact that was not read is None, without attributes.
     value = reduce(lambda owner, attribute: owner and getattr(owner, attribute), attributes, fields[name])
     return bool(value) is not condition.startswith("not ")

@@ -1,4 +1,4 @@
-"""Provenance of a dossier: hashes of the code, and what makes the same page again."""
+"""Provenance of a dossier: hashes of the code, and the inputs that make the same page again."""
 
 import base64
 import hashlib

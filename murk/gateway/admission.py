@@ -1,4 +1,4 @@
-"""The gateway's rules of admission: those of the partition's worker, without its state."""
+"""The gateway's rules of admission: the same as those of the partition's worker, but without the worker's state."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ class Admission:
         self._log, self._task = log, task
         device = device_for(task)
         self._device = interactive_of(device)
-        # It learns nothing: `ahead` stands for what the partition has learned.
+        # This learner learns nothing: `ahead` stands in for what the partition's worker has learned.
         self._learner = device.engine()
         self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
         self.rules = wire_rules(task, self._learner)
@@ -69,7 +69,7 @@ class Admission:
         expires = [release.expires for release in releases]
         if min(expires) < now or max(expires) > now + self.rules.lifetime or not self._fit(releases):
             return False
-        # Past its payload, a release is judged by these alone.
+        # Apart from its payload, a release is judged by these fields alone.
         kinds = {tuple(getattr(release, name, None) for name in _JUDGED): release for release in releases}
         try:
             for release in kinds.values():
@@ -95,7 +95,8 @@ class Admission:
             message, end = self._log.cached_model(partition)
             self._bounds[partition] = self._version(partition, message), end
         if version > self._bounds[partition][1] and partition not in self._renewed:
-            # What was read may be a moment old; once in a group, since forged versions must not keep the log busy.
+            # The cached model may be a moment old. Read again once in a group only, since forged versions must not keep
+            # the log busy.
             self._renewed.add(partition)
             self._bounds[partition] = self._version(partition, self._log.model(partition)), self._log.end(partition)
         low, high = self._bounds[partition]

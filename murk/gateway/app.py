@@ -31,7 +31,7 @@ from murk.task.task import Task
 MOST_RELEASES = 256  # largest number of releases in a request
 BODY_BYTES = 2**20  # largest body, unless one release of the task may be longer
 BODY_SECONDS = 10.0  # time for a request's body
-HELD_BYTES = 64 * 2**20  # largest size of all bodies that are being received
+HELD_BYTES = 64 * 2**20  # largest size of all bodies that are being received at a time
 _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     400: ("malformed", "schema"),
     409: ("wrong-task", "simulated", "stale", "future", "version"),
@@ -42,7 +42,7 @@ _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
 STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""
 
-_AWAY, _BUSY = 5, 1  # seconds after which to come again
+_AWAY, _BUSY = 5, 1  # seconds after which a client may retry
 _KEYS_AGE = 3_600  # seconds for which a key configuration may be kept
 _ROUND = 2 * HEADER_BYTES  # what encapsulation, fields and padding may add to a body
 _EXPOSED = "Date, ETag, Murk-Task-Hash, Retry-After"
@@ -62,17 +62,17 @@ class Settings:
 
     origins: tuple[str, ...] = ()
     token: str | None = None
-    rate: int = 3_000  # most releases of an address prefix in a minute; 0 for no limit
-    reads: int | None = None  # most other requests of it; 0 for no limit, None for ten times the rate
+    rate: int = 3_000  # largest number of releases of an address prefix in a minute; 0 for no limit
+    reads: int | None = None  # the same for its other requests; None for ten times the rate
     allowed_headers: tuple[str, ...] = ()  # further request headers of pages, such as those of tracing
-    keys: ObliviousKeys | None = None  # of requests through relays
+    keys: ObliviousKeys | None = None  # keys for requests through relays
     relays: tuple[IPv4Network | IPv6Network, ...] = ()  # addresses without a limit
-    each: int = 0  # most connections of an address; 0 for no limit
+    each: int = 0  # largest number of connections of an address; 0 for no limit
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Status, body and headers of an answer; ``within`` is the status of the one that it encapsulates."""
+    """Status, body and headers of an answer; ``within`` is the status of the answer that it encapsulates."""
 
     status: int
     body: bytes = b""
@@ -82,7 +82,7 @@ class Answer:
 
     @property
     def fields(self) -> dict[str, str]:
-        """Headers with those of the body."""
+        """All headers, including those that describe the body."""
         if not self.body and self.status in (204, 304):
             return dict(self.headers)
         return {"Content-Type": self.kind, "Content-Length": str(len(self.body)), **self.headers}
@@ -175,7 +175,7 @@ class GatewayApp:
             return
         self.requests[answer.within or answer.status] += 1
         lines = [_kept_line(*each) for each in {**_SAFE, **answer.fields}.items()]
-        # Not kept: a client may name any origin.
+        # The origin is not stored: a client may name any.
         lines += [_line(*each) for each in self._allowed(headers).items()]
         await send({"type": "http.response.start", "status": answer.status, "headers": lines})
         await send({"type": "http.response.body", "body": answer.body})
@@ -186,7 +186,7 @@ class GatewayApp:
             self._check_rate(scope, self._limit if scope["method"] == "POST" else self._read_limit)
         if self._settings.keys is None or path not in ("/ohttp", "/ohttp-keys"):
             return await self._respond(scope, headers, receive)
-        # Without a token: a device behind a relay sends it within its request.
+        # No token is needed here: a device behind a relay sends it within the encapsulated request.
         listed = _offered(scope["method"], "POST" if path == "/ohttp" else "GET")
         if listed is not None:
             return listed
@@ -199,7 +199,7 @@ class GatewayApp:
         method, path = scope["method"], scope["path"]
         if path != "/healthz" and self._token is not None:
             if method == "OPTIONS":
-                # A browser asks without the token, and learns of no path whether it is there.
+                # A browser's preflight request has no token; this answer does not disclose which paths exist.
                 return Answer(204)
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
@@ -269,7 +269,7 @@ class GatewayApp:
         return Answer(200, body, kind, named)
 
     def _fresh(self, seconds: int) -> dict[str, str]:
-        # Caches in between must not answer those who have no token.
+        # Caches between client and gateway must not answer clients without a token.
         return {"Cache-Control": f"{'public' if self._token is None else 'private'}, max-age={seconds}"}
 
     @cached_property
@@ -306,7 +306,7 @@ class GatewayApp:
     async def _relayed(
         self, keys: ObliviousKeys, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Answer:
-        """Answer an encapsulated request. What is wrong within it is said within the answer, and nowhere else."""
+        """Answer an encapsulated request. An error within the request is reported in the encapsulated answer only."""
         _check_kind(headers, REQUEST)
         try:
             opened = keys.open(await self._body(headers, receive, self._most + _ROUND))
@@ -319,7 +319,7 @@ class GatewayApp:
         answer = await _settled(self._within(scope, opened.message))
         models = {} if self._appending is None else self._appending.models
         longest = max(map(len, models.values()), default=0)
-        # Every answer has the length of one with a model: it would tell a relay which requests are releases.
+        # Every answer has the length of one with a model, since lengths would tell a relay which requests are releases.
         # Devices behind a relay need the gateway's time as well.
         fields = {"Date": formatdate(usegmt=True), **answer.fields}
         sealed = opened.seal(encode_response(answer.status, fields, answer.body, longest + PADDING))
@@ -434,7 +434,7 @@ _kept_line = lru_cache(256)(_line)
 
 
 async def _settled(work: Awaitable[Answer]) -> Answer:
-    """Return an answer, that to a refused or failed request too."""
+    """Return the answer of ``work``, or the answer to a refused or failed request."""
     try:
         return await work
     except RefusedError as refused:
@@ -447,7 +447,7 @@ async def _settled(work: Awaitable[Answer]) -> Answer:
 
 
 def _offered(method: str, offered: str) -> Answer | None:
-    """Return the answer to OPTIONS, None for what is offered; raise `RefusedError` for another method."""
+    """Return the answer to OPTIONS, None for an ``offered`` method; raise `RefusedError` for another method."""
     allow = _METHODS[offered]
     if method == "OPTIONS":
         return Answer(204, headers={"Allow": allow})
@@ -457,7 +457,7 @@ def _offered(method: str, offered: str) -> Answer | None:
 
 
 def _check_kind(headers: Mapping[bytes, bytes], *kinds: str) -> None:
-    """Refuse a body of another media type, charset or coding: read as JSON it would be malformed, which is final."""
+    """Refuse a body of another media type, charset or coding: as malformed JSON, clients would give it up for good."""
     stated, _, parameters = headers.get(b"content-type", kinds[0].encode()).lower().decode("latin-1").partition(";")
     charset = _CHARSET.search(parameters)
     if stated.strip() not in kinds or (charset is not None and charset[1] not in ("utf-8", "utf8", "us-ascii")):
@@ -482,7 +482,7 @@ def _accepted(number: int) -> Answer:
 
 
 def _outcome(outcomes: Sequence[str | None]) -> Answer:
-    """Return the answer to a request from the outcome of each release: None if durable, else why refused."""
+    """Return the answer to a request from the outcome of each release: None if it is durable, else the reason."""
     if not any(outcomes):
         return _accepted(len(outcomes))
     refused = [{"index": index, "reason": reason} for index, reason in enumerate(outcomes) if reason is not None]

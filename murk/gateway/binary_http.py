@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 PADDING = 1_024
-"""Messages are padded to a multiple of this number of bytes, so that those of small tasks have the same length."""
+"""Messages are padded to a multiple of this number of bytes, so that all messages of a small task have one length."""
 
 _METHOD: Final = re.compile(rb"[A-Z]{1,16}")
 _PATH: Final = re.compile(rb"/[\x21-\x7e]*")
 _NAME: Final = re.compile(rb":?[!#$%&'*+\-.^_`|~0-9a-z]+")
 _VALUE: Final = re.compile(rb"(?:[^\x00-\x20\x7f](?:[^\x00\r\n]*[^\x00-\x20\x7f])?)?")
 _KNOWN, _INDETERMINATE = 0, 2  # length of a request
-# Fields of a connection, which a message in binary does not have.
+# Fields of a connection, which a binary message must not have.
 _CONNECTION: Final = frozenset((b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"))
-# And control data. Nobody who expects 100 gets it before the whole answer.
+# Fields of control data are refused, too, and `expect`, as no interim response 100 can be sent.
 _REFUSED: Final = _CONNECTION | {b":method", b":scheme", b":authority", b":path", b":status", b"expect"}
 _CHUNKS: Final = 1_024  # largest number of parts of a content of indeterminate length
 
@@ -42,7 +42,7 @@ def decode_request(message: bytes, most_head: int, most_content: int) -> Request
     """Decode a request of known or indeterminate length.
 
     ``most_head`` bounds the bytes of control data and fields, and those of trailers, ``most_content`` the content's.
-    Raises `InvalidMessageError` for anything else than one request and its padding.
+    Raises `InvalidMessageError` for anything but one request and its padding.
 
     Source: RFC 9292, sections 3 and 4.
 
@@ -107,7 +107,7 @@ class _Reader:
         return int.from_bytes(bytes((first[0] & 0x3F,)) + more)
 
     def text(self, most: int) -> bytes:
-        """Read bytes after their number."""
+        """Read a length, and then that many bytes."""
         number = self.integer()
         if number > most:
             raise InvalidMessageError(413)
@@ -123,7 +123,7 @@ def _chunks(reader: _Reader, most: int) -> bytes:
     """Read content of indeterminate length, which an empty chunk ends."""
     parts: list[bytes] = []
     while chunk := _section(reader, most):
-        # Each takes time in which nobody else is answered.
+        # Each chunk takes time in which nobody else is answered.
         if len(parts) == _CHUNKS:
             raise InvalidMessageError(413)
         most -= len(chunk)

@@ -19,8 +19,8 @@ class Connection(HttpToolsProtocol):
     """An HTTP connection with limits: on the number of connections, on headers, and on the time to read a response."""
 
     most = 1_000  # largest number of open connections
-    each = 0  # the same of an address, 0 for no limit
-    free: Sequence[IPv4Network | IPv6Network] = ()  # addresses without that limit
+    each = 0  # the same for one address, 0 for no limit
+    free: Sequence[IPv4Network | IPv6Network] = ()  # addresses without the limit ``each``
     open: Counter[bytes]  # connections by address
     _client = b""
     _waiting = True  # whether the headers of a request are incomplete
@@ -72,7 +72,7 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response("CONNECT is not offered.")
                 return
             head = self._without_offer()
-            # The parser takes what follows such headers for another protocol.
+            # The parser would treat the bytes after such headers as another protocol.
             self.parser = httptools.HttpRequestParser(self)
             self._feed(head + data[offer.args[0] :])
         except httptools.HttpParserError:
@@ -94,7 +94,7 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Start to read a request; refuse it if the one before it is not answered yet."""
         if self.cycle is not None and not self.cycle.response_complete:
-            # The library would read any number of such requests into memory.
+            # The library would read any number of pipelined requests into memory.
             self.cycle.keep_alive = False
             self._ended = True
             self.flow.pause_reading()
@@ -137,7 +137,7 @@ class Connection(HttpToolsProtocol):
             self._limit(ANSWER_SECONDS)
         elif self.cycle.response_complete:
             self._waiting, self._head = True, 0
-            # What was written may not be read.
+            # The client may not have read the answer yet.
             self._limit(ANSWER_SECONDS if self.transport.get_write_buffer_size() else HEADER_SECONDS)
 
     def pause_writing(self) -> None:
@@ -170,7 +170,7 @@ class Connection(HttpToolsProtocol):
 
 
 def connection(most: int, each: int = 0, free: Sequence[IPv4Network | IPv6Network] = ()) -> type[Any]:
-    """Return a class of connections that limits how many are open at once, and how many of each address.
+    """Return a connection class that limits how many connections are open at once, in all and for each address.
 
     ``each`` is the limit of an address (in IPv6, of a /64), 0 for none, and ``free`` are addresses without it.
     """

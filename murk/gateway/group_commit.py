@@ -18,8 +18,8 @@ from murk.gateway.admission import Admission
 from murk.stream.log.interface import Log
 from murk.task.task import Task
 
-GROUP = 1024  # largest number of releases appended at once, but for those of the last request
-WAITING = 16_384  # largest number of releases that wait; further requests are asked to come again
+GROUP = 1024  # largest number of releases appended at once; the last request may exceed it
+WAITING = 16_384  # largest number of releases that wait; clients of further requests are asked to retry
 WAITING_BYTES = 32 * 2**20  # the same in bytes
 REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
@@ -36,7 +36,7 @@ class Submission:
 
     releases: Sequence[bytes]
     waiter: asyncio.Future[None]
-    # a reason of refusal for each release, None if it is durable; None as a whole if the log was unreachable
+    # for each release a reason of refusal, or None if it is durable; None as a whole if the log was unreachable
     outcomes: list[str | None] | None = None
 
 
@@ -70,7 +70,7 @@ class Counts:
 
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    appended: int = 0  # releases written; repeated ones are not written again
+    appended: int = 0  # number of releases written, without repeated ones, which are not written again
     levels: Counter[str] = field(default_factory=Counter)  # the same by level
     groups: int = 0  # durable writes
 
@@ -173,7 +173,7 @@ class GroupCommit:
     def _append(self, group: Sequence[Submission]) -> None:
         now, admission, accepted = int(self._clock()), self.admission, self._accepted
         digests = [[blake2b(data, digest_size=16).digest() for data in each.releases] for each in group]
-        # Bytes that came before, or twice, are appended once.
+        # Bytes that came before, or come twice in the group, are appended once.
         fresh = {
             digest: data
             for one, names in zip(group, digests, strict=True)
@@ -191,7 +191,7 @@ class GroupCommit:
                 admitted[digest] = judgement.partition, data
                 levels.append(judgement.level)
         if admitted:
-            # The order of arrival would tell who sent which.
+            # The order of arrival would disclose who sent which release.
             self._log.append(shuffled(list(admitted.values())))
             accepted.add(admitted)
             self.counts.appended += len(admitted)

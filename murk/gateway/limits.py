@@ -10,7 +10,7 @@ from time import monotonic
 HEADER_BYTES = 16 * 2**10  # largest size of a request's line and headers
 MINUTE = 60.0
 PREFIXES = 65_536  # number of address prefixes that are counted separately in a minute; all further ones share a count
-_MAPPED = bytes(10) + b"\xff\xff"  # of an IPv4 address in IPv6
+_MAPPED = bytes(10) + b"\xff\xff"  # prefix of an IPv4 address that is mapped to IPv6
 
 
 class RateLimit:
@@ -30,7 +30,7 @@ class RateLimit:
         self._counts: dict[bytes, int] = {}
 
     def wait(self, address: str, number: int = 1, counted: int = 0) -> float:
-        """Count requests beyond those ``counted``; return 0 if allowed, else the seconds until the client may retry."""
+        """Count ``number`` more requests; return 0 if they are allowed, else the seconds until the client may retry."""
         packed = address_of(address)
         if not self._rate or (packed and any(ip_address(packed) in network for network in self._free)):
             return 0.0
@@ -42,7 +42,7 @@ class RateLimit:
         if name not in self._counts and len(self._counts) >= PREFIXES:
             name, most = b"", self._rate * 16
         count = self._counts.get(name, 0)
-        # Whoever has asked for nothing else yet may ask for more than the rate at once.
+        # A client without earlier requests in this minute (beyond ``counted``) may exceed the rate at once.
         if count > counted and count + number > most:
             return self._end - now
         self._counts[name] = count + number
@@ -50,7 +50,7 @@ class RateLimit:
 
 
 def address_of(address: str) -> bytes:
-    """Return the bytes of an address, of an IPv4 address also where IPv6 maps it; none of an invalid one."""
+    """Return the bytes of an address (of an IPv4 address, also if it is mapped to IPv6); none if it is invalid."""
     try:
         if ":" not in address:
             return inet_pton(AF_INET, address)

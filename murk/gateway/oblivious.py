@@ -31,7 +31,7 @@ PROBLEM: Final = b'{"type":"https://iana.org/assignments/http-problem-types#ohtt
 _KEM, _KDF = 0x0020, 0x0001  # DHKEM(X25519, HKDF-SHA256) and HKDF-SHA256
 _AEADS: Final = {0x0001: 16, 0x0003: 32}  # lengths of the keys of AES-128-GCM and ChaCha20Poly1305
 _NONCE, _ENCAPSULATED, _HEADER = 12, 32, 7  # bytes
-_PERIODS: Final = 16  # in which requests are remembered
+_PERIODS: Final = 16  # number of periods for which requests are remembered
 _FIRST_LINE: Final = "murk ohttp key 1 "
 
 
@@ -53,7 +53,7 @@ class Opened:
     _aead: int
 
     def seal(self, message: bytes, nonce: bytes | None = None) -> bytes:
-        """Encrypt the answer (RFC 9458, section 4.4); ``nonce`` is random unless a test gives it."""
+        """Encrypt the answer (RFC 9458, section 4.4); ``nonce`` is random by default, and given by tests only."""
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -96,7 +96,7 @@ class ObliviousKeys:
 
     @classmethod
     def load(cls, paths: Sequence[str]) -> ObliviousKeys:
-        """Read keys from files; write a new one, which only its owner can read, where there is none."""
+        """Read keys from files; for a missing file, write a new key, which only its owner can read."""
         secrets_by_path = {path: _read(path) for path in paths if Path(path).exists()}
         for path in paths:
             if path not in secrets_by_path:
@@ -125,7 +125,7 @@ class ObliviousKeys:
 class Repeated:
     """Recognise the requests of the last ``seconds``, in about 11 bytes of memory for each.
 
-    A relay could keep an encrypted request and send it again: what it asks for would be done twice.
+    A relay could keep an encrypted request and send it again, and it would be carried out twice.
 
     >>> now = [0.0]
     >>> repeated = Repeated(60, lambda: now[0])
@@ -146,7 +146,7 @@ class Repeated:
         """Add a request, by its encapsulated key; return whether it came before."""
         name = blake2b(encapsulated, digest_size=16).digest()
         newest = int((self._clock() - self._begin) / self._period) + _PERIODS + 1
-        # Each period has its own names, so that all of an old one are forgotten at once.
+        # Each period stores its own requests, so that those of an old period are forgotten at once.
         ends = [self._period * each for each in range(max(_PERIODS + 1, newest - _PERIODS), newest + 1)]
         if self._known.has([name] * len(ends), ends).any():
             return True

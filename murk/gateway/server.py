@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class GatewayMetrics(Exporter):
-    """Export a gateway's sums since its start to a new ``registry``; ``requests`` counts answered ones by status."""
+    """Export a gateway's counts since its start to a new ``registry``; ``requests`` are answered requests by status."""
 
     side = "gateway"
 
@@ -55,7 +55,7 @@ class GatewayMetrics(Exporter):
 
 
 class Certificate:
-    """A certificate and its key in files, which are renewed while the server runs: new connections get the new ones."""
+    """A certificate and its key in files, which may be renewed while the server runs, for new connections."""
 
     def __init__(self, certificate: str, key: str | None, context: ssl.SSLContext | None) -> None:
         self._files, self._context = (certificate, key), context
@@ -73,7 +73,7 @@ class Certificate:
             return ""
         certificate, key = self._files
         try:
-            # First elsewhere: a certificate without its own key must not replace one that works.
+            # Load into an unused context first: a certificate without its own key must not replace one that works.
             for context in (ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), self._context):
                 if context is not None:
                     context.load_cert_chain(certificate, key)
@@ -104,9 +104,9 @@ class Gateway:
     """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
 
     The thread that opened the log calls `step` again and again. Port 0 lets the system choose; ``connections`` is the
-    largest number of open ones. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages`` are
-    further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host in
-    messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
+    largest number of open connections. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages``
+    are further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host
+    in messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
     the log; MurkError if the port is in use, or the log cannot be read.
     """
 
@@ -228,7 +228,7 @@ def _listen(host: str, port: int, options: tuple[str, str]) -> socket.socket:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, port))
-            # Whoever connects before the server has started waits.
+            # Clients that connect before the server has started wait.
             listening.listen(_BACKLOG)
         except BaseException:
             listening.close()

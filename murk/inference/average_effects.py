@@ -2,9 +2,9 @@
 
     AME_j = theta_j S(theta),    S(theta) = E sigma'(x'theta),    sigma'(t) = sigma(t) (1 - sigma(t)).
 
-The average is over the people's features, or a public sample's. If only second moments are known, as scores release
-them, S lies between the least and the largest mean of sigma' over all distributions of t = x'theta within public bounds
-with that mean and second moment (two linear programs). The interval of an effect then covers all such distributions.
+The average is over the people's features, or over a public sample's. Scores release only the features' second moments.
+S then lies between the least and the largest mean of sigma' over all distributions of t = x'theta within public bounds
+with the released mean and second moment (two linear programs), and the interval of an effect covers all of them.
 
 Source: Bartus, "Estimation of marginal effects using margeff", Stata Journal 5(3), 2005, for the average marginal
 effect; Krein and Nudelman, "The Markov Moment Device and Extremal Problems", 1977, for the bounds.
@@ -44,9 +44,10 @@ def mean_slope(theta: Floats, people: People) -> tuple[float, Floats, float, flo
 def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Floats, Floats] | None:
     """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
-    The half-width is the delta method's, times the coefficient's own over its standard error, plus the possible
-    difference of S; people unlike the rows add a variance of kappa times that of sigma' over the rows. Returns None if
-    the people's features or the covariance are unknown.
+    The half-width is the delta method's standard error, times the coefficient's ratio of half-width to standard error,
+    plus an allowance for the range of S. As people may differ from the rows, the variance of S includes kappa
+    (`People.doubt`) times the variance of sigma' over the rows. Returns None if the people's features or the
+    covariance are unknown.
     """
     return marginal_differences(estimate, np.eye(len(estimate.values)), level)
 
@@ -72,9 +73,10 @@ def marginal_differences(estimate: Estimate, weights: Floats, level: float = 0.9
 def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.95) -> Floats:
     """Return half-widths of weighted sums of coefficients, (q,), for weights (q, p).
 
-    For one coefficient it is the coefficient's own; for several the sum's standard error times their largest ratio of
-    half-width to standard error or, without a covariance, the sum of their simultaneous half-widths (Bonferroni). Where
-    it is known which part of them the curvature divides, it is Fieller's of the sum.
+    A sum of one coefficient has the coefficient's half-width, times the weight's size. A sum of several coefficients
+    has the sum's standard error times the largest of their ratios of half-width to standard error or, without a
+    covariance, the weighted sum of their simultaneous half-widths (Bonferroni). If the estimate states which parts of
+    the coefficients the curvature divides (`Estimate.divided`), all half-widths are Fieller's of the sums.
 
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
@@ -85,7 +87,7 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
     if estimate.covariance is None:
         apart = {count: estimate.half_widths(divided_error(level, count)) for count in set(counts.tolist())}
         rows = zip(weights, used, counts.tolist(), strict=True)
-        return np.array([np.abs(row[own]) @ apart[count][own] for row, own, count in rows], dtype=np.float64)
+        return np.array([np.abs(row[uses]) @ apart[count][uses] for row, uses, count in rows], dtype=np.float64)
     halves = estimate.half_widths(level)
     finite = np.where(np.isfinite(halves), halves, 0.0)
     errors = np.sqrt(np.diag(estimate.covariance))
@@ -109,11 +111,11 @@ def _spread(theta: Floats, people: People) -> float:
 
 
 def _bounds(mean: float, square: float, least: float, most: float) -> tuple[float, float]:
-    """Return the least and largest mean of ``sigma'`` over distributions on an interval with two moments."""
+    """Return the least and largest mean of ``sigma'`` over distributions on an interval with the first two moments."""
     points = np.linspace(min(least, mean), max(most, mean), _GRID)
     probability = logistic(points)
     curved = probability * (1.0 - probability)
-    # On a grid the second moment is at least that of the two points next to the mean.
+    # A distribution on a grid may need the variance of the two points next to its mean, at most step^2 / 4.
     step = float(points[1] - points[0])
     variance = float(np.clip(square - mean**2, step**2 / 4.0, (points[-1] - mean) * (mean - points[0])))
     if not variance > 0.0:
@@ -128,7 +130,8 @@ def _bounds(mean: float, square: float, least: float, most: float) -> tuple[floa
 def least_mean(costs: Floats, moments: Floats, support: list[int]) -> float | None:
     """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
-    ``costs`` is (m,), ``moments`` (3, m); ``support`` gets the best one's positions. Loading a solver takes too long.
+    ``costs`` is (m,), ``moments`` (3, m). ``support`` has the positions of a feasible basis and gets those of the best
+    one. Returns None without an optimum after too many pivots. (Loading a solver takes too long.)
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

@@ -38,23 +38,24 @@ from murk.task.learning import ASKED
 from murk.task.repeats import ONCE, Repeats
 from murk.task.task import Task
 
-# A normal random walk passes 7 standard errors anywhere within twelve orders of magnitude with probability below 1e-8,
-# so that no look needs more.
+# The probability that a normal random walk passes 7 standard errors anywhere within twelve orders of magnitude of its
+# length is below 1e-8, so that no look needs a wider interval.
 LARGEST: Final = 7.0
 SCALES: Final = 10.0 ** np.array([-1.5, -0.75, 0.0, 0.75, 1.5])
 _ROUNDS: Final = 60
 
 
 def tuning(alpha: float) -> float:
-    """Return c, which makes a mixture narrowest at its scale for error ``alpha``."""
+    """Return c, with which a mixture's boundary for error ``alpha`` is tightest at ``v = S_k``."""
     return -2.0 * math.log(alpha) + math.log1p(-2.0 * math.log(alpha))
 
 
 def evidence(z: float | Floats, information: float | Floats, alpha: float = 0.05) -> Floats:
     """Return the log e-value of an estimate ``z`` standard errors from a hypothesis, at ``information`` v.
 
-    ``alpha`` is the error that the mixtures are tuned for; the e-value is valid for any alpha. At any time that was
-    chosen by looking at the stream, ``min(1, 1 / E)`` is a p-value, and E's mean is at most 1 under the hypothesis.
+    ``alpha`` is the error that the mixtures are tuned for; the e-value E is valid for any alpha. Under the hypothesis E
+    has a mean of at most 1 at any time, also one that was chosen by looking at the stream, and ``min(1, 1 / E)`` is a
+    p-value.
 
     >>> np.exp(evidence(np.array([0.0, 1.96, 4.0]), 1.0)).round(2).tolist()
     [0.42, 1.31, 206.73]
@@ -66,7 +67,7 @@ def evidence(z: float | Floats, information: float | Floats, alpha: float = 0.05
 
 
 def critical_values(information: Floats, level: float = 0.95) -> Floats:
-    """Return half-widths of intervals for every look, in standard errors, at most `LARGEST`.
+    """Return half-widths, in standard errors, of intervals that hold at every look; at most `LARGEST`.
 
     >>> (critical_values(np.array([0.01, 1 / 30, 0.1, 1.0, 10.0, 30.0, 100.0])) / 1.96).round(2).tolist()
     [1.93, 1.77, 1.71, 1.67, 1.67, 1.69, 1.74]
@@ -83,7 +84,7 @@ def critical_values(information: Floats, level: float = 0.95) -> Floats:
 
 @lru_cache(maxsize=256)
 def nominal_level(information: float, level: float) -> float:
-    """Return the level of the fixed interval that is as wide as the sequence of this level at ``information``.
+    """Return the level of the fixed interval that is as wide as the confidence sequence of ``level``.
 
     >>> round(nominal_level(1.0, 0.95), 5)
     0.99897
@@ -92,7 +93,7 @@ def nominal_level(information: float, level: float) -> float:
 
 
 def wider_level(level: float, repeats: Repeats) -> float:
-    """Return the level whose normal quantile is that of ``level`` times the root of the factor of repeated answers.
+    """Return the level whose normal quantile is that of ``level``, times the square root of ``repeats.effect``.
 
     >>> round(wider_level(0.95, Repeats(4, 1.6)), 4), wider_level(0.95, ONCE)
     (0.9868, 0.95)
@@ -104,7 +105,7 @@ def wider_level(level: float, repeats: Repeats) -> float:
 
 Validity = Literal["always-valid", "fixed-n"]
 
-LATE: Final = 0.01  # share of late releases up to which a task with a stated size counts as ended
+LATE: Final = 0.01  # share of releases beyond a task's stated size up to which the task counts as ended
 
 _NO_COVARIANCE = "random scaling knows no covariance"
 _NORMAL = NormalDist().inv_cdf(0.975)
@@ -123,8 +124,8 @@ class Looks:
 
     validity: Validity  # "always-valid": at all looks together; "fixed-n": at one that was planned beforehand
     tightest_at: int  # number of releases at which a sequence is tightest
-    count: int  # number of releases (an organisation's records) that the estimate uses
-    why: str = ""  # why intervals are fixed, in words
+    count: int  # number of releases (of records, if organisations release) that the estimate uses
+    why: str = ""  # why intervals hold at one look only, in words
     repeats: Repeats = ONCE  # how often one person may have answered
 
     @property
@@ -139,7 +140,7 @@ class Looks:
         )
 
     def fixed(self, level: float) -> float:
-        """Return the nominal level of a fixed interval, whatever the looks."""
+        """Return the nominal level of an interval for one planned look, whatever `validity` is."""
         return wider_level(level, self.repeats)
 
     def words(self, level: float) -> str:
@@ -194,15 +195,16 @@ def looks_of(
 ) -> Looks:
     """Return the looks for which a display's intervals hold.
 
-    ``count`` is the number of releases (an organisation's records) that the estimate uses; ``repeats`` tells how often
-    one person has answered, if that is known better than by the task's caps. ``asked`` decides if given,
-    then the task's `intervals`. Otherwise a ``live`` display of an open stream shows confidence sequences, and one of a
-    file's end, or of a task that has ended at its stated size (`people`), fixed intervals.
+    ``count`` is the number of releases (of records, if organisations release) that the estimate uses. ``repeats`` is
+    how often one person has answered, by default what the task's caps allow. An estimate without confidence sequences
+    has fixed intervals. Else ``asked`` decides if given, then the task's `intervals`. Else a ``live`` display of an
+    open stream shows confidence sequences. A display of a finished file, or of a task that has reached its stated size
+    (`people`), shows fixed intervals.
     """
 
     repeats = repeats or task.repeats
     if estimate.method == RANDOM_SCALING:
-        # It is known at a few levels only, and takes the variance from the path.
+        # Random scaling is tabulated at a few levels only, and estimates the variance from the path itself.
         repeats = replace(repeats, effect=1.0)
     validity: Validity = "always-valid" if live else "fixed-n"
     why = why_no_sequence(task, estimate)
@@ -218,12 +220,12 @@ def looks_of(
 
 
 def used_count(task: Task, estimate: Estimate, engines: Sequence[Any]) -> int:
-    """Return the number of releases that an estimate of these engines uses, or of an organisation's records."""
+    """Return the number of releases that an estimate of these engines uses; of records, if organisations release."""
     if task.of_organisations:
         return sum(int(engine.figures()["records"]) for engine in engines)
     return estimate.releases_used
 
 
 def sequence_half_widths(half_widths: Floats, counts: Floats, tightest_at: int) -> Floats:
-    """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals; exact if normal."""
+    """Return half-widths of 95% sequences, (points, p), from those of fixed 95% intervals; exact for normal ones."""
     return np.asarray(half_widths * (critical_values(np.maximum(counts, 1.0) / tightest_at) / _NORMAL)[:, None])

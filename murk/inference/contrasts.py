@@ -1,9 +1,10 @@
 """Contrasts: the effect of one category against another, with a p-value and an e-value that hold at every look.
 
 Coefficients of categories are effects against the first category, so that a contrast is one of them or a difference of
-two. Its e-value is `murk.inference.sequence.evidence` at the number z of standard errors between the estimate
-and zero; where intervals are not normal, z is a quantile whose interval excludes zero. Under no difference the e-value
-has a mean of at most 1 whenever the stream is stopped, and ``min(1, 1 / e)`` is a p-value (Ville).
+two. Its e-value is `murk.inference.confidence_sequences.evidence` at the number z of standard errors between the
+estimate and zero. If intervals are not normal, z is a normal quantile at whose level the interval excludes zero. Under
+no difference the e-value has a mean of at most 1 whenever the stream is stopped, and ``min(1, 1 / e)`` is a p-value
+(Ville).
 
 Source: Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid inference", 2023.
 """
@@ -38,15 +39,15 @@ class Contrast:
     """The estimated effect of a category against another one; ends of intervals are infinite where unknown."""
 
     name: str  # such as "treatment: b against a"
-    scale: EffectScale  # of value and interval
+    scale: EffectScale  # scale of value and interval
     value: float
     interval: Interval
     odds_ratio: float | None  # e^value, if coefficients are log odds
     odds_ratio_interval: Interval | None
     average_effect: float | None  # in percentage points of a probability, or in a real target's units
     average_effect_interval: Interval | None
-    p_value: float | None  # of no difference, valid at every look; None if none is valid
-    e_value: float | None  # evidence that there is a difference; None if not valid
+    p_value: float | None  # p-value of no difference, valid at every look; None if there is no valid one
+    e_value: float | None  # evidence for a difference, valid at every look; None if there is no valid one
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -58,7 +59,8 @@ def contrasts(
 ) -> tuple[Contrast, ...]:
     """Return a task's contrasts, for each class if there are several; intervals hold at ``level`` for ``looks``.
 
-    With ``arms`` those of an experiment's arms come first, for displays without lifts; they share the error.
+    With ``arms`` the contrasts of an experiment's arms come first, for displays without lifts. These share the error
+    probability (Bonferroni).
     """
     labels, first = [""], task.coding.names[0]
     if isinstance(task.target, ClassTarget):
@@ -82,7 +84,7 @@ def _of_arms(task: Task) -> tuple[ContrastBlock, ...]:
 def _contrast(
     task: Task, estimate: Estimate, block: ContrastBlock, label: str, looks: Looks, level: float, count: int
 ) -> Contrast:
-    """Return one of ``count`` contrasts that share the error."""
+    """Return one of ``count`` contrasts that share the error probability."""
     level = divided_error(level, count)
     weights, unit, of_effects = _weights_and_units(task, estimate.names, block, label)
     weights = weights[None]
@@ -100,7 +102,7 @@ def _contrast(
     value, interval = _in_unit(unit, coefficients(nominal))
     average = effects(nominal)
     odds, log_e = on_logit_scale(task), None
-    # The process of estimates from answers of the same people again is no martingale.
+    # Estimates from repeated answers of the same people are no martingale.
     if not why_no_sequence(task, estimate) and looks.repeats.most == 1:
         levels = [level, replace(looks, validity="always-valid").nominal(level)]
         log_e = float(evidence(errors_from_zero(tested, levels), looks.information, 1.0 - level)) - math.log(count)
@@ -121,17 +123,17 @@ def _contrast(
 
 
 def _in_unit(unit: Unit | None, pair: Interval) -> tuple[float, Interval]:
-    """Return a coded contrast and its half-width as a value and its interval, cut to what is possible."""
+    """Return a coded contrast and its half-width as a value and its interval, clipped to the unit's possible range."""
     value, half = pair
     ends = value, value - half, value + half
     if unit is not None:
-        # The two values of a category are 2 apart, which weights of contrasts contain already.
+        # The two codes of a category are 2 apart; the weights of contrasts contain this factor already.
         ends = tuple(unit.possible(unit.factor / 2.0 * end) for end in ends)  # type: ignore[assignment]
     return ends[0], (ends[1], ends[2])
 
 
 def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: str = "") -> Vector:
-    """Return the weights of coefficients in a contrast, (p,): their sum is the effect in coded units of the target.
+    """Return a contrast's weights, (p,): the weighted sum of coefficients is the effect, in coded units of the target.
 
     >>> from murk import Task
     >>> task = Task.parse('''
@@ -150,7 +152,7 @@ def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: 
 def _weights_and_units(
     task: Task, names: tuple[str, ...], block: ContrastBlock, label: str
 ) -> tuple[Vector, Unit | None, Unit | None]:
-    """Return a contrast's weights, and the units of its coefficients and of its average effect, if they have one."""
+    """Return a contrast's weights, and the units of its coefficients and of its average effect; None without a unit."""
     index = next(index for index, feature in enumerate(task.features) if feature.name == block.feature)
     feature = task.features[index]
     assert isinstance(feature, CategoryFeature)
@@ -178,10 +180,10 @@ def _average_effect(task: Task, estimate: Estimate, weights: Vector, level: floa
 
 
 def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[float]) -> float:
-    """Return a quantile whose interval excludes zero, close to the largest one and at most `LARGEST`; 0 without one.
+    """Return nearly the largest normal quantile, up to `LARGEST`, at whose level an interval excludes zero; or 0.
 
-    ``interval`` returns an estimate and its half-width at a level, which takes long for some estimates: it is called at
-    ``levels`` and up to three others. Half-widths only have to grow with the level.
+    ``interval`` returns an estimate and its half-width at a level. As this takes long for some estimates, it is called
+    at ``levels`` and at most three others. Half-widths must grow with the level; nothing else is assumed of them.
 
     >>> round(errors_from_zero(lambda level: (3.0, quantile_of(level)), [0.95, 0.99]), 3)
     3.0
@@ -200,7 +202,7 @@ def errors_from_zero(interval: Callable[[float], Interval], levels: Sequence[flo
 
 
 def _next_quantile(size: float, known: dict[float, float]) -> float | None:
-    """Return the next quantile to try, from the half-widths at tried ones; None if it is close to a tried one."""
+    """Return the next quantile to try, given half-widths by tried quantile; None if it is close to a tried one."""
     inside = max((quantile for quantile, half in known.items() if _excludes(size, half)), default=0.0)
     outside = sorted(quantile for quantile, half in known.items() if not _excludes(size, half) and math.isfinite(half))
     if outside and (inside > 0.0 or len(outside) != 2):
@@ -219,5 +221,5 @@ def _next_quantile(size: float, known: dict[float, float]) -> float | None:
 
 
 def _excludes(size: float, half: float) -> bool:
-    # A quantile that was computed from the half-width itself is at the very end of the interval.
+    # At a quantile that was computed from the half-width itself, zero is the interval's end up to rounding.
     return size > 0.0 and size >= half * (1.0 - 1e-9)

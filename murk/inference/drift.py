@@ -1,11 +1,11 @@
-"""Path of an estimate, and a test of whether the coefficients have changed while they were learned, from it alone.
+"""Path of an estimate, and a test, from the path alone, of whether the coefficients changed while they were learned.
 
-*Path.* Partitions are merged at equal counts, as a release draws its partition uniformly: a point consists of each
+*Path.* A release draws its partition uniformly, so that partitions are merged at equal counts: a point consists of each
 partition's newest point at or below one count of the grid. If partitions share models, the first partition's history
 has the estimates of all partitions together, and the others have none. For random scaling with n_c releases of
 partition c, values are ``sum n_c theta_c / n``, with half-widths from the mean of the partitions' V, if all are known.
-For all other methods each coefficient is averaged by inverse variance, or by numbers of releases if no partition knows
-its variance. (The estimate itself, from the sums of all partitions, is slightly more precise.)
+For all other methods each coefficient is averaged by inverse variance, or by numbers of releases if its variance is
+unknown in all partitions. (The estimate itself, from the sums of all partitions, is slightly more precise.)
 
 *Test.* Without a change an estimate ``t_n`` of n releases with covariance ``C_n`` has independent increments: ``t_n -
 t_m`` is normal with covariance ``C_m - C_n``. A change by ``b`` after m shifts it by ``(I - C_n C_m^-1) b``. With b
@@ -17,8 +17,8 @@ normal of covariance ``16 C_m``, the likelihood ratio of change and no change is
 E is a nonnegative martingale in n that begins at 1 (an *e-process*): with probability at most a it *ever* exceeds 1 /
 a, however often it is checked (Ville). A mean of such processes is one, too: here of E for all coefficients together
 and of E for each. The k-th part of a stream counts with weight ``1 / (k (k + 1))``, which sums to 1 over all parts: an
-alarm at 1 / a is false with probability at most a over the whole life of a stream. If the information grew less than
-the number of releases, the test takes it to have grown in proportion, which makes z smaller.
+alarm at 1 / a is false with probability at most a over the whole life of a stream. If the information grew by a smaller
+factor than the number of releases, the test assumes that it grew by the same factor, which makes z smaller.
 
 Sources: Ville, "Etude critique de la notion de collectif", 1939; Robbins, "Statistical methods related to the law of
 the iterated logarithm", 1970; Ramdas, Grunwald, Vovk and Shafer, "Game-theoretic statistics and safe anytime-valid
@@ -51,7 +51,7 @@ class CurvePoint(NamedTuple):
 
 
 def columns(points: Sequence[CurvePoint], names: Sequence[str]) -> dict[str, Any]:
-    """Return points as plain data: a list for each field, or by name a list for each coefficient."""
+    """Return points as plain data: a list for each field or, in fields of coefficients, for each coefficient's name."""
     plain = ("releases", "time", "estimated_error")
     data: dict[str, Any] = {key: [getattr(point, key) for point in points] for key in plain}
     for key in ("values", "half_widths"):
@@ -132,8 +132,8 @@ class Drift:
     releases: int = 0  # number of releases of the estimate that was tested
     since: int | None = None  # number of releases before the part that differs most from those before it
     until: int | None = None  # number of releases up to the end of that part
-    # Changes of estimates, in coded units, by name, the strongest evidence first; empty without an alarm. Coefficients
-    # changed by more, as an estimate averages over before and after.
+    # Changes of estimates, in coded units, by name, the strongest evidence first; empty without an alarm. The
+    # coefficients themselves changed by more, as an estimate averages over releases before and after the change.
     changes: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -176,11 +176,11 @@ class Drift:
 
 
 def log_ratio(square: Floats, left: Floats, share: float | Floats) -> Floats:
-    """Return log e-values of changes.
+    """Return the log e-values, log E, of changes of an estimate.
 
-    ``square`` is the squared change over the earlier variance, ``left`` the later variance over the earlier one,
-    ``share`` the share of new releases. With half of the information new, for a change of two earlier standard errors
-    and of none:
+    ``square`` is the squared change divided by the earlier variance, ``left`` the later variance divided by the
+    earlier one, and ``share`` the share of new releases. With half of the information new, for a change of two earlier
+    standard errors and for no change:
 
     >>> log_ratio(np.array([4.0, 0.0]), np.array([0.5, 0.5]), 0.5).round(2).tolist()
     [2.46, -1.1]
@@ -195,9 +195,10 @@ def log_ratio(square: Floats, left: Floats, share: float | Floats) -> Floats:
 def compare(
     change: Floats, before: Floats, after: Floats, number: int, since: int, until: int, share: float
 ) -> Comparison | None:
-    """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p); None if one is unknown.
+    """Compare an estimate with an earlier one, by its change (p,) and both covariances (p, p), or None if unknown.
 
-    The evidence is a mean: of E for all coefficients together and of E for each. ``share`` is that of new ones.
+    The evidence is the mean of E for all coefficients together and of the mean of E for single coefficients. ``share``
+    is the share of new releases.
     """
     scale = np.sqrt(np.diag(before))
     if not np.all(np.isfinite(before)) or not np.all(np.isfinite(after)) or not np.any(scale > 0.0):
@@ -225,7 +226,7 @@ def _by_coefficient(change: Floats, before: Floats, after: Floats, share: float 
 
 
 def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Comparison], views: int = 1) -> Drift:
-    """Combine comparisons of several parts; each may have been made in ``views`` ways, for which this corrects."""
+    """Combine comparisons of parts, corrected for the number of parts and of ways (``views``) to compare one."""
     if not comparisons:
         return Drift(releases=releases)
     worst = max(comparisons, key=lambda each: each.evidence - _price(each, views))
@@ -266,7 +267,7 @@ def drift_of_curve(estimate: Estimate, curve: Sequence[CurvePoint]) -> Drift | N
 
 
 def _strongest(counts: Integers, values: Floats, variances: Floats, start: int, number: int) -> Comparison | None:
-    """Return the comparison of the releases after a point, at the later point with the most evidence."""
+    """Compare releases after the path's point ``start`` with earlier ones, up to the later point with most evidence."""
     shares = 1.0 - counts[start] / counts
     later = np.flatnonzero(shares >= SMALLEST_SHARE)
     finite = np.isfinite(variances[start])

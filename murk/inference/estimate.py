@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.inference.levels import divided_error, quantile_of
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
-from murk.inference.stream import StreamChange
+from murk.inference.stream_change import StreamChange
 from murk.task.coding import INTERCEPT
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -46,7 +46,7 @@ class Extent:
         return np.asarray(self.moment[:-1, -1] / self.moment[-1, -1])
 
     def along(self, direction: Floats) -> tuple[float, float]:
-        """Return the variance of a combination (p - 1,) of features, which noise may make negative, and its error."""
+        """Return the variance of a combination (p - 1,) of features (noise may make it negative), and its error."""
         whole = self._centred(direction)
         scale = float(self.moment[-1, -1])
         value = float(whole @ self.moment @ whole) / scale
@@ -110,15 +110,16 @@ class People:
     """The distribution of the people's coded features, as far as known."""
 
     points: Floats  # rows (m, p), the constant last
-    shares: Floats  # of the people at the rows, (m,)
+    shares: Floats  # share of the people at each row, (m,)
     sampled: bool  # whether the rows are a sample of people; otherwise only their second moments are right
     doubt: float = 0.0  # kappa: people may differ from the rows as if the rows were a sample of 1 / kappa people
 
 
 def larger(first: Floats, second: Floats) -> Floats:
-    """Return the least sum of both covariances' parts, along the directions that they share, that exceeds neither's.
+    """Return a covariance that is nowhere below either of two, with their larger variance along each common axis.
 
-    For one number it is the larger one. The result does not depend on coordinates.
+    Common axes are those of the two matrices' simultaneous diagonalization; the result does not depend on coordinates.
+    Of two numbers it is the larger one.
 
     >>> larger(np.diag([1.0, 4.0]), np.diag([2.0, 3.0])).round(9).tolist()
     [[2.0, 0.0], [0.0, 4.0]]
@@ -138,7 +139,7 @@ def surely_missing(share: float, error: float) -> float:
 
 
 def missing_words(fewest: float, rows: int = 1) -> str:
-    """Describe a lower bound on the share of missing targets, of the ``rows`` by which a person may count.
+    """Describe a lower bound on the share of missing targets or, if up to ``rows`` rows a person count, missing rows.
 
     >>> missing_words(0.299)
     'at least 29% of the targets are missing'
@@ -151,9 +152,9 @@ def missing_words(fewest: float, rows: int = 1) -> str:
 
 
 def ratio_half_widths(ratios: Floats, errors: Floats, doubts: Floats, quantile: float) -> Floats:
-    """Return half-widths to the farther ends of Fieller's intervals, of `Estimate.half_widths`.
+    """Return the distances from ratios to the farther ends of their Fieller intervals; see `Estimate.half_widths`.
 
-    They are of ratios with these standard errors, whose denominators have the relative errors ``doubts``.
+    ``errors`` are the ratios' standard errors, and ``doubts`` the relative standard errors of their denominators.
 
     >>> ratio_half_widths(np.ones(2), np.ones(2), np.array([0.0, 0.6]), 2.0).tolist()
     [2.0, inf]
@@ -169,8 +170,8 @@ def ratio_half_widths(ratios: Floats, errors: Floats, doubts: Floats, quantile: 
 class Estimate:
     """Coefficients in coded units with their standard errors or half-widths."""
 
-    forecasts: ClassVar[bool] = False  # whether `needs` has forecasts
-    noise_hides: ClassVar[bool] = False  # whether noise hides the coefficients without a bounded interval
+    forecasts: ClassVar[bool] = False  # whether `needs` returns forecasts
+    noise_hides: ClassVar[bool] = False  # whether an infinite interval means that noise hides the coefficient
 
     names: tuple[str, ...]
     values: Floats  # coefficients (p,), in coded units
@@ -181,16 +182,16 @@ class Estimate:
     n_releases: int
     covariance: Floats | None = None  # covariance of the values, (p, p)
     people: People | None = None  # features of the people, for averages over them
-    alike: bool | None = None  # whether public covariates pass a check of being like the people's
+    alike: bool | None = None  # whether public covariates pass a check that people's covariates are distributed alike
     kept: int | None = None  # number of newest releases used, if older ones were forgotten
     absent: float = 0.0  # lower bound on the share of missing targets; 0 if unknown
     sets: PredictionSets | None = None  # prediction sets, if the task asks about them
     influence: Influence | None = None  # bound on one forged release's effect; None if unknown
     # Standard errors of the curvature along each coefficient, relative to it, (p,); None where it has no noise
     curvature_error: Floats | None = None
-    # Matrix (p, p) from the coefficients to the parts of them that the curvature divides; None for all of each
+    # Matrix (p, p) that maps the coefficients to their parts that the curvature divides; None if it divides all of them
     divided: Floats | None = None
-    shifted: float = 0.0  # what a change of the target's zero has added to the intercept, which no curvature divides
+    shifted: float = 0.0  # part of the intercept added by a change of the target's zero, which no curvature divides
 
     @property
     def releases_used(self) -> int:
@@ -200,9 +201,10 @@ class Estimate:
     def half_widths(self, level: float = 0.95) -> Floats:
         """Return half-widths of the intervals at ``level``.
 
-        With curvature errors r they reach the farther end of Fieller's interval, whose centre is the estimate t over
-        ``1 - z^2 r^2`` and whose half-width is ``z sqrt(s^2 (1 - z^2 r^2) + z^2 r^4 t^2) / (1 - z^2 r^2)``: infinite if
-        r exceeds 1 / z, as the curvature may then be zero.
+        With curvature errors r, half-widths reach from the estimate t, with standard error s, to the farther end of
+        Fieller's interval. Its centre is ``t / (1 - z^2 r^2)``, and its half-width
+        ``z sqrt(s^2 (1 - z^2 r^2) + z^2 r^4 t^2) / (1 - z^2 r^2)``: infinite if r exceeds 1 / z, as the curvature may
+        then be zero.
         """
         if not 0 < level < 1:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
@@ -231,7 +233,8 @@ class Estimate:
     def standard_errors(self) -> Floats:
         """Standard errors of the coefficients, (p,); infinite if unknown.
 
-        Random scaling's V averages a sixth of the variance (the integral of a squared Brownian bridge); 6 V is used.
+        Random scaling's V has a mean of a sixth of the variance (the integral of a squared Brownian bridge), so that
+        the variance is estimated by 6 V.
         """
         return np.asarray((math.sqrt(6.0) if self.method == RANDOM_SCALING else 1.0) * self.spread)
 
@@ -250,7 +253,7 @@ class Estimate:
     def moved(self, forged: int, level: float = 0.95, halves: Floats | None = None) -> Floats:
         """Return how far ``forged`` releases could have moved each coefficient, (p,); infinite if unbounded.
 
-        ``halves`` are half-widths at ``level`` of other numbers with the same influence, by default the coefficients'.
+        ``halves`` are half-widths at ``level`` of other quantities with the same bound, in place of the coefficients'.
         """
         if self.influence is None:
             return np.full(len(self.names), math.inf)
@@ -264,7 +267,7 @@ class Estimate:
         return []
 
     def stream_change(self) -> StreamChange | None:
-        """Return how the stream contradicts one model of one group of people; None if it does not, or nothing shows."""
+        """Return how the stream contradicts one model of one group of people; None if no contradiction shows."""
         return None
 
     def not_learned(self, level: float = 0.95) -> list[str]:
@@ -275,7 +278,7 @@ class Estimate:
         return [name for name, half in zip(self.names, halves, strict=True) if not math.isfinite(half)]
 
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Any]:
-        """Return by name what it would take to learn the coefficients that noise hides, if the method forecasts it."""
+        """Return, by name, forecasts of what it takes to learn coefficients that noise hides; {} without forecasts."""
         return {}
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
@@ -292,7 +295,7 @@ class Estimate:
 
     @property
     def effects_note(self) -> str:
-        """Definition of average effects that do not follow from the coefficients; else empty."""
+        """Definition of the average effects if they do not follow from the coefficients; else empty."""
         return ""
 
     def intervals(self, level: float = 0.95) -> Intervals:
@@ -303,12 +306,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class BallEstimate(Estimate):
-    """An estimate within a ball that may not hold the truth: intervals that reach its edge have no bound."""
+    """An estimate in a ball that may not contain the truth: intervals are infinite if they reach the ball's edge."""
 
     room: float = math.inf  # distance to the edge, in standard errors along the least precise direction
 
     def half_widths(self, level: float = 0.95) -> Floats:
-        """Return half-widths of the intervals at ``level``; infinite where the ball may not hold the truth."""
+        """Return half-widths of the intervals at ``level``; infinite if intervals reach the ball's edge."""
         halves = super().half_widths(level)
         inside = quantile_of(level) < self.room
         return halves if inside else np.full(len(halves), math.inf)

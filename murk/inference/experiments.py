@@ -1,13 +1,13 @@
 r"""Experiments: lifts of arms against a control, and whether the arms' counts contradict their shares.
 
-A lift is the effect of a category of the arm by least squares, adjusted for the other known columns. It is stated
-absolutely, and relative to the control's mean by Fieller's theorem: all ratios r at which ``D - r M`` is not further
-than z standard errors from 0, for the difference D and the control's mean M. Several arms share the error, and so do
-arms in all segments (Bonferroni): intervals, p-values and e-values are adjusted. Verdicts (`Experiment.stop`, the guard
-rail) hold at every look, whatever the looks of the intervals. A segment's lift is the difference of its people's means.
+A lift is the effect of an arm by least squares, adjusted for the other columns that are sent without noise. It is
+stated absolutely, and relative to the control's mean M with Fieller's interval: all ratios r at which ``D - r M`` is at
+most z standard errors from 0, for the difference D. Several arms share the error probability, and so do arms in all
+segments (Bonferroni): intervals, p-values and e-values are adjusted. Verdicts (`Experiment.stop`, the guard rail) hold
+at every look, even if the intervals hold at one look only. A segment's lift is the difference of its people's means.
 
-Counts of arms, which are sent as they are, are tested by a mixture of multinomial distributions with Dirichlet weights,
-1,000 times the stated shares: an exact e-value, which may be watched.
+Arms are sent without noise. Their counts are tested by a mixture of multinomial distributions with a Dirichlet prior of
+1,000 times the stated shares: an exact e-value, which is valid at every look.
 
 Sources: Fieller, "Some problems in interval estimation", 1954; Lindon and Malek, "Anytime-valid inference for
 multinomial count data", 2022.
@@ -38,8 +38,8 @@ from murk.task.task import Task
 
 Interval = tuple[float, float]
 
-CONCENTRATION: Final = 1_000.0  # of the Dirichlet weights
-FEWEST: Final = 100  # people of an arm before its share of missing targets has an interval
+CONCENTRATION: Final = 1_000.0  # sum of the Dirichlet prior's parameters
+FEWEST: Final = 100  # least number of people in an arm for an interval of its share of missing targets
 ALARM: Final = 1_000.0  # e-value from which the arms' counts contradict the shares
 
 
@@ -53,7 +53,7 @@ class Lift:
     fixed_interval: Interval  # for one planned look
     relative: float  # in percent of the control's mean
     relative_interval: Interval
-    p_value: float | None  # of no difference in any arm, valid at every look; None if people answer again
+    p_value: float | None  # p-value of no difference in any arm, valid at every look; None if people may answer again
     e_value: float | None
     verdict: str  # at every look: "higher", "lower", or "open"
     attrition: float | None  # difference of the shares of missing targets, in points; None if every person has one
@@ -193,11 +193,11 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     if real is not None:
         factor, shift = (real.high - real.low) / 2.0, (real.high + real.low) / 2.0
     elif task.coefficient_scale == "probability":
-        factor = shift = POINTS / 2.0  # of labels coded to -1 and +1
-    unit = POINTS if real is None else 1.0  # of a margin
+        factor = shift = POINTS / 2.0  # labels are coded to -1 and +1
+    unit = POINTS if real is None else 1.0  # factor of a guard rail's margin
     names = task.coding.names
     mean = people.shares @ people.points
-    # The control's code: that of the arm's coded features at which the contrast with another arm begins.
+    # The people's mean features, with the arm's coded features replaced by the control's code.
     indices = [names.index(name) for name in task.coding.names_of(index)]
     mean[indices] = -1.0
     if block.control != task.arms[0]:
@@ -222,7 +222,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
             interval = POINTS * (difference - half), POINTS * (difference + half)
             lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
         found.append(lift)
-    # Who answers again has the same arm again, so that counts vary more than those of different people.
+    # A person who answers again is in the same arm again, so that counts vary more than those of different people.
     stated = None if block.assigned is None or looks.repeats.most > 1 else block.assigned.shares
     log_e = None if stated is None else log_ratio_evidence(counts[:-1].tolist(), stated)
     return Experiment(
@@ -240,7 +240,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
 
 
 def _segments(task: Task, cells: Any, factor: float, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
-    """Return the lifts of all arms in all segments, whose intervals share the error."""
+    """Return the lifts of all arms in all segments; their intervals share the error probability ``alpha``."""
     block, columns = task.experiment, task.known_columns
     assert block is not None
     place, found = columns.index(block.arm), []
@@ -270,12 +270,12 @@ def _categories(feature: Feature) -> Sequence[str]:
 
 
 def _mean(cells: Any, inside: Any) -> tuple[float, float, int]:
-    """Return the mean of the people in some cells, its standard error, which is infinite for few people, and them."""
+    """Return the mean target of people in some cells, its standard error (infinite for few people), and their count."""
     counts = cells.counts[inside]
     people = int(counts.sum())
     if not people:
         return 0.0, math.inf, 0
-    # By numbers of people with a target.
+    # Cells are weighted by their numbers of people with a target.
     weights = counts * np.maximum(1.0 - cells.absent[inside], 0.0)
     if not weights.sum() > 0.0:
         return 0.0, math.inf, people
@@ -308,7 +308,7 @@ def _line(estimate: Estimate) -> tuple[Floats, Floats, Floats]:
 
 
 def _half_widths(estimate: Estimate, both: Floats, factor: float, covariance: Floats, level: float) -> Floats:
-    """Return the half-widths at a level of a lift and the control's mean, of these weights and covariance."""
+    """Return half-widths at a level of a lift and of the control's mean, which are sums with weights ``both``."""
     if estimate.curvature_error is not None and np.isfinite(covariance).all():
         return factor * combined_half_widths(estimate, both, level)
     return np.asarray(quantile_of(level) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))
@@ -333,13 +333,13 @@ def _lift(
     interval = value - half, value + half
     relative = -math.inf, math.inf
     if np.isfinite(both).all():
-        # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
+        # Noise in the curvature makes half-widths exceed z standard errors: variances grow, the correlation stays.
         errors = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
         wider = both / (z * errors)
         relative = fieller(value, mean, covariance * np.outer(wider, wider), z)
     watched = replace(looks, validity="always-valid").nominal(1.0 - alpha)
     log_e = None
-    # The process of estimates from answers of the same people again is no martingale.
+    # Estimates from repeated answers of the same people are no martingale.
     if looks.repeats.most == 1:
         size = errors_from_zero(lambda level: (value, float(halves(level)[0])), [1.0 - alpha, watched])
         log_e = float(evidence(size, looks.information, alpha)) - math.log(others)

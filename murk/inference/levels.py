@@ -6,16 +6,16 @@ import math
 from statistics import NormalDist
 from typing import Final
 
-SUREST: Final = 1.0 - 2.0**-50  # largest level whose quantile a float tells
+SUREST: Final = 1.0 - 2.0**-50  # largest level that a plain float represents well enough to compute its quantile
 
 
 class WideLevel(float):
-    """A level beyond `SUREST`, which has a quantile of its own, and equals only levels with the same one."""
+    """A level above `SUREST`, which stores its quantile and equals only levels with the same quantile."""
 
     quantile: float
 
     def __new__(cls, quantile: float) -> WideLevel:
-        """Return the level of a quantile."""
+        """Return the level of intervals with this half-width, in standard errors."""
         level = super().__new__(cls, SUREST)
         level.quantile = quantile
         return level
@@ -28,7 +28,7 @@ class WideLevel(float):
 
 
 def quantile_of(level: float) -> float:
-    """Return the half-width of an interval of a level, in standard errors.
+    """Return the half-width, in standard errors, of a normal interval at ``level``.
 
     >>> round(quantile_of(0.95), 3), quantile_of(level_of(20.0))
     (1.96, 20.0)
@@ -37,7 +37,7 @@ def quantile_of(level: float) -> float:
 
 
 def level_of(quantile: float) -> float:
-    """Return the level of the interval with this half-width, in standard errors.
+    """Return the level of the normal interval whose half-width is ``quantile`` standard errors.
 
     >>> round(level_of(1.96), 3)
     0.95
@@ -49,7 +49,8 @@ def level_of(quantile: float) -> float:
 def divided_error(level: float, count: int) -> float:
     """Return the level of each of several intervals at which all hold together with ``level`` (Bonferroni).
 
-    Of wide levels the quantile is ``sqrt(q^2 + 2 log count)``, whose tail is at most that of q divided by ``count``.
+    The quantile q of a `WideLevel` becomes ``sqrt(q^2 + 2 log count)``, whose tail probability is at most that of q
+    divided by ``count``.
 
     >>> round(divided_error(0.95, 5), 5), round(quantile_of(divided_error(level_of(20.0), 5)), 3)
     (0.99, 20.08)

@@ -6,11 +6,11 @@ line in t let ``h = alpha + s t + r``; then, except for the constant,
 .. math:: b = s \theta + e, \qquad e = M^{-1} E[x r], \qquad
     |e_j| \le \min\bigl(\sqrt{[M^{-1}]_{jj}\, E r^2},\ \rho \sum_k |[M^{-1}]_{jk}|\, E |r|\bigr)
 
-by the Cauchy-Schwarz inequality, and as no feature exceeds rho. With ``s = E h'(t)`` this bounds the distance of half
-the line from the average marginal effects ``s theta / 2``. With the least-squares line of t, the first bound holds for
-coefficients, ``theta = (b - e) / s``. (The second is too small for estimates that are far off, as the distribution of t
-is taken at them.) Mean, variance and range of t are known, as features are bounded: linear programs over all such
-distributions bound s, ``E r^2`` and ``E |r|``.
+by the Cauchy-Schwarz inequality, and as no feature exceeds rho. With ``s = E h'(t)`` this bounds the distance of
+``b / 2`` from the average marginal effects ``s theta / 2``. With the slope s of the least-squares line of h on t, the
+first bound holds for coefficients, ``theta = (b - e) / s``. (The second bound takes the distribution of t at the
+estimates, and is too small for estimates that are far off.) Mean, variance and range of t are known, as features are
+bounded: linear programs over all such distributions bound s, ``E r^2`` and ``E |r|``.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def allowance(
     """Return bounds on ``|theta - values|``, and on the distance of average effects from ``fit / 2``.
 
     ``fit`` is b of the module, its constant last. ``values`` are the coefficients theta that b implies for one possible
-    distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on features,
-    ``by_norm`` on their norm.
+    distribution of x. ``moment`` is ``E x x'``, ``inverse`` its inverse, and ``largest`` the bound rho on each feature
+    or, with ``by_norm``, on the features' norm.
     """
     people = max(float(moment[-1, -1]), 1e-300)
     mean, square = float(moment[-1] @ values) / people, float(values @ moment @ values) / people
@@ -75,33 +75,33 @@ def allowance(
 
 @dataclass(frozen=True)
 class _Distributions:
-    """All distributions on a grid of scores that have a given mean and variance."""
+    """All distributions of t on a grid that have a given mean and variance."""
 
-    curve: Vector  # h of the scores
-    away: Vector  # distances of the scores from their mean
+    curve: Vector  # h at the grid's points
+    away: Vector  # differences of the grid's points from the mean of t
     variance: float
 
     @classmethod
     def of(cls, mean: float, variance: float, middle: float, reach: float) -> _Distributions | None:
-        """Return the distributions of scores up to ``reach`` from ``middle``; None if there is only one."""
+        """Return the distributions of t up to ``reach`` from ``middle``; None if t has one value only."""
         low, high = min(middle - reach, mean), max(middle + reach, mean)
         points = np.linspace(low, high, _GRID)
         step = float(points[1] - points[0])
         if not step > 0.0:
             return None
-        # On a grid the variance is at least that of the two points next to the mean.
+        # A distribution on a grid may need the variance of the two points next to its mean, at most step^2 / 4.
         most = max((high - mean) * (mean - low), step**2 / 4.0)
         return cls(np.tanh(points / 2.0), points - mean, float(np.clip(variance, step**2 / 4.0, most)))
 
     def left(self, slope: float, mean: float) -> Vector:
-        """Return the residuals of the curve from a line that meets it at the mean score."""
+        """Return the residuals of h, at the grid's points, from a line of this slope that meets h at the mean of t."""
         return np.asarray(self.curve - math.tanh(mean / 2.0) - slope * self.away)
 
     def range(self, cost: Vector) -> tuple[float, float]:
         return -self.most(-cost), self.most(cost)
 
     def most(self, cost: Vector) -> float:
-        """Return the largest mean of a function of the score; infinite if the solver finds none."""
+        """Return the largest mean of a function of t with values ``cost``; infinite if the solver finds none."""
         from scipy.optimize import milp
 
         moments = np.vstack([np.ones(_GRID), self.away, self.away**2 / self.variance])
@@ -113,7 +113,7 @@ class _Distributions:
 
 @dataclass(frozen=True)
 class MomentEstimate(Estimate):
-    """Coefficients from released moments, some of which noise may hide."""
+    """Coefficients from released moments; noise may hide some of the coefficients."""
 
     noise_hides: ClassVar[bool] = True
 
@@ -131,11 +131,11 @@ class LineEstimate(MomentEstimate):
         return super().half_widths(level) + self.beyond.coefficients
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
-        """Return average marginal effects on the probability, half the line, and half-widths with the allowance."""
+        """Return average marginal effects on the probability, ``fit / 2``, and half-widths with the allowance."""
         return self.fit / 2.0, quantile_of(level) * self.error / 2.0 + self.beyond.effects
 
     def scaled(self, factors: Vector) -> Self:
-        """Return the estimate for features in other units, each of which equals ``factors`` of the present units."""
+        """Return the estimate for features in other units: a feature's new unit is ``factors`` of its present units."""
         scaled = {name: getattr(self, name) * factors for name in ("values", "spread", "fit", "error")}
         beyond = Allowance(self.beyond.coefficients * factors, self.beyond.effects * factors)
         return replace(self, **scaled, beyond=beyond)
@@ -169,7 +169,7 @@ def around_biased(error: Vector, bias: Vector, level: float = 0.95) -> Vector:
     low, high = np.full_like(ratio, 0.0), ratio + most
     for _ in range(_ROUNDS):
         middle = (low + high) / 2.0
-        # By tails, which a float tells far out.
+        # Far out a float represents tail probabilities accurately, but no coverage near 1.
         short = ndtr(ratio - middle) + ndtr(-middle - ratio) > tails
         low, high = np.where(short, middle, low), np.where(short, high, middle)
     return np.where(finite, np.where(error > 0.0, high * unit, np.abs(bias)), np.inf)

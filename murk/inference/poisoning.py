@@ -1,12 +1,12 @@
 """Bounds on how far forged releases could have moved an estimate.
 
-Anyone who may write to a log may forge releases. A receiver bounds the length of each, so that one of length L and
-weight w moves a weighted mean by at most ``w L / W``, where W is the sum of all weights. Honest noise of standard
-deviation s, part of a standard error, moves it by ``sqrt(sum w^2 s^2) / W``. So one forged release moves a coefficient
-by at most ``kappa = max_l w_l L_l / sqrt(sum w^2 s^2)`` standard errors in any direction, the maximum being over levels
-l. It also lowers the smallest eigenvalue of the matrix that a mean is divided by, by at most a share b. For m forged
-releases the bound is ``2 m kappa errors / (1 - m b)``, and there is none once ``m b`` reaches 1. The factor 2 covers
-nonlinear effects: the weights of equations, and the intervals.
+Anyone who may write to a log may forge releases. A receiver bounds the length of each release, so that a forged release
+of length L and weight w moves a weighted mean by at most ``w L / W``, where W is the sum of all weights. Honest noise
+of standard deviation s is part of the standard error and moves the mean by ``sqrt(sum w^2 s^2) / W``. So one forged
+release moves a coefficient by at most ``kappa = max_l w_l L_l / sqrt(sum w^2 s^2)`` standard errors in any direction,
+the maximum being over levels l. A forged release also lowers the smallest eigenvalue of the matrix that a mean is
+divided by, by at most a share b. For m forged releases the bound is ``2 m kappa errors / (1 - m b)``, and infinite once
+``m b`` reaches 1. The factor 2 covers nonlinear effects: the weights of equations, and the intervals.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from murk.privacy.mechanisms.privunit import PrivUnitMechanism
 
 SLACK: Final = 2.0  # factor by which the linear bound is raised
 
-SHARES: Final = (0.001, 0.01)  # shares of forged releases in reports
+SHARES: Final = (0.001, 0.01)  # shares of forged releases that reports consider
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Influence:
 
 
 def longest(mechanism: Any) -> float:
-    """Return the l2 norm of the longest decoded release of a mechanism that a receiver admits."""
+    """Return the largest l2 norm of a mechanism's decoded releases that a receiver admits."""
     inner = of_vectors(mechanism)
     if isinstance(inner, L2BallMechanism | PrivUnitMechanism):
         # All decoded releases have this length: a payload is a direction.

@@ -18,25 +18,25 @@ from murk.errors import UserError
 _ERROR_CODE = "MURK-LEARN-001"
 
 COVERAGES: Final = (0.5, 0.99)  # the least and largest nominal coverage
-SHARES: Final = (0.01, 0.3)  # the least and largest share of people who are asked
+SHARES: Final = (0.01, 0.3)  # the least and largest share of people who are asked about prediction sets
 CONFIDENCE: Final = 0.95  # probability that coverage reaches its nominal value
 
-_POINTS: Final = 256  # grid of positions of the root
-_SLOPES: Final = 12  # grid of the curve's slopes
-_CURVED: Final = 0.3  # error of the curve, in units of its distance from the nominal coverage
+_POINTS: Final = 256  # number of the root's positions on a grid
+_SLOPES: Final = 12  # number of the curve's slopes on a grid
+_CURVED: Final = 0.3  # standard error of the curve's shape, divided by the curve's distance from the nominal coverage
 _WIDENED: Final = 1.5  # half the square of the normal 90% quantile, rounded up
 _FIRST: Final = 0.4  # quantile of the root to ask about first: a little below its median, as the curve is flat above
-_EVERY: Final = 2  # of the positions, every such one may be asked about
-_SEARCHED: Final = 3  # least number of replies before a threshold is chosen to be shown
-_WORTH: Final = 0.5  # least such probability at the largest threshold
-_LEAST: Final = 1e-3  # least share of people that a curve leaves in or out
-_ABOVE: Final = 0.2  # part of the intervals' error probability that is above them: what is promised is their low end
-_FEWEST: Final = 0.02  # least share of targets present that a bound tells from none
+_EVERY: Final = 2  # every second position may be asked about
+_SEARCHED: Final = 3  # least number of replies before queries try to show a coverage; earlier ones locate the root
+_WORTH: Final = 0.5  # least probability of showing the coverage of the largest threshold, for trying to show any
+_LEAST: Final = 1e-3  # least share of people whom the curve leaves inside or outside
+_ABOVE: Final = 0.2  # part of the error probability that is above the intervals: their lower ends are promised
+_FEWEST: Final = 0.02  # least lower bound on the share of people with a target for which there are sets
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of thresholds, and prior slopes of the curve of log odds of coverage over positions."""
+    """Positions of thresholds, and the prior of the slope of coverage's log odds over positions."""
 
     low: float  # position of the smallest threshold
     high: float  # position of the largest threshold
@@ -55,8 +55,8 @@ class Scale:
         return math.exp(position) if self.real else 1.0 / (1.0 + math.exp(-position))
 
     def moved(self, change: float, threshold: float) -> float:
-        """Return how far a threshold moves, in positions, where ``x'b`` changes by ``change`` (root mean square)."""
-        # The variance of residuals grows by the square of the change; log odds move with the classes' own.
+        """Return how far a threshold moves, in positions, if ``x'b`` changes by ``change`` (root mean square)."""
+        # The variance of residuals grows by the square of the change; positions of labels move with the log odds.
         return _WIDENED * (change / self.threshold(self.position(threshold))) ** 2 if self.real else change / 4.0
 
 
@@ -71,13 +71,13 @@ class Reply:
     threshold: float  # the threshold
     share: float  # estimate of the share of targets inside
     noise: float  # variance of the estimate from randomization
-    people: float  # variance of a yes or no, divided by this, is the variance from the sampling of people
+    people: float  # effective number of people: sampling adds the variance of one yes or no, divided by this number
     moved: float  # how far the prediction has moved since, in positions (root mean square)
     origin: Floats | None = None  # the prediction of the set, (d,)
     reach: float = 0.0  # most by which one forged answer moves the share
 
     def error(self, coverage: float) -> float:
-        """Return the standard error of the share, where it is about ``coverage``."""
+        """Return the standard error of the share if the share is about ``coverage``."""
         return math.sqrt(self.noise + coverage * (1.0 - coverage) / self.people)
 
 
@@ -93,16 +93,17 @@ ALL_PRESENT: Final = Present()
 
 
 class Root:
-    r"""The posterior distribution of the position of the threshold with the nominal coverage C, to search for it.
+    r"""Posterior distribution of the root: the position of the threshold with the nominal coverage C.
 
-    Log odds of coverage are taken as linear near the root r: ``logit F(u) = logit C + b (u - r)``, with r uniform on
-    the scale and b log-normal. A missing target counts as C, so that a reply y at u is normal around ``C + p (F - C)``,
-    with p the share of targets present, the variances of noise and sampling, and
+    The log odds of the coverage F(u) at position u are taken as linear near the root r: ``logit F(u) = logit C + b (u -
+    r)``, with r uniform on the scale and b log-normal. A missing target counts as C, so that a reply at u is normal
+    around ``C + p (F - C)``, with p the share of targets present. Its variance is that of noise and sampling, plus
 
     .. math:: \bigl(0.3 p (F - C)\bigr)^2 + \bigl(p b F (1 - F)\, m\bigr)^2
 
-    for other curves, and for a prediction that has moved by m positions since. Asking near the median is probabilistic
-    bisection, which converges on curves with jumps, too. What holds is left to `bounds`.
+    for curves of other shapes, and for a prediction that has moved by m positions since. Asking near the root's median
+    is probabilistic bisection, which converges on curves with jumps, too. The posterior chooses queries only:
+    statements on coverage rest on `bounds`.
 
     Source: Waeber, Frazier, Henderson, "Bisection search with noisy responses", 2013.
     """
@@ -137,9 +138,10 @@ class Root:
     def next_query(self) -> float:
         """Return the threshold to ask about next.
 
-        It has the largest product of two factors: the squared probability that as many answers as there are show a
-        coverage of at least C (see `bounds`), and how far it lies below the smallest threshold for which answers show
-        it, by a step more. If they could at no threshold, it is near the root's median.
+        It has the largest product of two factors. The first is the squared probability that as many new answers as
+        there are now would show a coverage of at least C (see `bounds`). The second is the distance, plus a step, below
+        the smallest threshold whose answers show such a coverage. If the probability is small even at the largest
+        threshold, the next query is near the root's median.
         """
         precision = sum(1.0 / reply.error(self.coverage) ** 2 for reply in self.replies)
         quantile = NormalDist().inv_cdf(1.0 - (1.0 - _ABOVE) * (1.0 - CONFIDENCE) / 2.0)
@@ -157,7 +159,7 @@ class Root:
         return self.scale.threshold(float(asked[np.argmax(shown**2 * np.maximum(below, 0.0))]))
 
     def error(self) -> float:
-        """Return the standard error of the coverage near the root if all have targets; infinite without replies."""
+        """Return the standard error of coverage near the root if all people have targets; infinite without replies."""
         spread = self.coverage * (1.0 - self.coverage)
         moved = [(each.error(self.coverage), self.scale.slope * spread * each.moved) for each in self.replies]
         precision = sum(1.0 / (error**2 + more**2) for error, more in moved)
@@ -181,7 +183,7 @@ def bounds(coverage: float, replies: Sequence[Reply]) -> list[tuple[float, float
 
 
 def at_least_present(coverage: float, replies: Sequence[Reply]) -> float:
-    """Return the least share of targets present by the replies themselves, as missing ones count as C."""
+    """Return a lower bound on the share of targets present, from the replies: missing targets count as C."""
     ends = bounds(coverage, replies)
     shares = [max((coverage - high) / coverage, (low - coverage) / (1.0 - coverage)) for low, high in ends]
     return max(0.0, *shares) if shares else 0.0
@@ -190,17 +192,17 @@ def at_least_present(coverage: float, replies: Sequence[Reply]) -> float:
 class PredictionSets:
     r"""Sets that contain a person's target with at least the nominal coverage C.
 
-    The set of a real target is ``x'b +- t``, cut to the target's bounds; that of classes all classes with a probability
-    of at least 1 - t. Coverage is marginal: the share of new people, drawn like those who answered, whose target is in
-    their set. With probability 95% over the releases it is within the stated interval, whose low end is at least C.
+    The set of a real target is ``x'b +- t``, clipped to the target's bounds. The set of a target with classes has all
+    classes with a probability of at least 1 - t. Coverage is marginal: the share of new people, drawn like those who
+    answered, whose target is in their set. With probability 95% over the releases, coverage is within the stated
+    interval, whose low end is at least C.
 
-    Sets are those of the newest published prediction and threshold whose own answers show a coverage of at least C;
-    they contain everything if the answers show it for none. A missing target counts as C, so that a mean answer ``C + p
-    (F - C)`` is at most the coverage F if it is at least C.
+    Sets use the newest published prediction and threshold whose answers show a coverage of at least C. If no answers
+    show it, sets contain everything. A missing target counts as C, so that a mean answer ``C + p (F - C)`` is at most
+    the coverage F if it is at least C.
 
-    ``root`` has replies with their predictions, ``origin`` is the newest published prediction b (d,), in coded units,
-    ``basis`` (K, c) maps contrasts to the classes' log odds (None for a real target), and ``answers`` is the number of
-    answers.
+    ``root`` has the replies, ``origin`` is the newest published prediction b (d,), in coded units, ``basis`` (K, c)
+    maps contrasts to the classes' log odds (None for a real target), and ``answers`` is the number of answers.
     """
 
     whole = False  # whether sets contain everything, as no threshold is known to suffice
@@ -227,7 +229,8 @@ class PredictionSets:
     def known(self) -> bool:
         """Whether enough people have answered: the standard error of coverage is at most (1 - C) / 2.
 
-        A standard error is that of the answers, divided by a lower bound on the share of people with a target.
+        The standard error of coverage is that of the answers, divided by a lower bound on the share of people with a
+        target.
         """
         return self._fewest >= _FEWEST and self._error / self._fewest <= (1.0 - self.coverage) / 2.0
 
@@ -273,7 +276,7 @@ class PredictionSets:
         return {"low": self.interval[0], "estimate": self.covered, "high": self.interval[1]}
 
     def to_dict(self, unit: float = 1.0) -> dict[str, Any]:
-        """Return plain data; ``unit`` is the target's unit of one coded unit."""
+        """Return plain data; ``unit`` is a coded unit's length in the target's units."""
         threshold = unit * self._threshold if self.known else None
         return {
             "coverage": self.coverage,

@@ -43,9 +43,9 @@ class TargetRange:
         records: bool = True,
         intercept: bool = True,
     ) -> Self:
-        """Return the range between ``target_bounds``, or from -``target_bound`` to it; raise UserError for others.
+        """Return the range between ``bounds``, or from -``bound`` to ``bound``; raise UserError if it is invalid.
 
-        Simulations default to -1 to 1. Without ``intercept`` the middle is 0, and the unit the larger bound.
+        Simulations default to -1 to 1. Without ``intercept`` the middle is 0, and the unit the larger absolute bound.
         """
         if bound is not None:
             bound = float(bound)

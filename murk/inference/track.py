@@ -1,22 +1,23 @@
 r"""Estimates by window, and a smoothed path, with bands that hold over all windows at once.
 
-A release tells its window. Of k windows with estimates e_w and standard errors s_w, the band
+A release states its window. For k windows with estimates e_w and standard errors s_w, the band
 
 .. math:: e_w \pm z\,s_w, \qquad z = \Phi^{-1}\{(1 + (1 - a)^{1/k}) / 2\},
 
 holds the truths of all windows together with probability 1 - a at least, *however the windows are correlated*: the
 estimates are jointly normal, and rectangles of normal vectors have at least the probability of independent ones
-(Sidak). So it does not matter who answered in which windows. Within a window answers are of different people; where a
-cap allows one person several, the errors are those of `Repeats`.
+(Sidak). So it does not matter who answered in which windows. Within a window answers are of different people; if a
+cap allows one person several answers in a window, standard errors are widened as `Repeats` says.
 
-The path at window t is the estimate from the answers of the windows t - h to t + h together. It is of the people of
-these windows, each answer alike: for shares and means the mean of the windows' truths, for a model the fit to all of
-them. So its band has no bias to allow for, but it is no band for what moves within 2 h + 1 windows. Noise is
-independent from window to window, and a person answers in up to m of these windows, so the variance is at most the
-factor (v + m) / (v + 1) of `murk.task.repeats` times that of answers of different people.
+The path at window t is the estimate from the answers of the windows t - h to t + h together. It estimates a quantity of
+all people of these windows, with equal weights of answers: for shares and means the mean of the windows' truths, for a
+model the fit to all of them. So its band needs no allowance for bias, but does not cover movements within 2 h + 1
+windows. Noise is independent from window to window, and a person answers in up to m of these windows, so the variance
+is at most the factor (v + m) / (v + 1) of `murk.task.repeats` times that of answers of different people.
 
-Where the bands at level ``1 - 0.01 / p`` of one of p coefficients have no number in common, it is not the same in all
-windows: in unchanging streams this is so at a look with probability 1% at most, whoever answers how often.
+If the bands at level ``1 - 0.01 / p`` of one of p coefficients have no number in common, the coefficient is reported as
+changed. At one look at an unchanging stream this happens with a probability of at most 1%, however often each person
+answers.
 
 Source: Sidak, "Rectangular confidence regions for the means of multivariate normal distributions", 1967.
 """
@@ -50,7 +51,7 @@ def simultaneous_level(level: float, windows: int) -> float:
 
 @dataclass(frozen=True)
 class Path:
-    """Estimates with half-widths of a band over all windows, (k, p); NaN and infinite where there is none."""
+    """Estimates with half-widths of a band over all windows, (k, p); NaN and infinite if a window has no estimate."""
 
     values: Floats
     half_widths: Floats
@@ -58,17 +59,17 @@ class Path:
 
 @dataclass(frozen=True)
 class Track:
-    """The windows' own estimates and the smoothed path, in coded units."""
+    """Estimates of single windows and the smoothed path, in coded units."""
 
     window: str  # the length of a window, as the task states it
     names: tuple[str, ...]
-    numbers: tuple[int, ...]  # of the windows, ascending
-    releases: tuple[int, ...]  # of each window
+    numbers: tuple[int, ...]  # numbers of the windows, ascending
+    releases: tuple[int, ...]  # number of releases in each window
     level: float
     smooth: int
     alone: Path
-    path: Path  # of windows with their neighbours
-    changed: tuple[str, ...] = ()  # coefficients that are not the same in all windows, with few false alarms in all
+    path: Path  # estimates of windows together with their neighbours
+    changed: tuple[str, ...] = ()  # coefficients that changed between windows, with at most 1% of false alarms a look
 
     @property
     def begins(self) -> tuple[str, ...]:
@@ -98,7 +99,7 @@ class Track:
         )
 
     def to_dict(self, units: Mapping[str, Unit]) -> dict[str, Any]:
-        """Return plain data: a list for each column, or by name a list for each coefficient, coded without a unit."""
+        """Return plain data: lists over windows, for coefficients by name and in their units (coded without one)."""
         return {
             "window": self.window,
             "begins": list(self.begins),
@@ -137,8 +138,8 @@ def track_of(
 ) -> Track | None:
     """Return the track of the estimates of windows alone, and of those with ``smooth`` neighbours to either side.
 
-    One person may answer up to ``within`` times in a window and ``most`` times in all; ``effect`` returns the factor of
-    the variance of a sum for such a number. None without a release.
+    One person may answer up to ``within`` times in a window and ``most`` times in all; ``effect`` returns the factor by
+    which such a number of answers widens the variance of a sum. Returns None without a release.
     """
     numbers = sorted(number for number, each in alone.items() if each.n_releases)
     if not numbers:
@@ -171,7 +172,7 @@ def track_of(
 
 
 def _contradicted(path: Path) -> Sequence[bool]:
-    """Return of each coefficient whether no constant is within the band in all windows, (p,)."""
+    """Return for each coefficient whether no constant lies within its bands in all windows, (p,)."""
     finite = np.isfinite(path.half_widths)
     least = np.where(finite, path.values + path.half_widths, np.inf).min(axis=0)
     most = np.where(finite, path.values - path.half_widths, -np.inf).max(axis=0)

@@ -1,7 +1,7 @@
 """Coefficients in natural units: the effect of one unit of a feature on the target.
 
-Each quantity has one unit in tables, frames, JSON and attributes, which its scale names. Changes of a probability are
-in percentage points, and the level of a share or of a line in percent.
+Each quantity has the same unit in tables, frames, JSON and attributes; its scale names the unit. Changes of a
+probability are in percentage points, and levels of a share or of a linear probability model in percent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POINTS: Final = 100.0  # percentage points of a probability of 1
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Natural unit of a coefficient: ``factor * coefficient + shift`` is its effect, from ``low`` to ``high``."""
+    """Natural unit of a coefficient: its effect is ``factor * coefficient + shift``, clipped to [``low``, ``high``]."""
 
     label: str  # name of the unit, in words
     factor: float  # effect per unit, divided by the coefficient
@@ -35,7 +35,7 @@ class Unit:
     high: float = math.inf
 
     def possible(self, effect: float) -> float:
-        """Return an effect cut to what is possible; infinite ones, which are unknown, are kept."""
+        """Return an effect clipped to [``low``, ``high``]; an infinite effect, which means unknown, is kept."""
         return min(max(effect, self.low), self.high) if math.isfinite(effect) else effect
 
 
@@ -60,7 +60,8 @@ def odds_ratio(effect: float) -> float:
 def units(task: Task) -> dict[str, Unit]:
     """Return the unit of each coefficient that has one, by name.
 
-    The intercept is the fit at the middle of every feature: in a real target's units, or in percent by a line.
+    The intercept is the fit at the middle of every feature, in a real target's units or, for a linear probability
+    model, in percent.
     """
     if not isinstance(task.target, RealTarget):
         return _units(task, task.coefficient_scale, 0.5 if fits_probabilities(task) else 1.0)
@@ -69,7 +70,7 @@ def units(task: Task) -> dict[str, Unit]:
 
 
 def effect_units(task: Task) -> dict[str, Unit]:
-    """Return the units of average effects: of coefficients, or of effects on probabilities beside them."""
+    """Return the units of average effects: those of coefficients, or of effects on probabilities shown beside them."""
     if isinstance(task.target, RealTarget) or fits_probabilities(task):
         return units(task)
     stated = not isinstance(task.target, ClassTarget) or PROTOCOLS[task.protocol].estimates_effects
@@ -82,7 +83,7 @@ def probability_units(task: Task) -> dict[str, Unit]:
 
 
 def units_beside(task: Task, scale: Scale) -> dict[str, Unit]:
-    """Return the units for a learner of features that a task's `Encoder` codes, and of targets in their own units."""
+    """Return the units for a learner whose features a task's `Encoder` codes, with targets in their own units."""
     return _units(task, scale, (0.5 if scale == "probability" else 1.0) / coded_unit(task), of_learner=True)
 
 

@@ -26,14 +26,14 @@ features
     Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the first
     record.
 target_bounds
-    Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; noise is added for
+    Public bounds (low, high) of the target, to which it is clipped before it is coded to [-1, 1]; the noise is that of
     the whole range. Required unless noise is simulated or releases are learned, then (-1, 1) by default.
 step
     ``"noise-aware"``, or River's ``optim.schedulers.InverseScaling``.
 averaging
     ``"polyak"``, ``"polynomial-decay"`` or ``None``.
 weighting
-    How to weight people by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
+    How people are weighted by their public noise level: ``"inverse-variance"`` or ``"uniform"``.
 seed, noise
     Simulate the noise from a seed (no privacy), or take it from another source.
 """
@@ -75,7 +75,7 @@ def documented(cls: C) -> C:
         section = _SECTION.search(text)
         for entry in re.split(r"\n(?=\S)", section[1]) if section else ():
             entries |= dict.fromkeys(entry.partition("\n")[0].split(", "), entry)
-    # An entry of several parameters is at the first of them.
+    # An entry for several parameters is placed at the first of them.
     described = dict.fromkeys(entries[name] for name in inspect.signature(cls).parameters if name in entries)
     text = "Parameters\n----------\n" + "\n".join(described)
     cls.__doc__ = _SECTION.sub(lambda _: text, inspect.cleandoc(cls.__doc__ or ""), count=1)

@@ -25,10 +25,10 @@ _CODE = "Code records by public bounds first, as in Encoder(task) | model"
 class FirstRecords:
     """Checker of the first records of a simulation, which warns without quoting any of their values.
 
-    Whether a record is learned must not depend on its values: text counts silently as 0, an undeclared label as
-    missing, and features in other units are shortened. Where noise is real, `murk.learners.Encoder` counts such values
-    on the device. ``unit`` and ``target`` are the largest absolute values expected of features and of a real target,
-    None for any.
+    Whether a record is learned must not depend on its values, so mistakes raise no error: text counts as 0, an
+    undeclared label as missing, and long feature vectors are shortened. Where noise is real, `murk.learners.Encoder`
+    counts such values on the device. ``unit`` and ``target`` are the largest absolute values expected of features and
+    of a real target, None for any.
     """
 
     def __init__(self, names: Sequence[Any], unit: float | None, target: float | None, labels: bool) -> None:
@@ -44,7 +44,7 @@ class FirstRecords:
         return type(None), ()
 
     def look(self, rows: Iterable[tuple[Sequence[Any], float]], keys: Iterable[Any]) -> None:
-        """Check raw rows, whose features are named by ``keys``, with coded targets; warn after `FIRST` of them."""
+        """Check raw rows with features named ``keys``, and their coded targets; warn after `FIRST` rows."""
         self._unseen.difference_update(keys)
         for values, y in islice(rows, self.left):
             self._add(values, y)
@@ -121,7 +121,8 @@ def _scaled(seen: Sequence[float]) -> bool:
 class BeyondBounds:
     """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
 
-    ``share`` is the least share that it warns of, ``words`` the remedy. It depends on raw records, so copies lack it.
+    It warns of shares above ``share``; ``words`` describe the bounds and the remedy. Copies of a learner lack the
+    counter, as it depends on raw records.
     """
 
     def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:
@@ -150,10 +151,10 @@ class BeyondBounds:
 
 
 class AlwaysClamped:
-    """Finder of columns with public bounds whose first `FIRST` values all lie beyond them; it names no value.
+    """Finder of columns whose first `FIRST` values all lie beyond their public bounds; it quotes no value.
 
-    Such a column, often one in other units, has the same code in every record. The finder depends on raw records, so
-    copies lack it.
+    Such a column, often one in other units, has the same code in every record. Copies of an encoder lack the finder, as
+    it depends on raw records.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -164,7 +165,7 @@ class AlwaysClamped:
 
     @property
     def done(self) -> bool:
-        """Whether no further records need to be checked: every column had a value within its bounds."""
+        """Whether the check is over: every column had a value within its bounds, or `FIRST` records were checked."""
         return not self._clamped or self._left <= 0
 
     def look(self, cells: NDArray[Any], columns: Sequence[str]) -> None:
@@ -187,7 +188,7 @@ class AlwaysClamped:
 
 
 def _warn(finding: str) -> None:
-    """Warn at the line that called the package."""
+    """Issue a warning with the position of the line that called the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("murk."):
         frame, level = frame.f_back, level + 1

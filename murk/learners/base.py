@@ -41,7 +41,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 Record = Mapping[Any, Any]
 
-_BEGINNING = ForkSafeLock()  # of two threads with a first record, only one fixes the features
+_BEGINNING = ForkSafeLock()  # if two threads bring a first record, only one fixes the features
 
 
 EngineType = TypeVar("EngineType", bound="Engine")
@@ -51,7 +51,7 @@ IterateEngineType = TypeVar("IterateEngineType", bound="IterateLearner")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class StreamEstimator(base.Estimator, Generic[EngineType]):
-    """Base class of River estimators, whose features are fixed at construction or by a simulation's first record."""
+    """Base class of River estimators. Features are fixed at construction, or by a simulation's first record."""
 
     guarantee: Guarantee
     levels: Mapping[str, Guarantee] | None = None
@@ -167,7 +167,7 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         mechanism = self._mechanisms.get(guarantee)
         if mechanism is None:
             mechanism = self._mechanism_for(guarantee)
-            # People may choose any guarantees: the cache is bounded.
+            # The cache is bounded, since people may choose any number of different guarantees.
             if len(self._mechanisms) < 256:
                 self._mechanisms[guarantee] = mechanism
         return mechanism
@@ -209,7 +209,8 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
     def learn_release(self, release: Release) -> None:
         """Learn from a release made elsewhere, of this learner's kind and at one of its levels.
 
-        Raises RejectedError if it misfits or only one of release and learner is simulated; UserError without features.
+        Raises RejectedError if the release does not fit, or only one of release and learner is simulated; UserError
+        without features.
         """
         engine = self._require()
         if release.kind != engine.kind:
@@ -258,7 +259,7 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         return estimate
 
     def coefficients(self) -> dict[str, float]:
-        """Return coefficients by feature (the constant's as ``"intercept"``), those of classes by "class:feature"."""
+        """Return coefficients by feature (the constant's as ``"intercept"``), for classes by ``"class:feature"``."""
         estimate = self.estimate()
         return dict(zip(estimate.names, map(float, estimate.values), strict=True))
 
@@ -290,7 +291,7 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         return learner_html(self, repr(self))
 
     def _engines(self, others: Sequence[Self]) -> list[Any]:
-        """Return the engines of this learner and ``others``; raise UserError if their settings differ."""
+        """Return the engines of this learner and ``others``; raise UserError if their class or settings differ."""
         engine: Any = self._require()
         engines, own_classes = [engine], self._stated_classes()
         for other in others:
@@ -371,11 +372,11 @@ class PersonEstimator(StreamEstimator[RecordEngineType]):
         return self._calibrated(guarantee)
 
     def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None) -> None:
-        """Randomize the record once, with ``guarantee`` or else the learner's own, and learn from the release."""
+        """Randomize the record once, at ``guarantee`` (default: the learner's own), and learn from the release."""
         self._learn(x, self._coded_one(y), guarantee)
 
     def learn_many(self, X: Any, y: Any, guarantee: Guarantee | Sequence[Guarantee] | None = None) -> None:
-        """Learn from the rows of a data frame or an ``(n, d)`` array, with one guarantee for all rows or one each."""
+        """Learn from the rows of a data frame or an ``(n, d)`` array, at one ``guarantee`` for all rows or one each."""
         with wiping():
             self._learn_rows(X, self._coded_many(y), guarantee)
 
@@ -409,7 +410,7 @@ class PersonEstimator(StreamEstimator[RecordEngineType]):
         return [self._person_mechanism(each) for each in guarantee]
 
     def _learn_matrix(self, engine: RecordEngineType, X: Floats, y: Floats, own: list[Any]) -> None:
-        """Learn from rows of features, without the constant, by one mechanism for all rows or one for each."""
+        """Learn from rows of features (no constant); ``own`` has one mechanism for all rows or one for each."""
         engine.learn_records(X, y, own)
 
 
@@ -618,7 +619,7 @@ def several_labels(classes: Sequence[Any]) -> dict[Any, float]:
 
 
 def check_ordered(name: str, values: Any, example: str) -> None:
-    """Raise UserError unless an argument has an order of its own that a second look repeats."""
+    """Raise UserError for an argument that is no list: a text, a set, a mapping or an iterator."""
     if isinstance(values, str | bytes | Set | Mapping | Iterator):
         raise UserError(f"{name} must be a list of {example}, not a {type(values).__name__}")
 
@@ -649,7 +650,7 @@ def codes_of(labels: Any, codes: Mapping[Any, float]) -> Floats:
         return np.array([codes.get(label, math.nan) for label in (False, True)])[array.astype(np.int8)]
     if kind in "iuf" and len(codes) <= 16:
         if kind == "f":
-            # Comparing shorter floats would round a label.
+            # With shorter floats, comparison would round the labels.
             array = array.astype(np.float64, copy=False)
         coded = np.full(len(array), math.nan)
         for label, code in codes.items():

@@ -107,7 +107,7 @@ class Encoder(base.MiniBatchTransformer):
 
 
 class CodedPipeline(compose.Pipeline):
-    """A pipeline that begins with an `Encoder`, and has its learner's result in natural units."""
+    """A pipeline that begins with an `Encoder`, so that its learner's result can be shown in natural units."""
 
     def summary(self, *, level: float = 0.95, forecast: bool = True) -> Result:
         """Return the `summary` of the last step, a learner, in the units of the encoder's task."""

@@ -38,7 +38,7 @@ __all__ = ["Evaluated", "Example", "Score", "UnbiasedLoss"]
 class Example(dict[Any, float]):
     """A released example's features by name, with the public facts about their noise."""
 
-    noise: Noise = Noise(0.0)  # noise of its level
+    noise: Noise = Noise(0.0)  # noise of the release's level
     product: bool = False  # whether features are multiplied by the label
     directed: bool = False  # whether features are a direction: losses are weighted by 1/|x|^2
     missing: float = 0.0  # for a direction, an unbiased estimate of whether the target is missing (1) or present (0)
@@ -54,7 +54,7 @@ class Score(NamedTuple):
     product: bool  # whether the example is multiplied by its label
     directed: bool = False  # whether it is a direction
     outer: bool = False  # whether it is an outer product
-    squares: tuple[float, ...] = ()  # under Laplace noise, of its scale times each coefficient
+    squares: tuple[float, ...] = ()  # under Laplace noise, squares of the noise's scale times each coefficient
 
 
 def coefficients(model: Any) -> tuple[Mapping[Any, float], float]:
@@ -117,7 +117,7 @@ class Evaluated(base.Estimator):
 class UnbiasedLoss(metrics.base.Metric):
     """Mean loss on the true examples, estimated without bias from released ones.
 
-    Losses have the same weights as in learning from the same releases.
+    Losses are weighted as they are in learning from these releases.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ class UnbiasedLoss(metrics.base.Metric):
         return noise.keep * smooth(z) + (1.0 - noise.keep) * smooth(-z)
 
     def update(self, y_true: Any, y_pred: Score) -> None:
-        """Add an example, unless its estimate is not finite."""
+        """Add an example's loss, unless its estimate is not finite."""
         self._add(y_true, y_pred, 1)
 
     def revert(self, y_true: Any, y_pred: Score) -> None:
@@ -182,7 +182,7 @@ class UnbiasedLoss(metrics.base.Metric):
             self._squares += sign * loss * loss
 
     def get(self) -> float:
-        """Return the mean; 0 before the first example."""
+        """Return the mean loss; 0 before the first example."""
         return self._total / self.count if self.count else 0.0
 
     @property

@@ -58,7 +58,7 @@ _BLOCK = 4096
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GaussMix(StreamEstimator[Any]):
-    """Base class of both GaussMix estimators: the open window of raw records, and its release.
+    """Base class of both GaussMix estimators: it collects a window of raw records and releases the window.
 
     Parameters
     ----------
@@ -74,15 +74,16 @@ class GaussMix(StreamEstimator[Any]):
     window
         Number of records in a window, which is released when full; by default windows end by :meth:`release`.
     windows
-        Largest number of windows. Each spends ``guarantee``: more than 1 needs people in one window each, or caps.
+        Largest number of windows. Each window spends ``guarantee``. Give more than 1 only if no person is in two
+        windows, or people may spend the guarantee more often.
     analysis
         Proof of the mixtures' guarantee, which sets the noise: ``"tight"`` (least noise), ``"joint"``, ``"published"``.
     neighbours
         ``"zero-out"``, or ``"replace-one"`` for a guarantee comparable with the local protocols'.
     debiased
-        False for the paper's ``argmin ||m_y - M_x theta||`` of mixtures, which is shrunk.
+        False for the paper's estimate from mixtures, ``argmin ||m_y - M_x theta||``, which noise shrinks towards 0.
     weighting
-        How to weight windows, by public numbers: ``"inverse-variance"``, or ``"uniform"`` (every record alike).
+        Weights of windows, from public numbers: ``"inverse-variance"``, or ``"uniform"`` (the same for every record).
     seed, noise
         Simulate noise and mixing from a seed (no privacy), or take them from another source.
     """
@@ -100,7 +101,7 @@ class GaussMix(StreamEstimator[Any]):
     weighting: Weighting = "inverse-variance"
     intercept: bool = True
 
-    # Of one of both estimators only
+    # Arguments that only one of both estimators has
     range: float | None = field(init=False, default=None)
     surrogate: Surrogate = field(init=False, default="minimax")
     first: int | None = field(init=False, default=None)
@@ -110,7 +111,7 @@ class GaussMix(StreamEstimator[Any]):
 
     def _prepare(self) -> None:
         self._turns = ForkSafeLock()
-        self._window: Any = None  # an accumulator
+        self._window: Any = None  # the accumulator of the open window
         self._released = 0
         self._fit: tuple[Any, Floats] | None = None
         if isinstance(self.windows, bool) or not isinstance(self.windows, int) or self.windows < 1:
@@ -123,7 +124,7 @@ class GaussMix(StreamEstimator[Any]):
         super()._prepare()
 
     def _release_method(self) -> Method:
-        """Return the method: as given, or second moments unless an argument of mixtures is given."""
+        """Return the method that was given; by default mixtures if one of their arguments is given, else moments."""
         mixing = {"rows": self.rows is not None, "analysis": self.analysis != "tight", "debiased": not self.debiased}
         given = [name for name, is_given in mixing.items() if is_given]
         if self.method is None:
@@ -241,14 +242,14 @@ class GaussMix(StreamEstimator[Any]):
 
     @locked
     def release(self) -> None:
-        """Release pending records, at ``guarantee`` for each person, forget them and learn; raise UserError if none."""
+        """Release pending records, at ``guarantee`` for each person, forget them and learn; UserError without any."""
         self._release()
 
     def _release(self) -> None:
         engine, window = self._require(), self._window
         if window is None or window.released or not window.records:
             raise UserError("there is no record since the last release: learn some first")
-        # The window is counted and dropped first: a release that fails must not be repeated on the same records.
+        # Count and drop the window first: a release that fails must not be repeated on the same records.
         self._released, self._window = self._released + 1, None
         engine.learn_window(window.release())
 
@@ -277,7 +278,7 @@ class GaussMix(StreamEstimator[Any]):
 
     @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Load a state of equal settings, dropping pending records; raise MurkError if malformed or for others."""
+        """Load a state and drop pending records; raise MurkError if it is malformed or of other settings."""
         released = state.get("released")
         if isinstance(released, bool) or not isinstance(released, int) or released < 0:
             raise MurkError("the state is malformed: it needs a count of released windows")
@@ -390,7 +391,8 @@ class GaussMixClassifier(GaussMix, LabelEstimator, base.MiniBatchClassifier):
         all others, better with many records; ``"mixing"``; or ``"linear-mixing"``, which also releases a noisy least
         eigenvalue to add less noise. By default moments, or linear mixing with ``rows``, ``analysis`` or ``debiased``.
     first
-        Records in a window's first part (``newton``); by default 2,500 a coefficient, at most 10,000 and half of it.
+        Number of records in a window's first part (``newton``); by default 2,500 for each coefficient, but at most
+        10,000 and half of the window.
     range
         Q of the paper's quadratic surrogate on [-Q, Q]. By default the least-squares fit is turned into logistic
         coefficients as if ``x'theta`` were normal, with the released moments.

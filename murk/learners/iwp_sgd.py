@@ -46,7 +46,7 @@ from murk.task.values import number, target
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-# Arguments that are settings of the same name.
+# Arguments that are passed on as settings of the same name.
 _SETTINGS = (
     *("split", "loss", "radius", "calibration", "regularization", "batch"),
     *("averaging", "weighting", "intercept", "intervals", "corrected"),
@@ -77,8 +77,8 @@ class IWPSGD(SGDEstimator[Any]):
     intercept
         Whether the constant has a coefficient; otherwise it is 0. The release is the same.
     intervals
-        ``"random-scaling"`` for intervals from the path of the unpolished average, which hold the truth too rarely
-        before the iterates settle.
+        ``"random-scaling"`` for intervals from the path of the average before the Newton step. Until the iterates
+        settle, these contain the true coefficients too rarely.
     mechanism
         Mechanism for outer products: ``"gaussian"``, ``"laplace"``, ``"l2-ball"`` or ``"privunit"``; by default the
         least noisy one. A joint release has Gaussian noise, or ``"laplace"``, which needs more people; all others have
@@ -173,7 +173,7 @@ class IWPSGD(SGDEstimator[Any]):
     def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the release; or learn from a released example.
 
-        ``guarantee`` replaces the learner's own; one whose noise is outside the loss's valid region is refused.
+        ``guarantee`` replaces the learner's own. It is refused if the loss is not valid for its noise.
         """
         if self.inputs == "released":
             self._learn_released(x, self._released_target(x, y), guarantee)
@@ -245,7 +245,7 @@ class IWPSGD(SGDEstimator[Any]):
         engine: IWPEngine = self._require()
         if engine.settings.cells:
             raise UserError(
-                "a released cell is no example with noise: see unbiased_loss, or fit models (docs/models.md)"
+                "cells are not examples that can be decoded: see unbiased_loss, or fit models (docs/models.md)"
             )
         mechanism = engine.mechanisms[release.level]
         values = mechanism.decode(np.array([release.payload], dtype=np.int64))
@@ -278,7 +278,7 @@ class IWPSGD(SGDEstimator[Any]):
     def unbiased_loss(self) -> float:
         """Running mean of the unbiased losses, each at ``predict_one``'s coefficients before its release is learned.
 
-        In squared units of a real target; NaN before the first release.
+        For a real target it is in squared units of the target; before the first release it is NaN.
         """
         return math.nan if self._engine is None else self._target_unit**2 * float(self._engine.unbiased_loss[0])
 
@@ -309,7 +309,7 @@ class IWPSGD(SGDEstimator[Any]):
         return found
 
     def _linear(self, rows: Floats) -> Floats:
-        """Return scores (m,), or (m, c) of contrasts of several classes, of rows of features without the constant."""
+        """Return scores of rows of features without the constant: (m,), or (m, c) for c contrasts of classes."""
         theta = self._require().reference
         return np.asarray(
             np.column_stack([rows, np.ones(len(rows))])
@@ -333,14 +333,15 @@ class IWPSGDClassifier(IWPSGD, LabelEstimator, base.MiniBatchClassifier):
         ``"class:feature"`` add up to 0. Any other label counts as missing: the mechanism then randomizes zeros.
     release
         ``"outer"``: the outer product of the direction of (x, y) with itself, for the fit weighted by
-        ``1/(1 + |x|^2)``; the default for the quadratic loss. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the
-        fit weighted by ``1/|x|^2``; its default for GDP or zCDP of mu > 3 or more than 64 features. ``"joint"``:
-        ``y x``; the default for other losses. ``"separate"``: features, and a label in randomized response.
-        ``"cells"``: the combination of all values, in randomized response; for every loss, with features of few values.
+        ``1/(1 + |x|^2)``; the quadratic loss' default. ``"directions"``: ``y x / |x|`` and ``1 / |x|``, for the fit
+        weighted by ``1/|x|^2``; the quadratic loss' default for GDP or zCDP of mu > 3 or more than 64 features.
+        ``"joint"``: ``y x``; the default for other losses. ``"separate"``: features, and the label by randomized
+        response. ``"cells"``: the combination of all values by randomized response; for every loss, and features of few
+        values.
     loss
-        ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact in a ball
-        that shrinks with the noise; logits), ``"exponential"``, or ``"log"`` (truncated, but exact with cells; for more
-        than two classes that of softmax).
+        ``"quadratic"`` (valid for any noise; fits a line through labels of -1 and +1), ``"probit"`` (exact within a
+        ball that is smaller for more noise; gives logits), ``"exponential"``, or ``"log"`` (a truncated series, but
+        exact with cells; for more than two classes the loss of softmax).
     truncation
         K of the log loss; by default the best of 1, 2, 3 by the paper's criterion.
     radius
@@ -475,7 +476,7 @@ class IWPSGDRegressor(IWPSGD, TargetEstimator, base.MiniBatchRegressor):
         return target(y)
 
     def _shown(self, target: float) -> float:
-        # A joint release scales the target.
+        # A joint release scales the target by a public factor.
         return target / float(self._require().settings.scale)
 
     def _means(self, rows: Floats) -> Floats:

@@ -196,8 +196,9 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     public
         Public covariates without labels (array, frame or list of records), for whitening and plug-in intervals.
     intervals
-        By default plug-in intervals with ``public``, and none without. ``"complete"``: as ``missing_share=0``.
-        ``"random-scaling"``: from the path of the average, valid in the limit; before, they hold the truth too rarely.
+        By default plug-in intervals with ``public``, and none without. ``"complete"``: the same for no missing target,
+        ``missing_share=0``. ``"random-scaling"``: intervals from the path of the average, valid in the limit; with few
+        releases they contain the true coefficients too rarely.
     radius
         Radius of the ball of coefficients, to which noise-aware steps are proportional; by default 5.
     start
@@ -249,7 +250,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
         return Balanced() if self.objective == "balanced" else Logistic()
 
     def _default_radius(self, coefficients: int) -> float:
-        # On features of unit size the norm is the logit's root mean square: at 5 labels are nearly certain.
+        # With features of unit size the norm is the logit's root mean square; at 5 the labels are nearly certain.
         return 5.0
 
     def _chances(self, rows: Floats) -> Floats:
@@ -264,7 +265,7 @@ class LDPSGDClassifier(LDPSGD, LabelEstimator, base.MiniBatchClassifier):
     def _unit_test_params(cls) -> Any:
         yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
         yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
-        # Every label of River's test sets, as classes are public and not learned from records.
+        # Every label of River's test data sets, as classes are public and not learned from records.
         segments = ("brickface", "cement", "foliage", "grass", "path", "sky", "window")
         yield {"guarantee": GaussianDP(mu=1.0), "seed": 1, "classes": (False, True, *segments)}
 
@@ -287,19 +288,19 @@ class LDPSGDRegressor(LDPSGD, TargetEstimator, base.MiniBatchRegressor):
     scale
         ``"estimate"``, or the known residual scale, in the target's units.
     scale_multiplier
-        Unit of the scale's coordinate, which raises it above the noise; 1 in the paper.
+        Factor of the scale's coordinate, which raises it above the noise; 1 in the paper.
     scale_start, scale_floor
         First value of the estimated scale of coded targets, and its public lower bound.
     public
         Public covariates without targets (array, data frame or list of records), for whitening, the Newton step and
-        plug-in intervals of the coefficients; with a known scale these allow for any unimodal residuals.
+        plug-in intervals of the coefficients. With a known scale these intervals allow for any unimodal residuals.
     intervals
-        By default plug-in intervals with ``public``, and none without, or with a known scale and ``c`` below 0.1.
-        ``"complete"``: as ``missing_share=0``. ``"random-scaling"``: from the path of the average, valid in the limit;
-        before, they hold the truth too rarely.
+        By default plug-in intervals with ``public``; none without it, or with a known scale and ``c`` below 0.1.
+        ``"complete"``: the same for no missing target, ``missing_share=0``. ``"random-scaling"``: intervals from the
+        path of the average, valid in the limit; with few releases they contain the true coefficients too rarely.
     radius
-        Radius of the ball of coefficients for coded targets, the unit of noise-aware steps; by default ``5 sqrt(p /
-        6)``.
+        Radius of the ball of coefficients for coded targets, to which noise-aware steps are proportional; by default
+        ``5 sqrt(p / 6)``.
     start
         Public coefficients to start from, the constant's last, ``(p,)``; by default zeros.
 

@@ -34,15 +34,15 @@ def _cost(guarantee: Guarantee, cap: Guarantee) -> PrivacyLoss:
 
 
 class OncePerPerson(base.Wrapper, base.Estimator):
-    """Let a learner learn one answer of each person, or one in each window, whatever a stream holds of them.
+    """Let a learner learn one answer of each person, or one in each window, of a stream with any number of records.
 
-    The first record of a person in a window is their answer. Further ones are refused before they are read, and so are
-    records of windows before the person's newest one, and those that ``lifetime`` does not allow: ``n_refused`` counts
-    them. So people count alike, not records. Intervals allow for people who answer in several windows, as
-    ``murk.task.repeats`` says.
+    The first record of a person in a window is their answer. Three kinds of records are refused before they are read,
+    and counted by ``n_refused``: further ones in the window, records of windows before the person's newest one, and
+    records that ``lifetime`` does not allow. So people count equally, not records. Intervals allow for people who
+    answer in several windows (see ``murk.task.repeats``).
 
-    Names that differ in white space alone are one. They are kept as hashes under a key of this object, 16 bytes for
-    each person. Accounts live as long as the object: a new one knows nobody. Where they must last, use a
+    Names that differ in white space alone count as one name. Names are stored as hashes of 16 bytes under a key of this
+    object. Accounts live as long as the object: a new object knows nobody. Where accounts must last, use a
     `murk.producers.Producer` with its ledger.
 
     Parameters
@@ -73,10 +73,10 @@ class OncePerPerson(base.Wrapper, base.Estimator):
         except ValueError as error:
             raise UserError(f"window={window!r} is not a window; {error}") from None
         if window == NONE and lifetime is not None:
-            raise UserError(f"lifetime={lifetime!r}: without window= a person answers once; remove it, or give one")
+            raise UserError(f"lifetime={lifetime!r}: without window= a person answers once; remove it, or give window=")
         self._turns = ForkSafeLock()
         self._key = os.urandom(32)
-        # Guarantees of people's own, which decide how much of an answer's variance is noise.
+        # Guarantees that were given with answers: they decide how much of an answer's variance is noise.
         self._own: dict[Guarantee, None] = {}
         # The newest window, what was spent, and the number of answers, by hashed name.
         self._accounts: dict[bytes, tuple[int, PrivacyLoss | None, int]] = {}
@@ -95,20 +95,20 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None, *, person: str, at: Any = None) -> None:
         """Learn a person's answer, unless they have answered in the window of ``at`` (a date, time or text; else now).
 
-        Raises UserError for a person without a name, a time that is none or more than a day ahead, or a guarantee that
-        the cap cannot be compared with; nothing is learned then.
+        Raises UserError, and learns nothing, for a person without a name, an invalid time or one more than a day ahead,
+        or a guarantee that cannot be compared with the cap.
         """
         text = " ".join(normalize("NFKC", person).split()) if isinstance(person, str) else ""
         if not text:
             raise UserError(f"person= is a {type(person).__name__} without a name: give the name of the record's owner")
         name = blake2b(text.encode(), key=self._key, digest_size=16).digest()
-        # Paid before it is learned: an error costs an answer, and never gives one away.
+        # Book the answer before it is learned: an error may lose an answer, but never allows a further one.
         if self._pay(name, self._number(at), guarantee):
             self.model.learn_one(x, y, guarantee)
 
     @locked
     def _pay(self, name: bytes, number: int, guarantee: Guarantee | None) -> bool:
-        """Book an answer in a window; return whether there is room for it."""
+        """Book an answer in a window; return whether the window and the cap allow the answer."""
         newest, spent, answers = self._accounts.get(name, (None, None, 0))
         over = False
         if self.lifetime is not None:
@@ -136,7 +136,7 @@ class OncePerPerson(base.Wrapper, base.Estimator):
 
     @property
     def repeats(self) -> Repeats:
-        """How often people have answered, and the factor of variances that intervals allow for."""
+        """Largest number of answers of a person, and the factor by which repeated answers increase variances."""
         counts = Counter(answers for _, _, answers in self._accounts.values())
         return repeats_of_counts(counts, self._guarantees) if counts else ONCE
 
@@ -151,9 +151,9 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
         """Return confidence intervals by name, which allow for people who have answered in several windows.
 
-        Random scaling takes the variance from the path of estimates, in which what people have in common at all times
-        does not show: only noise surely does. With noise v and a factor f of `repeats`, its half-widths are multiplied
-        by the root of ``f (v + 1) / v``.
+        Random scaling estimates the variance from the path of estimates. The path shows the noise, but may not show
+        what a person's answers have in common. With a noise variance v and the factor f of `repeats`, half-widths of
+        random scaling are multiplied by the root of ``f (v + 1) / v``.
         """
         repeats = self.repeats
         if self.model.estimate().method != RANDOM_SCALING or repeats.most == 1:

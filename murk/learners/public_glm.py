@@ -57,14 +57,14 @@ class PublicMoments(PersonEstimator[MomentEngine]):
     ----------
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path. Beyond 20,000 rows only second moments are kept. Without any, ``x'w`` is taken as normal.
+        CSV file's path. Of more than 20,000 rows only second moments are kept. Without any, ``x'w`` is assumed normal.
     radius
         Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     outliers
-        ``"clip"`` records beyond the bound to it, or release a record of zeros (``"zero"``) for them.
+        Treatment of records beyond the bound: ``"clip"`` scales them to it, ``"zero"`` releases a record of zeros.
     design, people, failure
-        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: it holds for all of ``people`` normal vectors with the
-        public covariance, except with probability ``failure``.
+        ``"bounded"``: the bound is ``radius``. ``"gaussian"``: the bound is computed so that ``people`` normal vectors
+        with the public covariance are all within it, except with probability ``failure``.
     release
         ``"observed"``: ``x x'``, ``x y`` and whether the target is present, by one mechanism. ``"joint"``: without
         presence; a missing target counts as the middle of its range. ``"separate"``: ``x x'`` and ``x y`` by a
@@ -72,7 +72,8 @@ class PublicMoments(PersonEstimator[MomentEngine]):
     target_weight
         Factor of the coded target; by default ``sqrt 2`` times the bound on ``||x||``, best for ``x y``.
     covariance
-        Second moments: ``"both"``, by inverse variance; ``"pooled"``, by numbers of people; or ``"private"``.
+        Second moments to use: ``"private"`` ones alone, or public ones as well, weighted by inverse variance
+        (``"both"``) or by numbers of people (``"pooled"``).
     solver
         ``"stein"``, the paper's; or ``"score"``, ``mean x f(x'w) = E x y`` over public covariates, consistent for any
         features.
@@ -127,7 +128,7 @@ class PublicMoments(PersonEstimator[MomentEngine]):
             clipping_norm = normal_norm_bound(moment, self.people, self.failure, published=self._released == "separate")
         if not (math.isfinite(clipping_norm) and clipping_norm > 0):
             raise UserError(f"radius={clipping_norm!r}, the bound on the features' norm, must be positive and finite")
-        # Scaled so that the bound leaves 1 for each feature, as for the constant.
+        # Scale features so that the bound on their squared norm is 1 for each feature, as for the constant.
         self._gain = math.sqrt(k) / clipping_norm
         whole = self._released in WHOLE
         bound = math.sqrt(k + self.intercept)
@@ -136,8 +137,8 @@ class PublicMoments(PersonEstimator[MomentEngine]):
             weight = balanced(bound) if whole else 1.0
         units = self._gain, self._response.half, self._response.middle
         root, zero, observed = math.sqrt(2.0) if whole else 1.0, self.outliers == "zero", self._released == "observed"
-        labels = coded if self.intercept else coded[:-1]
-        self._layout = Statistics(labels, bound, weight, self.intercept, root, zero, units, observed)
+        feature_names = coded if self.intercept else coded[:-1]
+        self._layout = Statistics(feature_names, bound, weight, self.intercept, root, zero, units, observed)
         check_size(self._layout)
         public = None if sample is None else sample.coded(clipping_norm, self._gain, self.intercept)
         model = MomentModel(curve, self._response, public, self.covariance, self.solver, self.repair)
@@ -213,9 +214,9 @@ class PublicMoments(PersonEstimator[MomentEngine]):
 class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifier):
     """Logistic, Poisson or boosting GLM of a binary target, from moments released once.
 
-    Each person releases their second moments ``x x'`` and ``x y`` once, with noise and without seeing a model. They
-    give least-squares slopes u; coefficients are ``c u``, where public covariates give c and the intercept a with
-    ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
+    Each person releases their second moments ``x x'`` and ``x y`` once, with noise and without seeing a model. From
+    these follow least-squares slopes u. Coefficients are ``c u``: over the public covariates, c and the intercept a
+    solve ``mean f(a + c x'u) = mean y`` and ``c mean f'(a + c x'u) = 1``.
 
     Parameters
     ----------
@@ -224,7 +225,8 @@ class PublicGLMClassifier(PublicMoments, LabelEstimator, base.MiniBatchClassifie
     classes
         The two labels, the positive one last.
     intercept
-        Whether there is an intercept. Otherwise labels count as 0 and 1, as in the paper, and most data have no root.
+        Whether there is an intercept. Otherwise labels count as 0 and 1, as in the paper, and for most data these
+        equations have no solution.
 
     Notes
     -----
@@ -299,8 +301,8 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
 
     Notes
     -----
-    ``link="identity"`` and ``solver="score"`` are consistent for any features, all other estimates for
-    normal features only; for others they have a bias that more people do not remove.
+    ``link="identity"`` and ``solver="score"`` are consistent for any features. All other estimates are consistent for
+    normal features only; for other features they have a bias that more people do not remove.
 
     References
     ----------
@@ -343,7 +345,7 @@ class PublicGLMRegressor(PublicMoments, TargetEstimator, base.MiniBatchRegressor
         ``link`` and ``radius`` are the paper's f and r, ``lipschitz`` its L, a bound on ``|f'|``, ``error`` its C, a
         bound on ``|y - f(x'w)|``: with ``||w|| <= 1`` the target is within ``L r + |f(0)| + C``. The classic
         calibration needs a small enough ``ApproxDP``: epsilon up to 17 at delta = 1e-6. Raises UserError without
-        ``radius`` and ``target_bounds``; ``design="gaussian"``, which takes no radius, needs the latter.
+        ``radius`` and ``target_bounds``; ``design="gaussian"``, which takes no ``radius``, needs ``target_bounds``.
         """
         start = float(curve_of(link, LINKS, "link").mean(np.zeros(1))[0])
         if radius is None and "target_bounds" not in more:

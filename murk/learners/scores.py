@@ -48,19 +48,20 @@ class Scores(PersonEstimator[InProcessScores]):
         Public covariates without targets (array, frame, iterable of mappings or a CSV file's path). Rows like the
         people's make the estimate more precise; without any, some people release features' second moments instead.
     interactive
-        Whether people of a round answer at one published model. ``False``: all answer once, at coefficients of zero,
-        their label's sign or target times the direction of their whitened features; the coefficients at which the
-        expected mean over ``public``, which is then required, equals the released one are the estimate.
+        Whether people of a round answer at one published model. ``False``: all people answer at coefficients of zero,
+        where they release their label's sign or target times the direction of their whitened features. The estimate is
+        the coefficients at which the expected mean of these answers over ``public`` equals the released mean.
+        ``public`` is then required, except for more than two classes.
     features
         Feature names in a fixed order; required unless noise is simulated, then by default the sorted names of the
         first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     forget
-        Number of newest releases to learn from, at least 24,000 (at times seven eighths of them, as whole rounds are
-        forgotten). Intervals then stop shrinking. By default all.
+        Number of newest releases to learn from, at least 24,000. As whole rounds are forgotten, at times only seven
+        eighths of this number are used. Intervals then stop shrinking. By default all.
     coverage
-        Share of people whose target prediction sets contain, such as 0.9; by default there are no sets.
+        Share of people whose target is in their prediction set, such as 0.9; by default there are no sets.
     coverage_share
-        Share of people who release, instead of a score, whether their target is in their set.
+        Share of people who release whether their target is in their prediction set, instead of a score.
     """
 
     public: Any = None
@@ -74,7 +75,7 @@ class Scores(PersonEstimator[InProcessScores]):
     _curve: Curve = field(init=False)  # mean function of the loss or link
     _binary: ClassVar[bool]
     _labels: tuple[str, ...] = field(init=False, default=())  # the classes, if there are more than two
-    _range: TargetRange = field(init=False)  # of a real target
+    _range: TargetRange = field(init=False)  # the range of a real target
 
     def _prepare(self) -> None:
         if self.interactive:
@@ -104,13 +105,14 @@ class Scores(PersonEstimator[InProcessScores]):
         if self._curve.name not in ("logistic", "identity"):
             key = "loss" if self._binary else "link"
             raise UserError(
-                f"{key}={self._curve.name!r} is for people who answer once: give interactive=False, or leave it out"
+                f"{key}={self._curve.name!r} is for people who answer once: give interactive=False, or leave {key} out"
             )
 
     def _check_once(self) -> None:
         if self.public is None and not self._labels:
             raise UserError(
-                "interactive=False needs public covariates to solve for coefficients: give public=, or leave it out"
+                "interactive=False needs public covariates to solve for coefficients: give public=, or leave "
+                "interactive out"
             )
         if self._curve.name == "cubic":
             raise UserError("link='cubic' is flat at coefficients of zero: use PublicGLMRegressor")
@@ -118,7 +120,9 @@ class Scores(PersonEstimator[InProcessScores]):
             raise UserError(f"loss={self._curve.name!r} is for two classes, not {len(self._labels)}: leave it out")
         for name in ("exponent", "forget", "coverage"):
             if getattr(self, name) is not None:
-                raise UserError(f"{name}={getattr(self, name)!r} has no effect with interactive=False: leave one out")
+                raise UserError(
+                    f"{name}={getattr(self, name)!r} has no effect with interactive=False: remove one of them"
+                )
 
     def _begin(self, names: tuple[Any, ...]) -> InProcessScores:
         coded, covariates = self._coded_names(names), None
@@ -161,7 +165,7 @@ class Scores(PersonEstimator[InProcessScores]):
         return self._require().level(guarantee)
 
     def published(self) -> tuple[int, list[float]]:
-        """Return the version at which the newest round began and its model, at which devices make releases."""
+        """Return the version at which the newest round began, and the round's model, at which devices answer."""
         published = self._require().published()
         assert published is not None
         return published
@@ -177,7 +181,7 @@ class Scores(PersonEstimator[InProcessScores]):
         return joint
 
     def drift(self) -> Drift:
-        """Test whether the coefficients have changed, with 1% false alarms in a stream's life; takes long."""
+        """Test whether the coefficients have changed; slow. False alarms have probability 1% over a stream's life."""
         engine = self._require()
         drift = drift_of(engine.settings, [(engine.now, engine.mechanisms)])
         unit = 1.0 if self._binary else self._range.unit
@@ -200,7 +204,7 @@ class Scores(PersonEstimator[InProcessScores]):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
-    """Logistic regression, softmax, or lines through several classes, by scores in rounds, with intervals.
+    """Logistic or softmax regression, or a line for each of several classes, by scores in rounds, with intervals.
 
     Each person answers one query at the model of their round, randomized once at their guarantee and drawn before
     their record is read: mostly their score ``r(y, x'a) c(z) z``, sometimes a matrix of their features. Rounds double.

@@ -50,9 +50,9 @@ class Univariate(PersonEstimator[TargetEngine]):
         column's first has a coefficient, and other features are ignored. A missing or undeclared category is a value of
         its own.
     missing
-        Whether targets may be missing; the estimate is that of people with one. ``False`` states that every person has
-        a target, which saves the noise of a further category; a missing one then counts as the first class, or as the
-        middle of the range.
+        Whether targets may be missing; the estimate is for people who have a target. ``False`` states that every person
+        has a target, which saves the noise of a further category. A missing target then counts as the first class, or
+        as the middle of the range.
     """
 
     missing: bool = True
@@ -74,7 +74,7 @@ class Univariate(PersonEstimator[TargetEngine]):
         engine = TargetEngine(settings, mechanisms, noise=chosen_noise(self.seed, self.noise), make=make)
         self._fix(tuple(self.known or ()), engine)
         if self.known:
-            # They are categories, which have no bounds.
+            # Known columns are categories, which have no bounds to check.
             self._first_records = None
         return engine
 
@@ -96,7 +96,7 @@ class Univariate(PersonEstimator[TargetEngine]):
         return known, self._coded_names(tuple(names)) if names else ()
 
     def _codes_of(self, columns: Sequence[Sequence[Any]], count: int) -> Floats:
-        """Return the codes of known columns' values (m, p); zeros of missing or undeclared ones."""
+        """Return the codes of known columns' values, (m, p); zeros for missing or undeclared values."""
         parts = [np.zeros((count, 0))]
         for categories, values in zip((self.known or {}).values(), columns, strict=True):
             places = {category: place for place, category in enumerate(categories)}
@@ -165,10 +165,10 @@ class Univariate(PersonEstimator[TargetEngine]):
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
 class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
-    """Shares of labels, of which each person releases their own once, and predictions by the largest share.
+    """Shares of labels, estimated from one release of each person's label; predicts the label of the largest share.
 
-    The mechanism is the one of least variance for the number of labels and the guarantee: subset selection, of which
-    randomized response is a case, or Gaussian noise on a simplex. Features that are not ``known`` are ignored.
+    The mechanism is the one of least variance for the number of labels and the guarantee: subset selection (randomized
+    response is a special case), or Gaussian noise on a simplex. Features that are not ``known`` are ignored.
 
     Parameters
     ----------
@@ -220,7 +220,7 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
     def _in_units(self, estimate: Estimate) -> Estimate:
         if self.known:
             return estimate
-        # Shares, not twice the shares less 1.
+        # Return shares. The coded mean of a label is twice its share less 1.
         covariance = None if estimate.covariance is None else estimate.covariance / 4.0
         return replace(
             estimate, values=(estimate.values + 1.0) / 2.0, spread=estimate.spread / 2.0, covariance=covariance
@@ -251,9 +251,9 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
 class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
     """Mean of a bounded target, which each person releases once.
 
-    The mechanism is the one of least variance over the range: at pure guarantees and large mu, a random window of
-    levels that more likely contains the target's; else Gaussian noise. Features that are not ``known`` are ignored. The
-    interval uses people's own spread, estimated from the releases.
+    The mechanism is the one of least variance over the range: for pure guarantees and large mu a random window of
+    values, which contains the target's value with a higher probability; else Gaussian noise. Features that are not
+    ``known`` are ignored. The interval uses the spread of people's targets, estimated from the releases.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ from murk.task.shuffling import COLLUDING
 from murk.task.task import Task
 
 _FORECAST_GROWTH = 1.25  # growth of the releases after which the needed releases are forecast again
-# Share of new releases after which intervals for every look are computed again: those of fewer releases are wider.
+# Share of new releases after which intervals for every look are computed again: older ones are valid, but wider.
 _SEQUENCE_SHARE = 0.01
 _DRIFT_SHARE = 0.02  # share of new releases after which drift is tested again
 
@@ -62,8 +62,8 @@ class LevelFigures:
     name: str
     words: str
     guarantee: Mapping[str, Any]
-    epsilon: float | None  # of a pure or approximate guarantee
-    mu: float | None  # of a Gaussian one, or sqrt(2 rho)
+    epsilon: float | None  # epsilon of a pure or approximate guarantee, else None
+    mu: float | None  # mu of a Gaussian guarantee, or sqrt(2 rho), else None
     right_at_most: float
     learned: int
 
@@ -85,7 +85,7 @@ class PartitionFigures:
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
     refused_updates: float | None = None  # releases whose update was not finite or not plausible, and was left out
-    records: float | None = None  # records in its releases, if a release contains many
+    records: float | None = None  # records in its releases, if a release contains several
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +102,8 @@ class Figures:
     staleness_sum: int
     levels: tuple[LevelFigures, ...]
     partitions: tuple[PartitionFigures, ...]
-    # coefficients in coded units, all partitions merged; half-widths are infinite while unknown, for one look and for
-    # all
+    # coefficients of all partitions together, in coded units; their half-widths for one look and for every look,
+    # infinite while unknown
     names: tuple[str, ...]
     values: tuple[float, ...]
     half_widths: tuple[float, ...]
@@ -170,10 +170,10 @@ def figures(
     reference: Mapping[str, float] | None = None,
     before: Figures | None = None,
 ) -> Figures:
-    """Compute all figures from a state message (or None) and a place for each partition.
+    """Compute all figures from a state message (or None) and a `Place` for each partition.
 
-    Slow parts are taken from ``before``, the figures of earlier states, while they are nearly the same. Raises
-    `MurkError` for a state of another device.
+    Slow parts are taken from ``before``, the figures of earlier states, while few releases are new. Raises `MurkError`
+    for a state of a learner with other settings.
     """
     engines = []
     for message in messages:
@@ -308,7 +308,7 @@ def _ages(counters: Sequence[Counters]) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1024)
 def _in_words(guarantee: Guarantee) -> tuple[str, float]:
-    """Return a guarantee in words and its largest share of right guesses, which take long to compute."""
+    """Return a guarantee in words and an attacker's largest share of right guesses, which are slow to compute."""
     return guarantee.describe(), guarantee.max_attack_accuracy
 
 

@@ -16,13 +16,13 @@ MOST_SPANS, SPAN_SECONDS = 600, 10.0
 
 
 def _sequences(figures: Figures, points: Sequence[CurvePoint]) -> list[tuple[float, ...]]:
-    """Return half-widths of confidence sequences at earlier points, of which only fixed intervals are known."""
+    """Return half-widths of confidence sequences at earlier points, from the fixed intervals that states record."""
     if not points:
         return []
     # An organisation's release has many records.
     each = figures.looks.count / max(figures.releases_used, 1)
     counts = each * np.array([point.releases for point in points], dtype=np.float64)
-    # States know nothing of people who answer again.
+    # Half-widths in states do not allow for people who answer several times.
     halves = math.sqrt(figures.looks.repeats.effect) * np.array([point.half_widths for point in points])
     if not np.isfinite(figures.sequence_half_widths).any():
         halves = np.full_like(halves, np.inf)
@@ -55,7 +55,7 @@ class Knot(NamedTuple):
 
 
 class Pace:
-    """Mean speed and largest lag over at most 600 equal time spans, ten seconds at first, then neighbours joined."""
+    """Mean speed and largest lag over at most 600 equal time spans: of ten seconds, later of joined neighbours."""
 
     def __init__(self) -> None:
         self._knots: list[Knot] = []

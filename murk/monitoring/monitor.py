@@ -33,8 +33,8 @@ class Monitor(Exporter):
     """Monitor what is learned from a log, for Prometheus and a page.
 
     Only `poll` reads the log; everything else reports the last poll and may be called from any thread. All figures are
-    functions of releases, states and public settings. Raises UserError if prometheus_client is missing, the log carries
-    no task or another one, or a name is no coefficient of the task.
+    functions of releases, states and public settings. Raises UserError if prometheus_client is missing, if the log
+    carries no task or another one, or if ``reference`` or ``known_within`` has names that are no coefficients.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ class Monitor(Exporter):
 
 
 def one_line(error: Exception) -> str:
-    """Return why a log cannot be read."""
+    """Return why a log cannot be read, in one line."""
     if not isinstance(error, MurkError):
         # The text of an unexpected error may quote a record.
         return f"the log could not be read ({type(error).__name__})"

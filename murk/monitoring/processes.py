@@ -1,7 +1,7 @@
 """Exporters of learners, archivers, a file's population or gateway, and of a process's version and resources.
 
-Sums over people change only when at least 20 accounts have, so that differences of sums are over 20 people, too. A
-gateway does not export its resources, as its computing time depends on the records that it reads.
+Sums over people change only after at least 20 accounts have changed, so that the difference of two sums is also over at
+least 20 people. A gateway does not export its resources, as its computing time depends on the records that it reads.
 """
 
 from __future__ import annotations

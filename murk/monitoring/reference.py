@@ -65,7 +65,7 @@ def half_widths_asked(asked: Sequence[tuple[str | None, float]], names: Sequence
 
 
 def check_half_width(half: float) -> None:
-    """Raise `UserError` for a half-width that no interval has."""
+    """Raise `UserError` unless a half-width is finite and above 0."""
     if not 0.0 < half < math.inf:
         raise UserError(f"{half!r}: an interval has no such half-width; give a finite one above 0, in coded units")
 

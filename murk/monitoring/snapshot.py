@@ -33,8 +33,8 @@ class Snapshot:
     read: bool  # whether the log has been read; before, the figures are those of an empty log
     problem: str | None  # why the log cannot be read, in one line; None while it can
     rate: float  # recent releases per second
-    grown: float  # time of the last growth of the learned releases
-    reference: Mapping[str, float] | None  # True coefficients, if known
+    grown: float  # time at which the number of learned releases last grew
+    reference: Mapping[str, float] | None  # true coefficients, if known
     history: tuple[Point, ...]  # points of the curves from the first release on
     pace: Mapping[str, Sequence[float | None]]  # speed and lag since the monitor started: `Pace.columns`
     known_within: Mapping[str, float] = field(default_factory=dict)  # half-widths at which coefficients count as known
@@ -52,7 +52,7 @@ class Snapshot:
     def status(self) -> dict[str, Any]:
         """Return everything as plain JSON data, with None for numbers that are not finite."""
         current, task, disclosure = self.figures, self.task, Disclosure.of(self.task)
-        # Null values of the loss are not known yet; None means that the protocol never estimates it.
+        # A loss whose value is null is not known yet; null instead of a loss: the protocol never estimates one.
         loss = {"value": current.unbiased_loss, "error": current.unbiased_loss_error}
         counts = list(current.staleness or ())
         ages = {"bounds": list(STALENESS_BOUNDS), "counts": counts, "mean": current.mean_staleness}

@@ -57,13 +57,13 @@ class TaskMonitors:
         self._urls, self._make, self._names, self._interval = tuple(urls), make, tuple(names), interval
         self._unread: Set[str] = frozenset()  # names of tasks, as far as known, whose logs cannot be read
         self._task_of: dict[str, str] = {}  # names of the tasks that were read, by URL
-        self._given: dict[str, str] = {}  # of logs that need not be opened again: the given URL that led to it, by URL
+        self._given: dict[str, str] = {}  # URL of a log that need not be opened again -> given URL that named it
         self._due: dict[str, float] = {}
         self._gone: set[str] = set()
         self._next_search = 0.0
 
     def search(self) -> dict[str, tuple[Exception, bool]]:
-        """Begin to monitor tasks that are new; return by URL the errors, and whether the log had been opened."""
+        """Begin to monitor new tasks; return, by URL, each error and whether it occurred after the log was opened."""
         errors: dict[str, tuple[Exception, bool]] = {}
         start = time.monotonic()
         for given in self._urls:
@@ -107,7 +107,7 @@ class TaskMonitors:
 
     @property
     def carried(self) -> Mapping[str, str]:
-        """Tasks that logs carry, monitored or not chosen, by URL."""
+        """Names of the tasks that logs carry, whether they are monitored or not, by URL."""
         return {url: self._task_of[url] for url in self._given}
 
     def step(self) -> float:
@@ -196,7 +196,7 @@ class TaskMonitors:
 
 
 def rest(used: float, interval: float) -> float:
-    """Return the seconds until the next poll: 32 times the CPU time of the last one, from ``interval`` to 10.
+    """Return the seconds until the next poll: 32 times the last one's CPU time, at least ``interval``, at most 10.
 
     >>> rest(0.01, 1.0), rest(0.25, 1.0), rest(10.0, 1.0)
     (1.0, 8.0, 10.0)

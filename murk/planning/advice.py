@@ -1,6 +1,7 @@
 """Advice for a task whose result has no information: changes with clearly smaller forecast half-widths.
 
-No change needs more trust or models. People are as releases describe them, or typical, with moderate effects.
+No suggested change requires people to trust another party, or devices to read models if they do not now. The forecasts
+assume people as the releases describe them, or typical people, with moderate effects.
 """
 
 import json
@@ -23,8 +24,8 @@ from murk.task.features import NumberFeature, RealTarget
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task
 
-CLEARLY: Final = 0.75  # largest ratio of a clearly smaller half-width
-LARGEST: Final = 25  # most coefficients for which a report makes forecasts, since these take longer with more
+CLEARLY: Final = 0.75  # a half-width is clearly smaller if its ratio to the task's own is below this
+LARGEST: Final = 25  # largest number of coefficients for which a report makes forecasts, which then take longer
 _MORE_PEOPLE: Final = 4
 _MORE_BUDGET: Final = 2.0
 _FILLED: Final = 0.5
@@ -61,7 +62,7 @@ def advise(task: Task, people: int, extent: Extent | None = None, sizes: bool = 
 def _advice(task: Task, words: str, now: Forecast, changed: Forecast) -> Advice:
     """Return advice with half-widths of average effects, in points of a probability or in a real target's units."""
     units = effect_units(task)
-    # Relative to the change over all of a feature's bounds.
+    # The widest half-width of an effect over all of a feature's bounds.
     widest = max(changed.effects, key=lambda name: changed.effects[name] / units[name].factor)
     real = task.target if isinstance(task.target, RealTarget) else None
     per_point = 1.0 if real is None else (real.high - real.low) / 100.0
@@ -108,7 +109,7 @@ def _changes(
 
 
 def _population(task: Task, extent: Extent | None) -> Population:
-    """Return the people as released moments describe them, or typical ones."""
+    """Return a population with the means and variances that releases show; without these, a typical population."""
     typical = designs(task, Effects())[0]
     if task.covariates is not None or extent is None or not extent.known or len(extent.moment) != task.coding.size:
         return typical
@@ -146,7 +147,7 @@ def _tighter(task: Task, population: Population, people: int) -> Iterator[tuple[
         if not 0.0 < half < _FILLED:
             continue
         points[:, place] = (points[:, place] - middle) / half
-        # The same line in the new units.
+        # The coefficients of the same line in the new units.
         theta[..., -1] += theta[..., place] * middle
         theta[..., place] *= half
         centre, scale = (feature.low + feature.high) / 2.0, (feature.high - feature.low) / 2.0

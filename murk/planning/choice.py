@@ -11,8 +11,8 @@ noise of variance s^2 in each coordinate of a release of length 1, and coefficie
 The second holds for examples without public rows, with ``s_xy^2 = (s^4 + s^2) L^4``, L^2 a record's squared length, and
 for outer products, with ``s_xy^2 = s_xx^2 = s^2 (1 + L^2)^2 / 2`` and c proportional to p. In a logistic model without
 a known distribution of the d features, moments and examples have a further error of about ``2 / sqrt(d)`` points. The
-factors c were measured with `python -m benchmarks.protocols` and hold within a factor of about 2: enough to compare
-protocols, not to plan a study, for which the rule also accepts forecast half-widths.
+factors c were measured with `python -m benchmarks.protocols` and hold within a factor of about 2. This suffices to
+compare protocols, but not to plan a study; for a plan the rule also accepts forecast half-widths.
 """
 
 import math
@@ -30,19 +30,19 @@ from murk.task.task import Task
 _ERROR_CODE = "MURK-LEARN-001"
 
 EQUAL: Final = 1.25  # errors up to this factor larger count as equal
-_NOTHING: Final = 0.1  # errors up to this number of points count as equal: a smaller one is not worth more trust
+_NOTHING: Final = 0.1  # errors up to this number of points count as equal: a smaller one does not justify more trust
 
 
 @dataclass(frozen=True)
 class Recommendation:
     """The protocol to choose, and why."""
 
-    protocol: str  # its name in a task file
-    reason: str  # in words
-    # suitable protocol to the expected error of an average effect per standard deviation of a feature, in points, the
-    # best first
+    protocol: str  # the protocol's name in a task file
+    reason: str  # the reason in words
+    # by suitable protocol, the best first: expected error of an average effect per standard deviation of a feature, in
+    # points
     expected: Mapping[str, float]
-    refused: Mapping[str, str] = field(default_factory=dict)  # unsuitable protocol to the reason
+    refused: Mapping[str, str] = field(default_factory=dict)  # reason by unsuitable protocol
     measure: Literal["error", "half width"] = "error"  # the expected quantity: an ``error``, or a ``half width``
     settings: Mapping[str, object] = field(default_factory=dict)  # keys of the protocol's block without their defaults
 
@@ -126,7 +126,7 @@ def expected_error(task: Task, protocol: str, people: int, **settings: object) -
     device = device_for(of_protocol)
     device.check_state()
     error = math.sqrt(part(protocol, "forecast").effect_variance(device, of_protocol, people))
-    # Missing targets shrink what is estimated, and not the noise.
+    # Missing targets shrink the estimate, but not its noise.
     return 50.0 * error / (1.0 - (task.target.missing_share or 0.0))
 
 
@@ -138,7 +138,7 @@ def _reason(
     measured = f"an expected {measure.replace(' ', '-')} of {ranked[best]:.2g} points{each}"
     words = [f"{best}: {measured}, with {people:,} people"]
     if ranked[best] > min(ranked.values()):
-        words.append("within a quarter of the least, and it asks for fewer public rows or less trust")
+        words.append("within a quarter of the least, and it needs fewer public rows or less trust")
     others = [f"{name} {value:.2g} points" for name, value in ranked.items() if name != best]
     if others:
         words.append("others: " + ", ".join(others))

@@ -1,4 +1,4 @@
-"""Plans of experiments: the smallest effect that numbers of people show, and false alarms on a stream without one."""
+"""Plans of experiments: the smallest effect that a number of people detects, and false alarms without effects."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _FIRST, _GROWTH = 50, 1.2  # first look of an A/A run, and the factor from one l
 
 @dataclass(frozen=True)
 class ExperimentPlan:
-    """The smallest effects that a number of people show with a power, in points or in the target's units.
+    """The smallest effects that a number of people detects with a power, in points or in the target's units.
 
-    They are infinite where the smallest arm has too few people for an interval.
+    They are infinite if the smallest arm has too few people for an interval.
     """
 
     people: int
     planned: float  # at one look at the planned end
-    watched: float  # at the same number of people, where anybody may watch and stop at any time
-    without_privacy: float  # at one look, if a server saw every target
+    watched: float  # at the same number of people, if anybody may watch and stop the experiment at any time
+    without_privacy: float  # at one look at the planned end, if a server saw every target
 
 
 def arms_of(task: Task) -> tuple[float, ...]:
@@ -59,7 +59,7 @@ def arms_of(task: Task) -> tuple[float, ...]:
 def plan_experiment(
     task: Task, people: Sequence[int] = PEOPLE, *, rate: float | None = None, power: float = POWER
 ) -> tuple[ExperimentPlan, ...]:
-    """Return what numbers of people show of the arm with the fewest people, by the normal approximation."""
+    """Return the smallest effects of the smallest arm that numbers of people detect, by the normal approximation."""
     per_person, exact, least = _variances(task, rate)
     both, quantile = _both_arms(task), NormalDist().inv_cdf(power)
     plans = []
@@ -77,10 +77,10 @@ def plan_experiment(
 def people_for_effect(
     task: Task, effect: float, *, rate: float | None = None, power: float = POWER, watched: bool = False
 ) -> int:
-    """Return the number of people that show an effect, in points or the target's units, with a power."""
+    """Return the number of people that detect an effect, in points or the target's units, with a power."""
     (variance, _, least), both = _variances(task, rate), _both_arms(task)
     count = 1_000.0
-    # The boundary of a sequence depends on the number.
+    # Iterate, since the boundary of a sequence depends on the number of people.
     for _ in range(20):
         z = _watched(task, count) if watched else _fixed(task)
         count = ((z + NormalDist().inv_cdf(power)) / effect) ** 2 * variance * both
@@ -105,9 +105,9 @@ def _watched(task: Task, people: float) -> float:
 
 
 def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
-    """Return the variance of a person's target in points or its units, of the release and of the exact value.
+    """Return the variances of a person's released and exact target, in squared points or units, and a number of people.
 
-    The third number is the least number of people in all for an interval of the smallest arm.
+    The third number is the least total number of people for an interval of the smallest arm.
     """
     records = designs(task, Effects(rate=rate))[0].records
     forecast: Any = part(task.protocol, "forecast")
@@ -123,17 +123,17 @@ class FalseAlarms:
     runs: int
     people: int
     looks: int
-    watched: float  # by sequences
-    fixed: float  # by intervals for one planned look, which are looked at again and again
-    sample_ratio: float  # in which the counts of arms contradicted their shares
+    watched: float  # share of runs with intervals for every look
+    fixed: float  # share of runs with intervals for one planned look, applied at every look
+    sample_ratio: float  # share of runs in which the counts of arms contradicted their shares
 
 
 def false_alarms(
     task: Task, X: Floats, y: Floats, *, runs: int = 100, seed: int = 1, tick: Callable[[int, str], None] | None = None
 ) -> FalseAlarms:
-    """Assign arms at random to coded records (m, p), (m,), randomize their targets, and look again and again.
+    """Assign arms at random to coded records ``X`` (m, p), ``y`` (m,), randomize targets, and look again and again.
 
-    The arms have no effect by construction, and everything else is as in the records: rates, drifts and amounts.
+    The arms have no effect by construction. Everything else is as in the records: rates, drifts and amounts.
     """
     shares, device = arms_of(task), device_for(task.with_simulated(True))
     assert task.experiment is not None

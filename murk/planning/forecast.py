@@ -30,10 +30,10 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-DRAWS: Final = 5  # number of draws of the sums, at first
+DRAWS: Final = 5  # number of draws of the sums, unless medians need more
 WIDEST: Final = 50.0  # points per standard deviation of a feature beyond which an interval is useless
 _UNSETTLED = 0.1
-# Factor of draws up to which settled half-widths are redrawn, and the relative standard error of medians to reach.
+# Largest factor by which the number of draws grows, and the relative standard error of medians at which it stops.
 _MOST, _KNOWN = 3, 0.025
 _MOST_PARTITIONS = 4
 _NONE: Final = ("none: ", "no interval: ")  # prefixes of the notes of estimates without intervals
@@ -44,13 +44,13 @@ class Forecast:
     """Half-widths that a protocol is expected to have."""
 
     people: int  # number of people who release
-    halves: Mapping[str, float]  # coefficient to its half-width, in coded units; infinite if it will not be learned
-    # feature to the half-width of its average effect per unit, as in reports: in percentage points, or in a real
-    # target's units; empty where reports have none
+    halves: Mapping[str, float]  # half-width by coefficient, in coded units; infinite if it will not be learned
+    # half-width of the average effect per unit, by feature, as in reports: in percentage points, or in a real target's
+    # units; empty where reports have no average effects
     effects: Mapping[str, float] = field(default_factory=dict)
-    # feature to the half-width per standard deviation, in points: hundredths of a probability or of the target's range
+    # half-width per standard deviation, by feature, in points: hundredths of a probability or of the target's range
     spread: Mapping[str, float] = field(default_factory=dict)
-    # whether half-widths hardly vary between draws of the noise, which is so only where asymptotics hold
+    # whether half-widths hardly vary between draws of the noise, as they do only where the asymptotics hold
     settled: bool = True
     why: str = ""  # why no interval is bounded; empty if one is
 
@@ -99,12 +99,12 @@ def forecasts(
     """Forecast what a task learns from several numbers of people, or of an organisation's records.
 
     ``population`` is the assumed population. Public rows to be set aside are drawn from it; a public file's are used as
-    they are. ``levels`` has each level's share of people, by default all at the default level. The sums are drawn
+    they are. ``levels`` maps a level to its share of people; by default all have the default level. The sums are drawn
     ``draws`` times from ``seed``. With ``more`` there are up to three times as many draws, until the medians of settled
-    half-widths are known to 2.5%. Numbers are of answers; ``repeats`` tells how many of them may be of one person, by
-    default as many as the task's caps allow within a window. Without ``even_unlearned`` one draw is made if it bounds
-    no interval. Protocols with consecutive models are simulated once: smaller numbers are the first people of the
-    largest one. Raises UserError if the protocol cannot learn this task, or has no forecast.
+    half-widths have a relative standard error of 2.5%. Numbers count answers; ``repeats`` tells how many of them may be
+    of one person, by default as many as the task's caps allow within a window. Without ``even_unlearned`` drawing stops
+    if the first draw bounds no interval. Protocols with consecutive models are simulated once: smaller numbers are the
+    first people of the largest one. Raises UserError if the protocol cannot learn this task, or has no forecast.
     """
     counts = sorted(set(counts))
     if not counts or counts[0] < 1:
@@ -147,7 +147,7 @@ class _Draws:
         self.names = estimate.names
         self.halves.append(halves)
         self.effects.append(effects)
-        # Other notes are about intervals that the noise left unbounded.
+        # Notes without these prefixes are about intervals that the noise left unbounded.
         if not np.isfinite(halves).any() and estimate.note.startswith(_NONE):
             self.why = estimate.note.removeprefix(_NONE[0]).removeprefix(_NONE[1])
 
@@ -160,7 +160,7 @@ class _Draws:
     def unsure(self) -> bool:
         """Whether medians need further draws."""
         spread = _spread(self.halves, self.drawn)
-        # The standard error of a median of normal draws.
+        # The relative standard error of a median of normal draws.
         return spread is not None and spread <= _UNSETTLED and math.sqrt(math.pi / 2.0 / self.drawn) * spread > _KNOWN
 
     def _medians(self, known: Sequence[Floats]) -> Floats:
@@ -179,7 +179,7 @@ class _Draws:
         spread = _spread(self.halves, self.drawn)
         settled = spread is not None and spread <= _UNSETTLED
         halves, effects = self._medians(self.halves), self._medians(self.effects)
-        # No effects at all are empty, not infinite.
+        # Without any effects the result is empty, not infinite.
         stated = dict(zip(of_interest(effect_units(task)), effects.tolist(), strict=True)) if len(effects) else {}
         return Forecast(
             self.people,
@@ -248,7 +248,7 @@ def _per_deviation(task: Task, population: Population, effects: Mapping[str, flo
     spreads = np.sqrt(np.maximum(shares @ X**2 - (shares @ X) ** 2, 0.0))
     if not task.features:
         spreads = np.ones(1)
-    # A real target's coded range is 2; effects on a probability are in points already.
+    # A real target's coded range has the width 2; effects on a probability are in points already.
     points = (50.0 if task.target.kind == "real" else 1.0) * spreads / coding.unit_factors
     # Each class has an effect of every feature, in order.
     indices = {name: index % coding.size for index, name in enumerate(effect_units(task))}
@@ -268,7 +268,7 @@ def _spread(halves: Sequence[Floats], draws: int) -> float | None:
 
 
 def again(task: Task, answers: int) -> Repeats:
-    """Return the factor of a task's sums where one person answers up to a number of times."""
+    """Return the `Repeats` of a task if one person gives up to this number of answers."""
     same = task.privacy.repeats_answers
     return Repeats(answers, effect_of(answers, list(task.privacy.levels.values()), same=same), same=same)
 
@@ -283,8 +283,8 @@ def people_for(
     """Return the number of people needed for these half-widths of average effects per unit; None beyond a billion.
 
     Half-widths are of 95% intervals for one planned look or, if ``watched``, for every look. One person may give up to
-    ``answers`` of the answers. Bisects powers of two;
-    between the last two, half-widths are taken to shrink with the root of the number. Raises like `check_half_widths`.
+    ``answers`` of the answers. The search bisects powers of two; between the last two, half-widths are assumed to
+    shrink with the root of the number. Raises UserError like `check_half_widths`.
     """
     names = check_half_widths(task, within)
 

@@ -12,7 +12,7 @@ from murk.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
 from murk.task.repeats import Repeats
 from murk.task.task import Task
 
-RARE: Final = 0.05  # rate of a rare outcome, for comparison with a guessed one
+RARE: Final = 0.05  # rate of a rare outcome, for comparison with a rate that was guessed
 
 
 def rate_words(task: Task, effects: Effects, *, option: bool = True) -> str:
@@ -62,7 +62,7 @@ def features_words(task: Task) -> str:
 
 
 def missing_words(task: Task) -> str:
-    """Return the stated shares of missing values in words; of features only without public rows, which show them."""
+    """Return the stated shares of missing values in words; those of features are left out if public rows show them."""
     share = task.target.missing_share
     stated = [f"{percent(share)} of the targets missing"] if share else []
     stated += [f"{task.most_rows} rows of each person"] if task.most_rows > 1 else []
@@ -92,7 +92,7 @@ def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
 LARGEST: Final = 25
 """Most coefficients for a forecast before a run; halved for few people, and for partitions with models of their own."""
 MANY: Final = 20_000  # number of people from which a run takes so long that another second does not matter
-SETTLED: Final = 13  # most coefficients for which there is more than one draw, to see how much draws differ
+SETTLED: Final = 13  # largest number of coefficients for which several draws show how much draws differ
 _NAMED = 3
 
 
@@ -103,7 +103,7 @@ def outlook(
 
     ``level`` is a level's name, or ``lot`` for all levels in equal shares; None is returned for levels in a column,
     whose shares are unknown. ``rate`` is the share of positive targets, by default the task's or else a half.
-    ``repeats`` tells how often one of them answers, by default as often as the task's caps allow. Public covariates
+    ``repeats`` tells how often one person answers, by default as often as the task's caps allow. Public covariates
     must be resolved.
     """
     levels, unit_of = task.privacy.levels, effect_units(task)

@@ -44,7 +44,7 @@ Tick = Callable[[int, str], None]
 class Cell:
     """One forecast of a plan, or why there is none."""
 
-    # what is forecast; ``budget`` is a factor of the task's own, ``design`` the name of the assumed population
+    # settings of the forecast; ``budget`` is a factor of the task's own, ``design`` the name of the assumed population
     protocol: str
     people: int
     budget: float
@@ -74,17 +74,17 @@ class Plan:
     task: Task  # the task
     designs: tuple[Population, ...]  # the assumed populations; protocols are compared on the first
     cells: tuple[Cell, ...]  # all forecasts
-    budgets: Mapping[float, str]  # factor to its guarantee, in words
+    budgets: Mapping[float, str]  # guarantee in words, by factor of the task's budget
     effect: float  # assumed average effect per standard deviation of the median feature, in points
-    # number of people to the protocol chosen at the task's own budget (empty if nothing is learned) and the reason
+    # by number of people: protocol chosen at the task's own budget (empty if nothing is learned), and the reason
     chosen: Mapping[int, tuple[str, str]]
-    # protocol to the number of people needed for the wanted half-widths; None if no number suffices. Protocols
-    # without average effects are missing.
+    # by protocol: number of people needed for the wanted half-widths; None if no number suffices. Protocols without
+    # average effects are missing.
     needs: Mapping[str, int | None] = field(default_factory=dict)
     # the same for intervals that hold at every look; protocols without such intervals are missing, too
     watched: Mapping[str, int | None] = field(default_factory=dict)
     effects: Effects = field(default_factory=Effects)  # assumptions about the target
-    off: str = ""  # how half-widths would differ at another rate, if nobody stated one; else empty
+    off: str = ""  # how half-widths would differ at another rate, if the rate was guessed; else empty
 
     def cell(self, protocol: str, people: int, budget: float, design: str) -> Cell | None:
         """Return one forecast."""
@@ -95,7 +95,7 @@ class Plan:
 
     @property
     def units(self) -> dict[str, str]:
-        """Feature to the unit of its average effect, in words (without features, of means); empty for contrasts."""
+        """Units of average effects in words, by feature; without features, units of means; empty for contrasts."""
         of_effects = effect_units(self.task)
         return {name: of_effects[name].label for name in of_interest(of_effects)}
 
@@ -178,7 +178,7 @@ def plan(
     compared = designs(task, effects or Effects())
     cells: list[Cell] = []
     for name in names:
-        # All designs for the task's own protocol, the first for the others.
+        # All populations for the task's own protocol, only the first one for the others.
         for design in compared if name == task.protocol else compared[:1]:
             made: list[Cell] = []
             # The largest budget first: smaller ones learn no more.
@@ -231,7 +231,8 @@ def plan(
 def comparable(task: Task) -> list[str]:
     """Return the protocols that may learn a task.
 
-    Those of a target alone need a task without features; known columns are sent as they are by the task's own only.
+    Protocols of a target alone need a task without features; only the task's own protocol sends known columns as they
+    are.
     """
     if task.known_columns:
         return [task.protocol]
@@ -271,7 +272,7 @@ def _cells(
 ) -> list[Cell]:
     """Return forecasts of a protocol at one budget, given those at larger budgets.
 
-    One person may give up to ``answers`` of the answers: a task at another budget has lost its caps.
+    One person may give up to ``answers`` of the answers; this is an argument since tasks at other budgets lack caps.
     """
     counts = list(dict.fromkeys(people))
     if isinstance(own, str):
@@ -302,7 +303,7 @@ def _cells(
 
 
 def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
-    """Return the protocol with the best forecast, and why; an empty name for none. Sketches only replace sketches."""
+    """Return the protocol with the best forecast, or an empty name, and why. Only sketches are replaced by sketches."""
     points = {cell.protocol: cell.points for cell in cells}
     try:
         choice = recommend(task, cells[0].people, organisation=task.of_organisations, half_widths=points)
@@ -310,7 +311,7 @@ def choose(task: Task, cells: Sequence[Cell]) -> tuple[str, str]:
         possible = next((cell.protocol for cell in cells if cell.without_effects), None)
         if possible is None:
             return "", TOO_FEW
-        # For example classes, which have no units: the task's own protocol comes first.
+        # Half-widths without units, as of several classes, cannot be compared: choose the first protocol.
         return possible, f"{possible}: coefficients have intervals, but no average effect to compare"
     reason = choice.reason
     if choice.expected.get(task.protocol) is not None:
@@ -325,7 +326,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
     """Describe other settings of the compared protocols that have a clearly better forecast."""
     words = ""
     here = [cell for cell in cells if (cell.people, cell.budget, cell.design) == (people, 1.0, design.name)]
-    # Of people's protocols also those that the task does not name.
+    # If people release, compare other protocols than the task's, too.
     names = [task.protocol] if task.of_organisations else dict.fromkeys(each.protocol for each in here)
     for name in names if task.features else ():
         points_here = [each.points for each in here if name == each.protocol or not task.of_organisations]
@@ -342,7 +343,7 @@ def _by_alternative(task: Task, cells: Sequence[Cell], people: int, design: Popu
 
 
 def _why_no_interval(tasks: Sequence[Task | str], population: Population) -> str:
-    """Return why no protocol has an interval: too few people, or another reason."""
+    """Return why no protocol has an interval: too few people, or no number of people suffices."""
     for candidate in tasks:
         with suppress(UserError):
             if not isinstance(candidate, str) and forecasting.forecast(candidate, population, BEYOND, draws=1).learned:
@@ -378,7 +379,7 @@ def remarks(found: Plan) -> Iterator[str]:
             "task, too."
         )
     of_protocol: list[str] = []
-    # Without a forecast, or with nothing to remark, there are none.
+    # A protocol without a forecast has no remarks.
     with suppress(UserError):
         of_protocol += getattr(part(own, "forecast"), "remarks", lambda task: ())(found.task)
     yield from of_protocol

@@ -20,27 +20,28 @@ if TYPE_CHECKING:
 class CombinationSurvey:
     """Counts the people of each combination of known columns, which are sent as they are.
 
-    Who has rows in several combinations counts in each, once. Names are kept as hashes, 16 bytes a row.
+    A person with rows in several combinations counts once in each. Names are kept as hashes, 16 bytes a row.
     """
 
     def __init__(self, task: Task) -> None:
         self._columns, self._places = task.known_columns, KnownColumns.of(task).places
-        self._numbers: dict[bytes, int] = {}  # of combinations
+        self._numbers: dict[bytes, int] = {}  # index of each combination, in the order of appearance
         self._rows: Counter[int] = Counter()
-        self._people: list[NDArray[np.uint64]] = []  # pairs of a combination and a name's hash, of each block
+        self._people: list[NDArray[np.uint64]] = []  # of each block, the pairs of a combination and a name's hash
 
     def add(self, block: Block) -> None:
         """Count the people of a block of rows, by the combinations of their rows."""
         if not self._columns:
             return
-        # Private features do not point at anybody.
+        # Only known columns are sent as they are, and so may identify people.
         x = np.ascontiguousarray(block.x[:, self._places])
         numbers = [self._numbers.setdefault(row.tobytes(), len(self._numbers)) for row in x]
         if block.people is None:
             self._rows.update(numbers)
             return
         names = [int.from_bytes(blake2b(name.encode(), digest_size=8).digest()) for name in block.people]
-        self._people.append(np.unique(np.array([numbers, names], dtype=np.uint64), axis=1))
+        rows = np.repeat(np.array(names, dtype=np.uint64), 1 if block.counts is None else block.counts)
+        self._people.append(np.unique(np.array([numbers, rows], dtype=np.uint64), axis=1))
 
     def mistake(self) -> str:
         """Return how the known columns nearly identify people, with counts and the remedy; empty if they do not."""

@@ -25,7 +25,7 @@ from murk.populations.records.records import Records, open_records
 from murk.populations.records.tables import KEYS_LOOKED_AT, SLICE, is_blank, suspects
 from murk.producers.blocks import Block
 from murk.producers.ledger.names import are_plain, is_unicode, name_of
-from murk.producers.ledger.transaction import DAY
+from murk.producers.ledger.spending import DAY
 from murk.task.coding import Cell, as_boolean
 from murk.task.errors import shown
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
@@ -48,16 +48,17 @@ WINDOW_BYTES: Final = 2**27
 ROW_BYTES: Final = 8
 FEWEST_ROWS: Final = 2**15  # least number of rows in memory, twice the largest block
 BLOCK_ROWS: Final = 2**14  # largest number of rows in a block of people, unless it is one person's
-_NAME_BYTES: Final = 80  # of a name or level in memory
+_NAME_BYTES: Final = 80  # estimated size of a name or level in memory
 MOST_SHOWN: Final = 10  # largest number of values in a message
 
 
 class Window:
     """Coded records of consecutive positions up to ``stop``, which are gathered by row and given out in order.
 
-    ``rows``, (m,), are those of the records, which have ``size`` coded features each; ``positions`` those of releases.
-    ``starts`` are the first records of the releases, and m; by default each record is a release. ``levels`` are those
-    of the releases, by default their records', and ``windows`` numbers of their windows, if there are any.
+    ``rows``, (m,), are the records' rows in the file; each record has ``size`` coded features. ``positions`` are those
+    of the releases. ``starts`` are the index of each release's first record, and m; by default each record is a
+    release. ``levels`` are the releases' levels (by default their records'), and ``windows`` the numbers of their
+    windows, if any.
     """
 
     def __init__(
@@ -94,12 +95,12 @@ class Window:
         for name in _NAMED:
             values = getattr(block, name)
             if values is not None:
-                # Levels are few: equal ones share a text.
+                # Levels are few: equal ones share one text object.
                 texts = [sys.intern(value) for value in values] if name == "levels" else list(values)
                 self._names.setdefault(name, np.empty(len(self.rows), dtype=np.object_))[places] = texts
 
     def block(self, source: str, start: int, count: int) -> Block | None:
-        """Return copies of at most ``count`` releases from a position on; None if there are none left.
+        """Return copies of at most ``count`` releases from a position on; None if no release is left.
 
         The records of one person are one release; a block of people has at most `BLOCK_ROWS`, or one person's.
         """
@@ -195,11 +196,11 @@ class FileSource:
 
     With real noise no value stops the reading, since observers of a log see whether releases arrive. Missing and
     invalid values (text instead of a number, NaN, an undeclared category or label) become 0, whatever the task's
-    ``missing`` rule. A row without any value is released in place of one that cannot be read (wrong number of cells,
-    not a JSON object), names nobody, or has an unknown level or a budget below the grid: at the task's first level
-    (``fallback_level``), from an account of its own. With a column of organisations such a row belongs to none and is
-    left out. In a simulation, and if ``strict``, each of these stops the reading; so do missing values under
-    ``missing: error``.
+    ``missing`` rule. If a row cannot be read (wrong number of cells, not a JSON object), names nobody, or has an
+    unknown level or a budget below the grid, a row without any value is released in its place, at the task's first
+    level (``fallback_level``) and from an account of its own. With a column of organisations such a row belongs to none
+    and is left out. In a simulation, and if ``strict``, each of these mistakes stops the reading; so do missing values
+    under ``missing: error``.
 
     ``absent`` are columns that none of the first records has, if each record has keys of its own. Raises UserError if
     the file cannot be read, has no rows, or lacks a column, or if levels or organisations would be read from a feature
@@ -227,8 +228,8 @@ class FileSource:
     level
         The level of every person (one of the task's), or "lot" for one drawn uniformly.
     level_column, budgets
-        The column that names each person's level, instead of ``level``, and whether it has budgets, which are rounded
-        down to the task's grid of levels.
+        The column that names each person's level, instead of ``level``, and whether the column has budgets instead,
+        which are rounded down to the task's grid of levels.
     time_column
         The column of rows' dates or times, for `grouping`, if the task's budget renews.
     strict
@@ -326,11 +327,11 @@ class FileSource:
     def blocks_in_order(
         self, key: bytes | None, start: int = 0, size: int | Callable[[], int] = 4096, *, excluded: Collection[int] = ()
     ) -> Iterator[Block]:
-        """Yield blocks like `blocks`, from the position ``start`` of the order under a key; None for the file's order.
+        """Yield blocks like `blocks`, from position ``start`` of the order under ``key`` (None: the file's order).
 
         The file is read from its beginning, and the coded records of the next positions are kept in memory, up to
-        ``WINDOW_BYTES`` or ``ROW_BYTES`` for each row; then it is read again. How it is cut into blocks does not depend
-        on that. Nothing is written to disk, and the memory is wiped at the end.
+        ``WINDOW_BYTES`` or ``ROW_BYTES`` for each row; then the file is read again. This does not affect how the file
+        is cut into blocks. Nothing is written to disk, and the memory is wiped at the end.
         """
         if key is None:
             yield from self.blocks(start, size, excluded=excluded)
@@ -363,7 +364,8 @@ class FileSource:
             room = part.starts[first] + self._room()
             last = max(first + 1, int(np.searchsorted(part.starts, room, side="right")) - 1)
             if part.windows is not None and self.task.privacy.repeats_answers:
-                # Whether a person repeats an answer depends on the one before.
+                # Whether a person repeats an answer depends on their previous window's answer: end before the next
+                # window.
                 last = min(last, int(np.searchsorted(part.windows, part.windows[first], side="right")))
             starts, levels = part.starts[first : last + 1], None
             if part.levels is not None:
@@ -388,7 +390,7 @@ class FileSource:
         start: int,
         size: int | Callable[[], int],
     ) -> Iterator[Block]:
-        """Yield blocks of windows, which ``plan`` makes from a position on, up to its ``reach``."""
+        """Yield blocks of the windows that ``plan`` makes, each from a position up to that position's ``reach``."""
         window = Window.empty(start)
         try:
             while True:
@@ -406,7 +408,7 @@ class FileSource:
             window.wipe()
 
     def _room(self) -> int:
-        """Return the number of coded records of which a window has at most the size that is stated."""
+        """Return how many coded records fit into the memory of a window (``WINDOW_BYTES``, ``ROW_BYTES``)."""
         names = sum(each is not None for each in (self._name_column, self.level_column, self._owner_column))
         columns = len(self.task.coding.columns) + 1
         record = 8 * (self.task.coding.size + 1) + columns + 6 * 8 + names * _NAME_BYTES
@@ -429,7 +431,7 @@ class FileSource:
             raise self._changed()
 
     def _identified(self) -> Iterator[Slice]:
-        """Yield whose the rows are, and their levels if a column names them."""
+        """Yield slices of the file: the people of rows, and the rows' levels and windows if columns name them."""
         index = {name: at for at, name in enumerate(self._level_names)}
         for rows, records in slices(self._table, SLICE):
             self._check_unchanged()
@@ -557,7 +559,7 @@ class FileSource:
         if self.level_column is not None:
             levels, poor = self._levels(columns[self.level_column], rows)
             if self._budgets and people is not None:
-                # Whoever spends less than the grid's lowest pays for no release, not even one without their values.
+                # A person with a budget below the grid's lowest pays for no release, not even one without their values.
                 people = [
                     self._nobody(rows[index]) if index in poor - unreadable else name
                     for index, name in enumerate(people)
@@ -576,7 +578,7 @@ class FileSource:
             name, cell = coded.columns[column], Cell(int(coded.cells[index, column]))
             value = columns[name][index]
             if not is_blank(value):
-                # The codec codes NaN as a missing value; in a file it is a mistake.
+                # The codec codes NaN as a missing value, but NaN in a file is a mistake.
                 odd = Cell.NOT_A_DATE if name in self._dates else Cell.NOT_A_NUMBER
                 self._refuse(rows[index], name, odd if cell == Cell.MISSING else cell, value)
             if self.task.missing == "error":
@@ -636,7 +638,7 @@ class FileSource:
         return f"row {row + 1} of {self.digest[:16]}"
 
     def _levels(self, column: Sequence[Any], rows: Sequence[int]) -> tuple[list[str], set[int]]:
-        """Return the rows' levels, and the indices of rows without a known one."""
+        """Return the rows' levels, and the indices of rows without a valid level."""
         levels = [self._level(value) for value in column]
         unknown = {index for index, level in enumerate(levels) if level is None}
         if unknown and self.strict:
@@ -649,7 +651,7 @@ class FileSource:
         return [self.fallback_level if level is None else level for level in levels], unknown
 
     def allow(self, levels: Sequence[str]) -> None:
-        """Restrict the levels to those that a policy allows, in the task's order; budgets are rounded down to them.
+        """Restrict the levels to allowed ones, in the task's order; budgets are then rounded down to allowed levels.
 
         An unreadable row is released at the lowest budget or the first level, which other people have, too.
         """

@@ -1,7 +1,7 @@
 """Base class for populations: begin or continue with a log, a ledger and a file, and release block by block.
 
-Surveys report what is wrong with the file's values and labels. Observers of a log see whether releases arrive, so only
-a simulation and an explicit check refuse such a file; with real noise, its holder is informed.
+Surveys report what is wrong with the file's values and labels. Observers of a log see whether releases arrive. So only
+a simulation and an explicit check refuse a file with mistakes; with real noise, the file's holder is informed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ConstantSurvey:
         self._groups = [np.arange(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self._low = [np.full(size, np.inf) for size in (*sizes, 1)]
         self._high = [-low for low in self._low]
-        # Of each column the number of values, and the sums of their first codes and of its squares.
+        # For each column, the number of its values, and the sum and the sum of squares of its first coded feature.
         self._sums = np.zeros((len(sizes) + 1, 3))
 
     def add(self, block: Block) -> None:
@@ -240,13 +240,13 @@ class PopulationConfig:
     """Configuration of a population.
 
     ``source`` is a path, or the result of `open_records`; ``person`` the column that names people (None if each row is
-    one); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels, ``"guarantee:NAME"``.
-    Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The caller sets the
-    devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new task, before
-    anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file": rows are
-    released as they lie in the file. ``time`` is the column of rows' dates or times, which tell the windows in which
-    the task's budget renews; None if all rows are of the window of their release. Raises UserError for the file's order
-    with real noise, which would show whose each release is.
+    a person); ``level`` a level of the task, ``"lot"``, ``"column:NAME"`` or, on a grid of levels,
+    ``"guarantee:NAME"``. Without a ``seed``, noise is real. ``block`` is the largest number of records in a block. The
+    caller sets the devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new
+    task, before anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file":
+    rows are released in the file's order. ``time`` is the column of rows' dates or times, which decide the window of
+    each row if the task's budget renews; None if rows belong to the window in which they are released. Raises UserError
+    for the file's order with real noise, since it would show whose release each one is.
     """
 
     source: str | Path | Records
@@ -319,8 +319,8 @@ class Step:
 def open_accounts(log: Log, path: str | Path, *, simulated: bool | None = None) -> Ledger:
     """Open the ledger of the people who release to a log; make a new one only if nothing was released to the log.
 
-    Raises UserError if it is missing or not the one with which the log was started, or if the log's releases are of the
-    other kind than ``simulated``.
+    Raises UserError if the ledger is missing or not the one with which the log was started, or if the log's releases
+    are simulated and these are real, or the reverse.
     """
     document = log.document()
     if simulated is not None and document is not None:
@@ -343,11 +343,11 @@ class FilePopulation(ABC):
     Until `close`, it locks a log in a file, so that no other process releases there. The attribute ``task`` is the
     log's resolved task.
 
-    ``next_position`` is the first position, in the order of release, not worked on. ``warnings`` are about other
-    ledgers of these people, and about constant columns of simulations and public covariates; ``findings``, with real
-    noise, about the records. These decide nothing and are for the file's holder. Raises UserError if the log carries
-    another task; if the file, seed, order, naming of people or ledger are not those with which the log was started; or
-    if another process releases to the log.
+    ``next_position`` is the first position, in the order of release, that is not done. ``warnings`` are about other
+    ledgers of these people, and about constant columns of simulations and public covariates; with real noise,
+    ``findings`` are about the records. Both are for the file's holder, and do not affect what is released. Raises
+    UserError if the log carries another task; if the file, seed, order, naming of people or ledger differs from the one
+    with which the log was started; or if another process releases to the log.
     """
 
     device: Device
@@ -393,7 +393,7 @@ class FilePopulation(ABC):
         """Release the rest of the file, a block per step, after the backlog; after a failure, iterate again."""
 
     def repeats(self, released: int = 0) -> Repeats | None:
-        """Return how often one person answers, of ``released`` releases in all; None for what the task's caps allow."""
+        """Return how often one person may have answered, among ``released`` releases; None if only caps bound it."""
         return None
 
     @property
@@ -475,7 +475,7 @@ class FilePopulation(ABC):
         self.warnings += tuple(constant_in_public(self.task))
 
     def _begin(self, task: Task) -> None:
-        """Start on a log without a task, which is registered last, so that the task may still change before."""
+        """Begin on a log without a task; the task is registered last, because it may change until then."""
         self._check_recognised(task)
         self._survey()
         self._check_labels()
@@ -529,7 +529,7 @@ class FilePopulation(ABC):
             raise UserError(
                 f"people of {self.source.records} have released to a task named {name!r} already (ledger "
                 f"{self.ledger.path}), and no record is released twice. Use the log that they released to. (A task of "
-                "another name asks these people again, at additional cost; --lifetime caps the sum.)"
+                "another name may ask these people again, at additional cost; --lifetime caps the sum.)"
             )
         gone = self.ledger.withdrawn(self.source.digest, task_name=name)
         if count >= self.source.size - len(gone):
@@ -557,7 +557,7 @@ class FilePopulation(ABC):
             self._check_recognised(task)
         if taken and new:
             if begun is not None and any(self.log.ends()) and not self.ledger.knows(self.task.hash):
-                # The note beside the log names this very ledger.
+                # The note beside the log names this ledger.
                 raise places.older_copy(self.log, self.ledger.path)
             if begun is not None:
                 raise places.differs(self.log, "another file", "--source", seed=self.crowd.seed)

@@ -1,8 +1,8 @@
 """The people of a file in the order in which they release, each with their rows.
 
-A person's name is hashed to 64 bits under the order's key, and people release in ascending order of these: in a random
-order, whatever the file's, and rows of one person are grouped without sorting the file. Two of 10^6 people have the
-same bits with probability 3e-8; whoever reads their rows sees two names and must refuse.
+A person's name is hashed to 64 bits under the order's key, and people release in ascending order of the hashes. That
+order is random, whatever the file's order, and rows of one person are grouped without sorting the file. Two of 10^6
+people have the same hash with probability 3e-8; code that reads their rows sees two names and must refuse the file.
 
 An index of at most `INDEX_ROWS` rows is in memory at a time, 40 bytes for each while it is sorted and 8 afterwards. A
 longer file is read again for each part of the index. Nothing is written to disk.
@@ -24,13 +24,13 @@ from murk.populations.order import words_of_rows
 
 INDEX_ROWS: Final = 2**22
 MOST_ROWS: Final = 1024
-"""Largest number of a person's rows that count; of more, these are drawn uniformly."""
+"""Largest number of a person's rows that count; if there are more, this many are drawn uniformly."""
 _PREFIX_BITS: Final = 12
 _PREFIXES: Final = 2**_PREFIX_BITS
 
 
 class Slice(NamedTuple):
-    """Whose consecutive rows are, from the row ``start`` on, and each row's level (an index, -1 for none) if any.
+    """The person of each of consecutive rows, from row ``start`` on, and the row's level (an index; -1: none), if any.
 
     ``windows`` are the numbers of the rows' windows, if there are any.
     """
@@ -46,7 +46,7 @@ class People:
     """Consecutive people of the order, from the position ``first`` on.
 
     Person i has the rows ``rows[starts[i]:starts[i + 1]]``, ascending, the level ``levels[i]`` and the window
-    ``windows[i]``. A person with rows in several windows is there once for each, and earlier windows come first.
+    ``windows[i]``. A person with rows in several windows occurs once for each window; earlier windows come first.
     """
 
     first: int
@@ -84,7 +84,7 @@ class Grouping:
     """Groups the rows of a file by person.
 
     ``read`` reads the file from its beginning; ``size`` is its number of rows. With ``by_row`` people release in the
-    order of their first rows, and the index is always in memory. ``disagree`` is called with two rows of one person
+    order of their first rows, and the whole index is in memory. ``disagree`` is called with two rows of one person
     whose levels differ, and returns the error to raise.
     """
 
@@ -160,7 +160,7 @@ class Grouping:
         return replace(part, rows=part.rows[kept], starts=starts)
 
     def _ranges(self) -> list[int]:
-        """Return the bounds of the parts: of windows' places, followed by the leading bits of people's words."""
+        """Return the bounds of the parts: each is a window's place followed by the leading bits of a name's hash."""
         if self._bounds is None:
             counts: dict[int, Integers] = {}
             whole = self._size <= INDEX_ROWS or self._by_row
@@ -221,7 +221,7 @@ class Grouping:
         return self._part[1:]
 
     def _levels(self, levels: Integers, rows: Integers, starts: Integers) -> Integers:
-        """Return the level of each person, -1 if no row has one; raise an error if two rows have different ones."""
+        """Return the level of each person, -1 if no row has a level; raise an error if levels of two rows differ."""
         chosen: Integers = np.maximum.reduceat(levels, starts[:-1]) if len(levels) else levels
         other = np.flatnonzero((levels >= 0) & (levels != np.repeat(chosen, np.diff(starts))))
         if len(other):
@@ -253,7 +253,7 @@ def _by_first_row(part: People) -> People:
     order = np.argsort(first) if part.windows is None else np.lexsort((first, part.windows))
     sizes = counts[order]
     ends = np.cumsum(sizes)
-    # The index of each row: its person's start, and its number among theirs.
+    # A row's index: its person's start plus its number among the person's rows.
     indices = np.arange(len(part.rows)) + np.repeat(part.starts[:-1][order] - (ends - sizes), sizes)
     levels, windows = (None if each is None else each[order] for each in (part.levels, part.windows))
     return People(part.first, part.rows[indices], np.concatenate([[0], ends]), levels, windows)

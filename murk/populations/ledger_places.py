@@ -4,8 +4,8 @@ The people of a file have one ledger for all tasks, beside the file. Ledgers in 
 there, too (``FILE.ledgers.json``), or found by the file's digest. A copy elsewhere, or another file of the same people,
 cannot be detected. Simulations spend no budget: each task has its own ledger, which is not listed.
 
-The settings of a run are stored, with the log's identity, in a small file beside its log, which also locks the work; of
-a log on a cluster, beside the ledger, where it distinguishes a lost ledger from a new one.
+The settings of a run are stored, with the log's identity, in a small file, which also locks the work. It lies beside
+the log; for a log on a cluster it lies beside the ledger, where it distinguishes a lost ledger from a new one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SUFFIX = ".run.json"
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Settings that must be the same to continue the work on a log; no digest, which could reveal a short file."""
+    """Settings that must be equal to continue the work on a log; without a digest, which could reveal a short file."""
 
     person: str | None
     level: str
@@ -78,7 +78,7 @@ def noted(log: Log, ledger: str | Path) -> RunConfig | None:
 
 
 def compare(log: Log, facts: RunConfig, ledger: str | Path) -> None:
-    """Raise a UserError if a setting differs from those with which work on a log was started."""
+    """Raise a UserError if a setting differs from the one with which work on a log was started."""
     config = noted(log, ledger)
     if config is None or config == facts:
         return
@@ -199,13 +199,13 @@ class _Contents:
 def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) -> Path:
     """Return the path of the ledger of a file's people if none was named.
 
-    That is ``TASK.ledger.db`` if it exists; else the one in which these people have accounts;
-    else a new one beside the file. Raises UserError if the records are in memory, the file cannot be read, its people
-    have accounts in several ledgers or in a missing one, or the folder of a new one cannot be written.
+    That is ``TASK.ledger.db`` if it exists; else the ledger in which these people have accounts; else a new ledger
+    beside the file. Raises UserError if the records are in memory, the file cannot be read, its people have accounts in
+    several ledgers or in a missing one, or the folder of a new one cannot be written.
     """
     before = Path(f"{task}{LEDGER}")
     if simulated:
-        # It may hold people's real accounts, which a simulation must not spend.
+        # That ledger may hold people's real accounts, which a simulation must not spend.
         seen = _inspect(before)
         return Path(f"{task}{SIMULATED}") if seen is not None and seen.tasks else before
     records = open_records(source)
@@ -257,9 +257,9 @@ def default_ledger(source: str | Path | Records, task: str, *, simulated: bool) 
 
 
 def check_recognised(source: FileSource, ledger: Ledger, *, capped: bool) -> tuple[str, ...]:
-    """Raise a UserError if people could spend a cap over all tasks (``capped``) twice; without one return a warning.
+    """Raise a UserError if people could spend a cap over all tasks (``capped``) twice; without a cap return a warning.
 
-    From ``source``, people first release to a real task.
+    Call it before the people of ``source`` first release to a real task.
     """
     before = ledger.strangers(source.digest, source.people)
     if not before:
@@ -339,7 +339,7 @@ def _write_list(source: Path, noted: Iterable[Noted]) -> None:
     note, text = _list_path(source), json.dumps({"ledgers": [asdict(each) for each in noted]}, indent=2) + "\n"
     if note.exists() and note.read_text() == text:
         return
-    # In a read-only folder nothing is listed.
+    # The list of ledgers cannot be written in a read-only folder, so nothing is listed there.
     if os.access(note.parent, os.W_OK):
         write_durably(note, text)
 
@@ -400,7 +400,7 @@ def _read_contents(path: Path) -> _Contents | None:
 
 
 def _key(path: Path, meta: Mapping[str, Any]) -> NameKey | None:
-    """Return the key of a ledger's digests, without a secret before the first one; None if it is lost."""
+    """Return the key of a ledger's digests (without a secret before the first digest); None if the key is lost."""
     if "key" not in meta:
         return NameKey(None)
     try:

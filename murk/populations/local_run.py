@@ -81,7 +81,7 @@ class LocalRun:
     def learn(self) -> None:
         """Learn everything that is on the log."""
         self._shuffle()
-        # The first partition last: models that it makes for all partitions then use all releases.
+        # Learn the first partition last: the models that it makes for all partitions then use all releases.
         for worker in reversed(self.workers):
             while worker.step().read:
                 pass
@@ -167,10 +167,10 @@ def run(
         File of people's accounts, for all tasks. By default it lies beside their file, or is temporary with a temporary
         log; for records in memory and real noise it is required.
     person
-        The column that names people; by default each row is one. All rows of a person are one answer, so people count
-        alike, not rows.
+        The column that names people; by default each row is a person. All rows of a person are one answer, so people
+        count alike, not rows.
     time
-        The column of rows' dates or times (UTC), if the task has windows; by default all rows are of today's.
+        The column of rows' dates or times (UTC), if the task has windows; by default all rows are in today's window.
     level
         A level of the task, ``"lot"`` (drawn uniformly), ``"column:NAME"`` for a column of levels, or
         ``"guarantee:NAME"`` for a column of budgets, which are rounded down to the task's grid of levels.
@@ -181,8 +181,8 @@ def run(
     block, confidence
         Largest number of records in a block; nominal level of the intervals.
     order
-        People release in a ``"random"`` order, whatever the order of the records. ``"file"`` keeps that, to simulate
-        people who change over time (only with a seed).
+        People release in a ``"random"`` order, whatever the order of the records. ``"file"`` keeps the records' order,
+        to simulate people who change over time (only with a seed).
     progress
         Called after each block with the number of people done and of all people.
     """
@@ -268,7 +268,7 @@ def counted_rows(population: FilePopulation) -> str:
         return ""
     window = population.task.privacy.window
     answer = "one answer a person" if tally.windows is None else "one answer a person and window"
-    # Not how many rows one person has, which readers of a result need not know.
+    # Do not state how many rows one person has: readers of a result need not know.
     most = population.task.most_rows
     count = "so people count alike, not rows" if most == 1 else f"and people count as their rows, at most {most}"
     words = f"{describe_tally(tally, window, most=False)}: {answer}, {count}."

@@ -1,10 +1,11 @@
 """The order in which the rows of a file are released: random, or the file's.
 
-Files are sorted: by outcome, by arm, by year. Learners take the order of a log for the order in which people come, and
-its readers could tell which row a release is of. So each row gets 64 random bits, the keystream of SHAKE-128 under a
-key, and rows are released in ascending order of these; equal ones, of which 10^6 rows have none with probability
-1 - 3e-8, in the file's order. Every order is equally likely, and who does not know the key cannot tell it from any
-other. A part of the order needs 8 bytes for each row of the file while it is computed, and nothing afterwards.
+Files are sorted: by outcome, by arm, by year. If rows were released in that order, learners would take it for the order
+in which people come, and readers of the log could tell from which row a release is. So each row gets 64 random bits,
+the keystream of SHAKE-128 under a key, and rows are released in ascending order of these bits. Rows with equal bits
+(10^6 rows have none with probability 1 - 3e-8) are released in the file's order. Every order is equally likely, and
+nobody without the key can tell it from any other. Computing a part of the order takes 8 bytes for each row of the file,
+which are freed afterwards.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def rows_in_order(key: bytes, size: int, start: int, stop: int) -> NDArray[np.in
     if not 0 <= start < stop <= size:
         return np.empty(0, dtype=np.int64)
     words = np.concatenate([_words(key, first, size) for first in range(0, size, _CHUNK)])
-    # In place, as every other copy would take 8 bytes for each row.
+    # Work in place, as every further copy would take 8 bytes for each row.
     words.partition([start, stop - 1])
     low, high = words[start], words[stop - 1]
     below = int(np.count_nonzero(words[:start] < low))

@@ -33,14 +33,15 @@ Groups = Mapping[str, NDArray[np.int64]]
 class OrganisationPopulation(FilePopulation):
     """The organisations of a file: the whole file, or the rows with one value of the column ``summaries.organisation``.
 
-    Rows are taken in a random order, and windows are known by positions in it. Each organisation has its own account,
-    windows and keys. The last window is released if it has at least as many records as a sketch has rows; a smaller one
-    is left out: it would spend as much as a full one and say almost nothing. A window that is lost with its process
-    begins again at its first record; nothing was debited, and ``lost`` counts it.
+    Rows are taken in a random order, and a window is identified by its positions in that order. Each organisation has
+    its own account, windows and keys. The last window is released if it has at least as many records as a sketch has
+    rows; a smaller one is left out: it would spend as much as a full one and say almost nothing. A window that is lost
+    with its process begins again at its first record; nothing was debited, and ``lost`` counts it.
 
-    ``organisations`` has their numbers of rows. ``beyond`` are rows beyond their person's
-    ``summaries.rows_per_person``, drawn at random and mixed as zeros. ``refusal`` is why this process refused a window;
-    empty if it refused none. A new log also needs an organisation with enough rows, and at most 1000 organisations.
+    ``organisations`` maps organisations to their numbers of rows. ``beyond`` are the rows that exceed their person's
+    ``summaries.rows_per_person``; they are drawn at random, and mixed as zeros. ``refusal`` is why this process refused
+    a window; empty if it refused none. A new log also needs an organisation with enough rows, and at most 1000
+    organisations.
     """
 
     device: WindowDevice
@@ -160,7 +161,7 @@ class OrganisationPopulation(FilePopulation):
 
     def _take_up(self) -> None:
         self._producers: dict[str, OrganisationProducer] = {}
-        # Books the costs and sends for all organisations.
+        # This producer books the costs, and sends releases, for all organisations.
         self._shared = self._producer(ORGANISATION)
         run = self.ledger.begin_run(self.task.hash, self.source.digest, people=self.source.people)
         self.excluded = frozenset(run.excluded)
@@ -225,7 +226,7 @@ class OrganisationPopulation(FilePopulation):
         """Release windows that were full when the ledger could not be written, before any row is read."""
         for _, producer in sorted(self._producers.items()):
             if producer.overdue:
-                # One by one: if a later release fails, the figures have the earlier ones.
+                # Release one by one: if a later release fails, the figures include the earlier ones.
                 self._collect([producer.release()])
 
     def _end_windows(self) -> None:

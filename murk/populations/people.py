@@ -31,13 +31,13 @@ __all__ = ["Agree", "Population", "PopulationConfig", "Step", "check_task", "ope
 MOST = 16_384  # largest number of records in a block, which is one transaction of the ledger
 # records of a block if releases use no model
 BLOCK = 2048
-# With several partitions that publish separately, a block holds at most a SHARE-th of the releases so far, or FEW if
-# that is more, so that few people release at a partition's old model after it has a new one.
+# With several partitions that publish separately, a block holds at most 1 / SHARE of the releases so far, or FEW if
+# that is more, so that few people release at a partition's old model after the partition has a new one.
 SHARE, FEW = 20, 256
 
 
 class Population(FilePopulation):
-    """The people of a file, who own one row each or all rows with their name; ``producer`` simulates all devices.
+    """The people of a file, who each own one row, or all rows with their name; ``producer`` acts for all devices.
 
     All rows of a person are one answer.
     """
@@ -54,7 +54,7 @@ class Population(FilePopulation):
         return self.source.size if self.tally is None else self.tally.size
 
     def repeats(self, released: int = 0) -> Repeats | None:
-        """Return how often each person answers; None, for what caps allow, if more have ``released`` than this file."""
+        """Return how often one person answers; None if others than this file's people have ``released``, too."""
         if released > self.releases:
             return None
         if self.tally is None or self.tally.windows is None:
@@ -64,7 +64,7 @@ class Population(FilePopulation):
             counts[number if caps.supposed else min(number, caps.most)] += people
         same = self.task.privacy.repeats_answers
         counted = repeats_of_counts(counts, list(self.task.privacy.levels.values()), same=same)
-        # Not the largest number of one person's answers: that of the file's windows, as far as caps allow.
+        # Do not disclose one person's number of answers: state the number of the file's windows, as far as caps allow.
         most = self.tally.windows[2] if caps.supposed else min(self.tally.windows[2], caps.most)
         return counted if counted.most == 1 else replace(counted, most=most)
 
@@ -85,7 +85,7 @@ class Population(FilePopulation):
         return f"{self.refused:,} refused"
 
     def figures(self) -> dict[str, Any]:
-        """Return the numbers of people and records, and of those set aside and refused."""
+        """Return the numbers of people and records, and of people set aside and refused."""
         return {
             "people": self.size if self.tally is None else self.tally.people,
             "records": self.source.size,
@@ -165,7 +165,7 @@ def wait_for_models(
     seconds.
     """
     ends = dict(enumerate(log.ends()))
-    # One model is for the releases of one partition, or of all.
+    # A model is for the releases of one partition, or of all partitions.
     groups = (
         {FIRST_PARTITION: ends}
         if device.shares_models

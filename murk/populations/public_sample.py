@@ -2,8 +2,8 @@
 
 Rows are compared by 64-bit hashes, in memory only: of the coded features, and of all columns that both files have. Each
 rule except `distinct` has an error probability below one in a million for a sample of other people from the same
-population. With a few coarse features, a shuffled part of the people cannot be told from any other sample. The result
-depends on people's records, so with real noise `OverlapError` is only a caution to the file's holder.
+population. With a few coarse features, a shuffled part of the people cannot be distinguished from any other sample. The
+result depends on people's records, so with real noise `OverlapError` is only a caution to the file's holder.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ CHUNK: Final = 65_536
 UNLIKELY: Final = math.log(1e-6)
 RUNS: Final = 32  # consecutive runs of equal rows that both files share only if one was copied
 FEWEST: Final = 5  # fewer shared rare rows are never evidence, since they may be chance; but see `distinct`
-ENOUGH: Final = 100  # from fewer people it cannot be estimated how often two are alike
+ENOUGH: Final = 100  # with fewer people, the share of people who are alike cannot be estimated
 _ALIKE: Final = 0.01
 _MANY: Final = 0.1
 

@@ -1,4 +1,4 @@
-"""Guarantees, mechanisms, exact noise and accounting: functions without I/O, in part imported on first use."""
+"""Guarantees, mechanisms, exact noise and accounting, all without I/O; some names are imported on first use."""
 
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from murk.privacy.guarantees import ZeroConcentratedDP as ZeroConcentratedDP
     from murk.privacy.guarantees import guarantee_from_dict as guarantee_from_dict
     from murk.privacy.guarantees import guarantee_from_text as guarantee_from_text
-    from murk.privacy.mechanisms import Amount as Amount
     from murk.privacy.mechanisms import CompositeMechanism as CompositeMechanism
     from murk.privacy.mechanisms import Currency as Currency
     from murk.privacy.mechanisms import GaussianMechanism as GaussianMechanism
@@ -59,7 +58,7 @@ _MODULES = {
     "NewtonMechanism Sketch SketchAccumulator",
     ".guarantees": "ApproxDP GaussianDP Guarantee PureDP TruncatedCDP ZeroConcentratedDP guarantee_from_dict "
     "guarantee_from_text",
-    ".mechanisms": "Amount CompositeMechanism Currency GaussianMechanism KnownMechanism "
+    ".mechanisms": "CompositeMechanism Currency GaussianMechanism KnownMechanism "
     "L2BallMechanism LaplaceMechanism "
     "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
     "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",

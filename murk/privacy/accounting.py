@@ -15,13 +15,13 @@ from murk.privacy.rounding import decimal, float_down, float_up, precise, ration
 _ERROR_CODE = "MURK-PRIVACY-001"
 
 _JOINT: tuple[Kind, ...] = ("pure", "gdp", "zcdp")  # kinds without a free delta, strongest first
-_DELTA = 1e-5  # where (epsilon, delta) is stated if no release has a delta of its own
-_CLEARLY = 1 - 1e-9  # a smaller figure is no rounding error
+_DELTA = 1e-5  # delta at which an epsilon is stated if no release has a delta of its own
+_CLEARLY = 1 - 1e-9  # ratio of two accuracies; a difference beyond it is not due to rounding
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """``count`` releases with the same guarantees (None: they imply none), the truncated ones by increasing omega."""
+    """``count`` releases with equal guarantees (None for a kind not implied); ``truncated`` by increasing omega."""
 
     count: int
     pure: Fraction | None
@@ -33,9 +33,10 @@ class _Entry:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """A way to an (epsilon, delta) of all releases: those of some are added, and the others have a joint curve.
+    """A way to bound all releases: add (epsilon, delta) of some, and use a joint (epsilon, delta) curve of the others.
 
-    Without omega, the others all have a rho, of ``entries``. With it, ``rho`` is their sum for orders up to omega.
+    Without omega, the others are ``entries``, which all have a rho. With omega, ``rho`` is the sum of the others' rho
+    for orders up to omega.
     """
 
     epsilon: Fraction
@@ -49,7 +50,7 @@ class _Route:
         if self.omega is None:
             return self.epsilon + _epsilon(self.entries, left)
         if left == 0:
-            raise UserError("no delta is left for the joint guarantee of the releases; give a larger delta")
+            raise UserError("no delta is left: the releases' own deltas use all of it; give a larger delta")
         return self.epsilon + rational(conversions.zcdp_epsilon(self.rho, left, self.omega))
 
     def delta_at(self, epsilon: float) -> Fraction:
@@ -60,17 +61,17 @@ class _Route:
 
 
 class Accountant:
-    """Composes the releases of one person, made in any order, and states their joint guarantee.
+    """Composes the releases of one person, in any order, and computes their joint guarantee.
 
     Pure epsilon adds, rho adds, mu adds in quadrature, (epsilon, delta) adds. Different kinds are composed in the best
     kind that all imply: pure is GDP with mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)) and zCDP with rho = epsilon^2 / 2;
-    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the epsilon of all others at the remaining delta. Of
-    mixtures, which have a `TruncatedCDP`, rho and delta add, with those of all others, for orders that all of them
-    bound, if that is less. Sums are exact, and the answer is rounded up.
+    GDP is zCDP with rho = mu^2 / 2. (epsilon, delta) is added to the epsilon of all others at the remaining delta. A
+    Gaussian sketch has a `TruncatedCDP`: its rho and delta add to those of the other releases, for the orders that all
+    releases bound. The smaller of the possible results counts. Sums are exact, and the answer is rounded up.
 
-    Mechanisms may be chosen in view of earlier releases if their guarantees are fixed in advance. If the guarantees
-    themselves depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for
-    Gaussian differential privacy", 2022), rho, epsilon, (epsilon, delta), or truncated rho and delta at one omega.
+    A mechanism may be chosen in view of earlier releases if its guarantee is fixed in advance. If guarantees themselves
+    depend on earlier releases, keep to a cap in mu^2 (Smith, Thakurta, "Fully adaptive composition for Gaussian
+    differential privacy", 2022), rho, epsilon, (epsilon, delta), or truncated rho and delta at one omega.
 
     >>> account = Accountant().compose(GaussianDP(1.0), count=4)
     >>> account.spent("gdp")
@@ -91,7 +92,7 @@ class Accountant:
         return sum(entry.count for entry in self._entries)
 
     def compose(self, release: Any, count: int = 1) -> "Accountant":
-        """Add ``count`` releases with a guarantee, or by a mechanism with ``guarantees``; return the accountant.
+        """Add ``count`` releases with a guarantee, or of a mechanism with ``guarantees``; return the accountant.
 
         Raises `UserError` if ``release`` is neither, or the count is not a positive integer.
         """
@@ -122,8 +123,8 @@ class Accountant:
     def describe(self, delta: float | None = None) -> str:
         """Describe the joint guarantee of `strongest` in plain words.
 
-        ``delta`` is where (epsilon, delta) is stated if no other kind is possible; it is increased if the releases' own
-        deltas exceed half of it. Raises `UserError` if the releases have no joint guarantee.
+        ``delta`` is used if only (epsilon, delta) is possible; it is increased if the releases' own deltas exceed half
+        of it. Raises `UserError` if the releases have no joint guarantee.
         """
         if not self._entries:
             return "Nothing was released, so nothing is disclosed."
@@ -140,9 +141,9 @@ class Accountant:
     def strongest(self, *deltas: float) -> Guarantee | None:
         """Return the joint guarantee in the strongest kind that all releases imply, or None.
 
-        If only (epsilon, delta) is possible, it is the least epsilon at the first of ``deltas`` that suffices: by
-        default the largest delta of one release, the sum of their deltas, or twice that, half of which is then left
-        for releases without a delta.
+        If only (epsilon, delta) is possible, the epsilon is the least one at the first of ``deltas`` that suffices. By
+        default these are the largest delta of one release, the sum of all deltas, and twice that sum. Half of the last
+        is left for releases without a delta.
         """
         for kind in _JOINT:
             with suppress(UserError):
@@ -154,7 +155,7 @@ class Accountant:
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """Joint guarantees of every kind that has no free delta, strongest first; without any, that of `strongest`."""
+        """Joint guarantees of the kinds without a free delta, strongest first; if there is none, `strongest`."""
         implied: list[Guarantee] = []
         for kind in _JOINT:
             with suppress(UserError):
@@ -170,7 +171,7 @@ class Accountant:
         return float_up(largest), float_up(total), float_up(2 * total)
 
     def _routes(self) -> list[_Route]:
-        """Return all ways to an (epsilon, delta); raise `UserError` if in all of them the deltas add up to 1."""
+        """Return all routes to an (epsilon, delta); raise `UserError` if the deltas of every route add up to 1."""
         omegas = sorted({claim.omega for entry in self._entries for claim in entry.truncated})
         routes = [route for omega in (None, *omegas) if (route := self._route(omega)) and route.delta < 1]
         if not routes:
@@ -234,8 +235,8 @@ def _claims(release: Any) -> tuple[Guarantee, ...]:
     if isinstance(claims, tuple) and claims and all(isinstance(claim, Guarantee) for claim in claims):
         return claims
     raise UserError(
-        f"cannot account for {type(release).__name__}: it is neither a guarantee nor a mechanism that states its "
-        "claims; compose a PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP that holds for it"
+        f"cannot account for {type(release).__name__}: it is neither a guarantee nor a mechanism with "
+        "`guarantees`; compose a PureDP, ApproxDP, GaussianDP or ZeroConcentratedDP that holds for it"
     )
 
 
@@ -275,12 +276,12 @@ def _sum(kind: str, entries: list[_Entry]) -> float:
     total = sum((entry.count * getattr(entry, kind) ** power for entry in entries), Fraction(0))
     figure = _root_up(total) if kind == "gdp" else float_up(total)
     if figure == math.inf:
-        raise UserError("these releases guarantee nothing: their losses add up to more than any number")
+        raise UserError("these releases guarantee nothing: the sum of their losses is too large for a float")
     return figure
 
 
 def _root_up(square: Fraction) -> float:
-    """Return the smallest float whose square is at least this."""
+    """Return the smallest float whose square is at least ``square``."""
     with precise():
         root = float_down(decimal(square).sqrt())
     while rational(root) ** 2 < square:
@@ -291,7 +292,7 @@ def _root_up(square: Fraction) -> float:
 
 
 def _pure_and_other(entries: list[_Entry]) -> tuple[list[_Entry], float]:
-    """Split the entries: return those that are not pure, and the sum of epsilon of the pure ones."""
+    """Return the entries that are not pure, and the summed epsilon of the pure ones."""
     pure = [entry for entry in entries if entry.pure is not None]
     return [entry for entry in entries if entry.pure is None], _sum("pure", pure)
 
@@ -304,7 +305,7 @@ def _epsilon(entries: list[_Entry], delta: float) -> Fraction:
     elif delta == 0:
         raise UserError("no delta is left for the releases with Gaussian noise; give a larger delta")
     else:
-        # Add the epsilon of the pure releases to that of the others' curve.
+        # Add the epsilon of the pure releases to the epsilon of the other releases' curve.
         routes = [rational(epsilon) + rational(curve(total, delta)) for total, curve in _curves(other, "epsilon")]
     if delta > 0:
         routes += [rational(curve(total, delta)) for total, curve in _curves(entries, "epsilon")]
@@ -324,7 +325,7 @@ def _delta(entries: list[_Entry], epsilon: Fraction) -> Fraction:
 
 
 def _curves(entries: list[_Entry], answer: Literal["epsilon", "delta"]) -> list[tuple[float, Callable[..., float]]]:
-    """Return total mu with its exact (epsilon, delta) curve, if all are GDP, and total rho with the Renyi curve.
+    """Return (total, curve) pairs: mu with its exact curve, if all entries are GDP, and rho with the Renyi curve.
 
     The exact curve is smaller if all are Gaussian. Pure releases convert differently to mu and rho, so try both.
     """

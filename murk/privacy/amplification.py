@@ -14,8 +14,8 @@ Nissim, "The privacy blanket of the shuffle model", CRYPTO 2019 (arXiv 1903.0283
 (docs/mathematics.md has the proof). Su, Cheng, Wang, "Decomposition-based optimal bounds for privacy amplification via
 shuffling", 2025 (arXiv 2504.07414) show that no decomposition of the randomizer gives a smaller bound.
 
-``people`` is the number of honest people (not of releases), the protected one included: a release whose randomness an
-attacker knows hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
+``people`` is the number of honest people (not of releases), the protected person included: a release whose randomness
+an attacker knows hides nobody. Every figure is rounded against the claim: delta and epsilon up, local budgets down.
 """
 
 import math
@@ -38,7 +38,7 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 # Up to this number of trials, floats represent a deviation of 40 standard deviations to 1e-8 of a standard deviation.
 MAX_TRIALS = 10**12
 
-_ROUNDING = 2.0**-49  # sixteen units of rounding, for sums of a few terms that are rounded relative to their own size
+_ROUNDING = 2.0**-49  # sixteen units of rounding: relative error of sums of a few terms
 _LOG_MARGIN = 1e-12  # logarithms of factorials are right to 3e-14
 # Relative error of a continued fraction of positive terms, 12 operations each.
 _FRACTION_MARGIN = 1e-12
@@ -64,13 +64,13 @@ def _deviance(count: Floats, mean: Floats) -> tuple[Floats, Floats]:
 
 
 def probability_above(count: Floats, trials: Floats, odds: tuple[float, float]) -> Floats:
-    r"""Return an upper bound on the probability of ``count`` successes, tight to 1e-11 and 1e-14 per unit of d (below).
+    r"""Return an upper bound on the probability of ``count`` successes, tight to 1e-11 + 1e-14 d (d: see below).
 
     .. math:: \log P(K = k) = s(n) - s(k) - s(n - k) - d(k, n p) - d(n - k, n (1 - p)),\quad
         s(n) = \log n! - n \log n + n,\quad d(x, m) = x \log(x / m) + m - x
 
-    ``odds`` are the probabilities of success and of failure, each right to 2 units of rounding. 0 where there are fewer
-    than 0 or more than ``trials`` successes.
+    ``odds`` are the probabilities of success and of failure, each right to 2 units of rounding. The bound is 0 for a
+    count below 0 or above ``trials``.
 
     Reference: Loader, "Fast and accurate computation of binomial probabilities", 2000.
     """
@@ -99,7 +99,7 @@ def mass_above(first: Floats, middle: Floats, last: Floats, trials: float, odds:
         P(K = k - j) \le P(K = k) \left(\frac{k\, (1 - p)}{(n - k + 1)\, p}\right)^{j}
     """
     up, down = last - middle, middle - first
-    # Where a series has no terms its ratio may be 0; use 1.
+    # The ratio of a series without terms may be 0; use 1 instead.
     above = np.where(up > 0, (trials - middle) * odds[0], 1.0) / np.where(up > 0, (middle + 1) * odds[1], 1.0)
     below = np.where(down > 0, middle * odds[1], 1.0) / np.where(down > 0, (trials - middle + 1) * odds[0], 1.0)
     series = _geometric(np.log(above) + _ROUNDING, up) + _geometric(np.log(below) + _ROUNDING, down)
@@ -116,7 +116,7 @@ def fair_tail_ratio_below(least: Floats, trials: Floats, depth: int) -> Floats:
 
     with :math:`\alpha_i = \frac{(k + i - 1)(n + i)\, i\, (b - i)}{4 (k + 2i - 1)^2}` and
     :math:`\beta_i = i + \frac{i (b - i)}{2 (k + 2i - 1)} + \frac{k + i}{k + 2i + 1}\left(k - \frac{n + 1}{2} + 1 +
-    \frac{3i}{2}\right)`. It ends at i = b; ``depth``, an even number, is how many terms are used.
+    \frac{3i}{2}\right)`. The fraction ends at i = b; ``depth``, an even number, is the number of terms that are used.
 
     Reference: Didonato, Morris, "Algorithm 708: significant digit computation of the incomplete beta function ratios",
     ACM Transactions on Mathematical Software 18 (1992), at x = 1/2.
@@ -144,7 +144,7 @@ _NO_LOSS = 1e-100  # below this local epsilon, floats underflow
 _LARGEST = 1e6  # the largest epsilon of a guarantee
 # A crowd is useful if it reduces epsilon by this share; otherwise the local guarantee, without a delta, is better.
 _USEFUL = 0.01
-# Groups of numbers of clones within 9 standard deviations, and below: with this many the error is at most 0.5%.
+# How many groups the numbers of clones within 9 standard deviations, and those below, form: the error is at most 0.5%.
 _FINE, _COARSE = 1536, 256
 _PRECISION = 1e-9  # relative precision of inversions
 _MARGIN = 2e-12  # relative rounding of the inner value's terms, and of the sum over groups
@@ -182,9 +182,9 @@ def shuffled_delta(local: Any, people: int, epsilon: float) -> float:
 
 
 def shuffled_epsilon(local: Any, people: int, delta: float) -> float:
-    """Return the smallest epsilon for which a crowd is (epsilon, delta)-DP, to nine digits of `shuffled_delta`.
+    """Return the smallest epsilon, to nine digits, at which `shuffled_delta` of a crowd is at most ``delta``.
 
-    The inverse of `shuffled_delta` in epsilon. Without a delta shuffling gains nothing: at 0 it is the local epsilon.
+    Without a delta shuffling gains nothing: for ``delta`` 0 this is the local epsilon.
     Raises `UserError` if ``local`` has no pure epsilon, or a number is out of range.
 
     Parameters
@@ -219,9 +219,9 @@ def shuffled_guarantee(
 ) -> ApproxDP:
     """Return the guarantee of each person of a shuffled crowd, towards everybody but the shuffler.
 
-    It is never worse than the local guarantee, which is returned, with delta 0, if at the given delta the crowd reduces
-    epsilon by less than a hundredth. Raises `UserError` if ``local`` has no pure epsilon, a number is out of range, or
-    not exactly one of delta and epsilon is given.
+    It is never worse than the local guarantee. If the crowd reduces epsilon by less than a hundredth at the given
+    delta, the local guarantee is returned, with delta 0. Raises `UserError` if ``local`` has no pure epsilon, a number
+    is out of range, or not exactly one of delta and epsilon is given.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ def shuffled_guarantee(
     people
         Honest people in the crowd, the person included: from 1 to 10^12.
     delta, epsilon
-        Exactly one of them, from which the other is computed.
+        Exactly one of the two; the other is computed from it.
 
     Examples
     --------
@@ -252,7 +252,7 @@ def shuffled_guarantee(
 
 
 def largest_local_epsilon(people: int, epsilon: float, delta: float) -> float:
-    """Return the largest local epsilon, to nine digits of `shuffled_delta`, whose crowd is (epsilon, delta)-DP.
+    """Return the largest local epsilon, to nine digits, at which `shuffled_delta` of a crowd is at most ``delta``.
 
     At least ``epsilon``, for which no shuffler is needed. Raises `UserError` if a number is out of range.
 
@@ -340,9 +340,9 @@ def across_crowds(crowds: Iterable[Guarantee], *, delta: float | None = None) ->
         \bigl(1 - e^{\epsilon - (k - 2l) \epsilon_1}\bigr)_+\Bigr) \le \delta, \qquad
         a = \frac{e^{\epsilon_1}}{1 + e^{\epsilon_1}}, \quad b = 1 - a
 
-    The crowds may be formed in view of earlier crowds' releases, if their guarantees are fixed in advance. Crowds
-    without this person cost nothing. Raises `UserError` if there are none, one is neither `PureDP` nor `ApproxDP`, or
-    their deltas exceed ``delta``.
+    A crowd may be formed in view of earlier crowds' releases if its guarantee is fixed in advance. Crowds
+    without this person cost nothing. Raises `UserError` if ``crowds`` is empty, a guarantee is neither `PureDP` nor
+    `ApproxDP`, or the deltas add up to more than ``delta``.
 
     Reference: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015, theorem 3.3.
 
@@ -397,7 +397,7 @@ def _pure_epsilon(local: Any) -> float:
             "`laplace`, randomized response) or give its PureDP"
         )
     raise UserError(
-        f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism that states its claims; "
+        f"cannot shuffle {type(local).__name__}: it is neither a guarantee nor a mechanism with `guarantees`; "
         "give the randomizer's PureDP"
     )
 
@@ -417,7 +417,7 @@ def _approx(epsilon: float, delta: float) -> ApproxDP:
 
 
 def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Bisect between ``low``, where ``holds`` is true, and ``high``, where it is false; return ends to nine digits."""
+    """Bisect from ``low``, where ``holds`` is true, and ``high``, where it is not, until they agree to nine digits."""
     for _ in range(200):
         if high - low <= _PRECISION * high:
             break
@@ -429,7 +429,7 @@ def _edge(holds: Callable[[float], bool], low: float, high: float) -> tuple[floa
 def _clone_odds(local_epsilon: float) -> tuple[float, float]:
     """Return a lower bound on the probability that another person's release is a clone, and its complement."""
     clone, other = 2 / (math.exp(local_epsilon) + 1), math.tanh(local_epsilon / 2)
-    # Rounding is 1e-14 of the smaller one; fewer clones give a larger delta.
+    # The smaller probability is rounded by at most 1e-14 of itself. Fewer clones give a larger delta.
     if clone <= 0.5:
         clone *= 1 - 3e-14
         return clone, 1 - clone
@@ -439,9 +439,9 @@ def _clone_odds(local_epsilon: float) -> tuple[float, float]:
 
 @lru_cache(maxsize=16)
 def _groups(local_epsilon: float, people: int) -> tuple[Floats, Floats]:
-    """Return numbers of clones that begin groups, and an upper bound on each group's probability.
+    """Divide the numbers of clones into groups; return each group's smallest number, and a bound on its probability.
 
-    All numbers within 9 standard deviations, if there are not many, are groups of their own.
+    Each number within 9 standard deviations is a group of its own, if there are not too many.
     """
     others = people - 1
     odds = _clone_odds(local_epsilon)
@@ -480,8 +480,9 @@ def _delta(local_epsilon: float, people: int, epsilon: float) -> float:
 def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Floats:
     r"""Return an upper bound on the hockey-stick divergence at each number c of clones.
 
-    Of A + D against A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+, whose terms are
-    positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 - 1)(e^epsilon + 1)).
+    The divergence is that of A + D from A + 1 - D, A ~ Bin(c, 1/2), D ~ Bern(a): the sum over k of (P - e^epsilon Q)+.
+    Its terms are positive from k = floor((c + 1) t) + 1 on, t = (e^(epsilon0 + epsilon) - 1) / ((e^epsilon0 -
+    1)(e^epsilon + 1)).
     """
     growth = math.expm1(epsilon)
     gap = -math.expm1(-float(rational(local_epsilon) - rational(epsilon))) / (1 + math.exp(-local_epsilon))
@@ -501,7 +502,7 @@ def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Fl
 
 
 def _depth(coins: Floats, turn: float) -> int:
-    """Return an even number of terms of the continued fraction: more near the mean, where it converges slowly."""
+    """Return an even number of terms of the continued fraction: more terms near the mean, where it converges slowly."""
     deviations = (2 * turn - 1) * math.sqrt(float(coins.mean()) + 1)
     return 2 * math.ceil(min(max(25 / max(deviations, 1e-9) ** 2 + 4, 8), 64))
 
@@ -521,8 +522,9 @@ def _repeated(epsilon: Fraction, own_delta: Fraction, count: int, delta: Fractio
     """Return the smallest epsilon of ``count`` releases of (epsilon, own_delta) at ``delta``; infinite if none."""
     with precise():
         none = (1 - decimal(own_delta)) ** count
-        # The delta left for the dominating randomized responses. Theirs at x is W - e^x V, with W and V the
-        # probabilities of the outcomes with odds above e^x: for each number of outcomes, find the least x that fits.
+        # ``left`` is the delta that remains for the dominating randomized responses. Their delta at x is W - e^x V,
+        # with W and V the probabilities of the outcomes with odds above e^x: for each number of outcomes, find the
+        # least x that fits.
         room = (decimal(delta) - (1 - none)) / none - Decimal("1e-45")
         if room <= 0:
             return math.inf

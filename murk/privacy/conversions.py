@@ -36,7 +36,7 @@ def _require_omega(omega: float) -> None:
 
 
 def _best_order(rho: float, value: float, omega: float, *, epsilon_known: bool) -> float:
-    """Return the Renyi order, minus 1, with the least delta at epsilon = ``value``, or the least epsilon at delta."""
+    """Return the Renyi order, minus 1, of least delta at epsilon ``value``, or of least epsilon at delta ``value``."""
 
     def cost(log_excess: float) -> float:
         excess = math.exp(log_excess)
@@ -65,8 +65,8 @@ def zcdp_epsilon(rho: float, delta: float, omega: float = math.inf) -> float:
     .. math:: \epsilon = \min_{\alpha > 1} \rho\alpha + \log\frac{\alpha - 1}{\alpha}
         - \frac{\log\delta + \log\alpha}{\alpha - 1}
 
-    With ``omega``, for orders up to omega only (truncated concentrated privacy). If the release is Gaussian, its exact
-    curve, `gdp_epsilon` at mu = sqrt(2 rho), is smaller.
+    With ``omega``, only orders up to omega are used (truncated concentrated privacy). For a Gaussian release the exact
+    curve, `gdp_epsilon` at mu = sqrt(2 rho), gives a smaller epsilon.
 
     Reference: Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", 2020, proposition 12.
 
@@ -97,7 +97,7 @@ def zcdp_delta(rho: float, epsilon: float, omega: float = math.inf) -> float:
     .. math:: \delta = \min_{\alpha > 1} \frac{e^{(\alpha-1)(\alpha\rho - \epsilon)}}{\alpha - 1}
         \left(1 - \frac1\alpha\right)^{\alpha}
 
-    With ``omega``, for orders up to omega only. Reference: Canonne, Kamath, Steinke 2020, proposition 12.
+    With ``omega``, only orders up to omega are used. Reference: Canonne, Kamath, Steinke 2020, proposition 12.
 
     >>> f"{zcdp_delta(0.5, 4.728):.1e}"
     '1.0e-05'
@@ -143,7 +143,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 def gdp_epsilon(mu: float, delta: float) -> float:
     """Return the smallest epsilon for which every mu-GDP release is (epsilon, delta)-DP.
 
-    0 if delta alone suffices, infinite if no float is large enough.
+    It is 0 if delta alone suffices, and infinite if no float is large enough.
 
     >>> round(gdp_epsilon(1.0, 1e-5), 3)
     4.377
@@ -220,7 +220,7 @@ def gdp_to_pure(mu: float) -> float:
 
     .. math:: \epsilon = \log\left(\Phi(\mu/2) / \Phi(-\mu/2)\right)
 
-    For calibrating a pure mechanism to a GDP budget. A GDP release implies no pure guarantee.
+    Use it to calibrate a pure mechanism to a GDP budget. A GDP release implies no pure guarantee.
 
     >>> round(gdp_to_pure(1.0), 4)
     0.807
@@ -236,7 +236,8 @@ def pure_delta(epsilon: float, at: float) -> float:
 
     .. math:: \delta = \max\left(0, (e^{\epsilon} - e^{at}) / (1 + e^{\epsilon})\right)
 
-    Randomized response dominates: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", 2015.
+    Randomized response is the worst case: Kairouz, Oh, Viswanath, "The composition theorem for differential privacy",
+    2015.
 
     >>> pure_delta(1.0, 1.0)
     0.0
@@ -278,12 +279,12 @@ def pure_epsilon(epsilon: float, delta: float) -> float:
 
 
 def classic_scale(sensitivity: float, epsilon: float, delta: float) -> float:
-    r"""Return the textbook's standard deviation of Gaussian noise, for l2 sensitivity D and epsilon > 0.
+    r"""Return the textbook formula's standard deviation of Gaussian noise, for l2 sensitivity D and epsilon > 0.
 
     .. math:: s = D \sqrt{2 \log(1.25 / \delta)} / \epsilon
 
-    It is proved for epsilon <= 1 only. At delta = 1e-5 it is too small, and the guarantee false, from an epsilon
-    between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` otherwise.
+    The formula is proved for epsilon <= 1 only. At delta = 1e-5 the noise is too small, and the guarantee false, from
+    an epsilon between 8 and 9 on. Use it to reproduce a paper, and `gdp_mu` otherwise.
 
     Reference: Dwork, Roth, "The algorithmic foundations of differential privacy", 2014, theorem A.1.
 

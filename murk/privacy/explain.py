@@ -1,4 +1,4 @@
-"""Guarantees in plain words, as the success rates, rounded up, of the strongest adversary."""
+"""Guarantees in plain words: success rates of the strongest adversary, rounded up."""
 
 import math
 from collections.abc import Callable
@@ -12,7 +12,7 @@ _FALSE_ALARMS = 0.05
 _FOUR_DIGITS, _FORGIVEN = Context(prec=4, rounding=ROUND_CEILING), 1 - Decimal("1e-9")
 _FOUR_DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 _NORMAL_95 = 1.6448536269514722
-_DELTA = 1e-5  # at which the epsilon of other kinds of guarantee is stated
+_DELTA = 1e-5  # delta at which an epsilon is stated for guarantees of other kinds
 
 
 def number(value: float) -> str:
@@ -22,7 +22,7 @@ def number(value: float) -> str:
 
 
 def order(omega: float) -> str:
-    """Format the omega of a truncated guarantee with four digits, rounded down: the guarantee is for fewer orders."""
+    """Format the omega of a truncated guarantee with four digits, rounded down, which never states too many orders."""
     return f"{float(_FOUR_DOWN.create_decimal(repr(omega))):.4g}"
 
 
@@ -37,7 +37,7 @@ def percent(probability: float) -> str:
 
 
 def verdict(bound: float, holds: bool) -> str:
-    """Return the verdict of an audit on a claim with this lower bound."""
+    """Return an audit's verdict on a claim: ``bound`` is the measured lower bound on the loss."""
     if not holds:
         return "REFUTED"
     return "not refuted" if bound > 0.0 else "no power"
@@ -74,7 +74,8 @@ def max_attack_accuracy(kind: str, **parameters: float) -> float:
         return min(max_attack_accuracy("approx", epsilon=epsilon, delta=min(delta, 1.0)) for epsilon, delta in points)
     if kind == "zcdp":
         rho = parameters["rho"]
-        # Total variation from the Kullback-Leibler divergence: Pinsker, and Bretagnolle-Huber where it is large.
+        # Bound total variation by the Kullback-Leibler divergence: by Pinsker, or by Bretagnolle-Huber if that is
+        # large.
         return (1 + min(math.sqrt(rho / 2), math.sqrt(-math.expm1(-rho)))) / 2
     epsilon, delta = parameters["epsilon"], parameters.get("delta", 0.0)
     return (1 + delta + (1 - delta) * math.tanh(epsilon / 2)) / 2
@@ -126,7 +127,7 @@ def _describe_zcdp(rho: float) -> str:
         f"records apart by at most rho times alpha in Renyi divergence of every order alpha. "
         + _adversary(success, min(1.0, _FALSE_ALARMS + 2 * success - 1, *curve))
         + f" It is also (epsilon, delta) = ({number(zcdp_epsilon(rho, _DELTA))}, {_DELTA:g})-differential "
-        f"privacy. Where the noise is Gaussian it is mu-GDP with mu = {number(math.sqrt(2 * rho))}, which says more."
+        f"privacy. If the noise is Gaussian it is mu-GDP with mu = {number(math.sqrt(2 * rho))}, which says more."
     )
 
 

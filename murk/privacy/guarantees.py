@@ -1,4 +1,4 @@
-"""Five kinds of local differential privacy: about *replacing* a record by any other, never about leaving it out."""
+"""Five kinds of local differential privacy: neighbours *replace* a record by any other one, and never leave it out."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 Kind = Literal["pure", "approx", "gdp", "zcdp", "tcdp"]
 
 KINDS: dict[str, str] = {"pure": "PureDP", "approx": "ApproxDP", "gdp": "GaussianDP", "zcdp": "ZeroConcentratedDP"}
-"""Kinds that a release can be asked for; a `TruncatedCDP` is what mixtures have, and a cap of several releases."""
+"""Kinds of guarantee that a release can be required to have; `TruncatedCDP` is only for Gaussian sketches and caps."""
 
 # Larger values guarantee nothing, and their integer units would overflow a ledger's 64 bits.
 _LARGEST = {"epsilon": 1e6, "mu": 1e3, "rho": 1e6, "omega": 1e12}
@@ -44,9 +44,10 @@ class Guarantee(ABC):
     @overload
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee": ...
     def to(self, kind: Kind, *, delta: float | None = None, epsilon: float | None = None) -> "Guarantee":
-        """Return the smallest guarantee of a kind (``"pure"``, ``"approx"``, ``"gdp"``, ``"zcdp"``) that follows.
+        """Return the smallest implied guarantee of a kind (``"pure"``, ``"approx"``, ``"gdp"``, ``"zcdp"``).
 
-        ``"approx"`` needs either ``delta`` or ``epsilon``; the other is computed. Raises `UserError` if none follows.
+        ``"approx"`` needs either ``delta`` or ``epsilon``; the other is computed. Raises `UserError` if none is
+        implied.
         """
         check_kind(kind, delta, epsilon)
         if kind != "approx":
@@ -75,7 +76,7 @@ class Guarantee(ABC):
 
     @property
     def max_attack_accuracy(self) -> float:
-        """Largest probability of telling two records apart, for an adversary who knows all else; guessing is 1/2."""
+        """Largest probability of telling two records apart, for an adversary who knows all else (1/2 is guessing)."""
         return explain.max_attack_accuracy(self.kind, **self._figures)
 
     @property
@@ -151,7 +152,7 @@ def check_kind(kind: str, delta: float | None, epsilon: float | None) -> None:
 
 
 def refuse(owner: Guarantee, kind: str, reason: str) -> NoReturn:
-    """Raise `UserError`, with the reason, because a guarantee implies none of another kind."""
+    """Raise `UserError`, with the reason why a guarantee implies none of another kind."""
     raise UserError(f"{owner!r} implies no {KINDS[kind]} guarantee: {reason}")
 
 
@@ -292,14 +293,14 @@ class ZeroConcentratedDP(Guarantee):
 
 @dataclass(frozen=True, slots=True)
 class TruncatedCDP(Guarantee):
-    r"""Truncated concentrated differential privacy: as zero-concentrated, for orders up to omega, but for delta.
+    r"""Truncated concentrated privacy: `ZeroConcentratedDP` for orders up to omega, except with probability delta.
 
     .. math:: \int_E P^{\alpha} Q^{1 - \alpha} \le e^{(\alpha - 1) \rho \alpha} \quad\text{for } 1 < \alpha < \omega
 
     P and Q are the distributions of the release for two records, and E is an event with P(E) at least 1 - delta.
-    Of several releases rho and delta add, and the smallest omega remains. No release can be asked for it: it is a
-    further guarantee of mixtures, whose Renyi divergence is finite up to an order only. Caps can be stated in it, for
-    any release with a rho for orders up to omega.
+    For several releases, rho and delta add, and the smallest omega counts. It cannot be required of a release: it is a
+    further guarantee of Gaussian sketches, whose Renyi divergence is finite up to some order only. A cap can be stated
+    as rho, omega and delta; it then counts any release that has a rho for orders up to omega.
 
     Reference: Bun, Dwork, Rothblum, Steinke, "Composable and versatile privacy via truncated CDP", STOC 2018; Bun,
     Steinke 2016, section 8 (delta).
@@ -344,8 +345,8 @@ def guarantee_from_dict(data: object) -> Guarantee:
     """Read a guarantee from plain data, as in a task file.
 
     One of ``{"pure": {"epsilon": e}}``, ``{"approx": {"epsilon": e, "delta": d}}``, ``{"gdp": {"mu": m}}``, ``{"zcdp":
-    {"rho": r}}``, ``{"tcdp": {"rho": r, "omega": w, "delta": d}}`` (of caps and in ledgers; delta is 0 by default).
-    Raises `UserError` for anything else, and for zeros, under which nothing could be released.
+    {"rho": r}}``, ``{"tcdp": {"rho": r, "omega": w, "delta": d}}`` (for caps and in ledgers; delta is 0 by default).
+    Raises `UserError` for anything else, and for a zero budget, which allows no release.
 
     >>> guarantee_from_dict({"gdp": {"mu": 1.0}})
     GaussianDP(mu=1.0)

@@ -21,7 +21,7 @@ _DIGITS = 60
 _TINY = Fraction(1, 10**323)
 _LARGEST = sys.float_info.max
 _HUGE = Fraction(repr(_LARGEST))
-# For smaller mu, differences are computed from the slope, so that nothing cancels.
+# For smaller mu, differences are computed from the slope, which avoids cancellation.
 _LINEAR = Decimal("1e-20")
 _NEGLIGIBLE, _CLOSE = Decimal("1e-62"), Decimal("1e-54")
 _TWO_PI = Decimal("6.28318530717958647692528676655900576839433879875021164194988918461563281")
@@ -94,8 +94,8 @@ def _mills(x: Decimal) -> Decimal:
     if x < -4:
         return _TWO_PI.sqrt() * (x * x / 2).exp() - _mills(-x)
     if x < 5:
-        # Phi(x) - 1/2 = phi(x) sum_k x^(2k+1) / (2k+1)!!. The ratio is 0.19 or more here and what cancels
-        # is 340,000 at most, so 52 of the 60 digits are left.
+        # Phi(x) - 1/2 = phi(x) sum_k x^(2k+1) / (2k+1)!!. The ratio is 0.19 or more here and the terms that cancel are
+        # 340,000 at most, so 52 of the 60 digits are left.
         term = total = x
         square, odd = x * x, 1
         while abs(term) > _NEGLIGIBLE:
@@ -103,8 +103,8 @@ def _mills(x: Decimal) -> Decimal:
             term = term * square / odd
             total += term
         return _TWO_PI.sqrt() * (x * x / 2).exp() / 2 - total
-    # Laplace's continued fraction 1 / (x + 1 / (x + 2 / (x + ...))): successive convergents, each a ratio of sums of
-    # positive terms (so that of the 60 digits few are lost), lie on either side of the value.
+    # Laplace's continued fraction 1 / (x + 1 / (x + 2 / (x + ...))): successive convergents lie on either side of the
+    # value. Each is a ratio of sums of positive terms, so few of the 60 digits are lost.
     above, before, below, under = Decimal(1), Decimal(0), x, Decimal(1)
     k = 0
     while True:
@@ -156,7 +156,7 @@ def log_odds_bounds(mu: Fraction) -> tuple[Decimal, Decimal]:
 
 
 def pure_mu_bound(epsilon: Fraction | Decimal) -> Decimal:
-    """Return an upper bound on the mu of epsilon-DP, 2 Phi^-1(e^epsilon / (1 + e^epsilon)), to 30 digits from 1e-18."""
+    """Return a bound on epsilon-DP's mu, 2 Phi^-1(e^epsilon / (1 + e^epsilon)), to 30 digits for epsilon >= 1e-18."""
     with precise():
         wanted = epsilon if isinstance(epsilon, Decimal) else decimal(epsilon)
         if wanted <= 0:

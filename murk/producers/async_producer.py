@@ -29,7 +29,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 GROUP = 256  # largest number of records that one transaction releases
 WAITING = 10_000  # largest number of records that wait; further ones are refused
 PATIENCE = 0.25  # share of the last group's time for which the next one waits to become as large
-RETRY = 5.0  # seconds between two attempts to send releases that the log has not confirmed
+RETRY = 5.0  # seconds between attempts to send releases that the log has not confirmed
 
 
 @dataclass(slots=True)
@@ -41,11 +41,11 @@ class _Waiting:
 class AsyncProducer:
     """Release records from an event loop or from several threads, as `Producer` does in one thread.
 
-    A thread of its own holds the log and the ledger. Records that arrive while it writes are its next group: one ledger
-    transaction and one append, sent in random order; where answers are repeated (``repeat: same``), one by one.
-    A receipt is given once the debit and the release are durable; if the log is away, releases wait in the ledger's
-    outbox, and are sent when it is back. Any number of processes may use one ledger, each with a producer opened after
-    a fork.
+    A thread of its own holds the log and the ledger. Records that arrive while the thread writes form the next group:
+    one ledger transaction and one append, in random order. Only where answers are repeated (``repeat: same``) are
+    records released one by one. A receipt is given once the debit and the release are durable. If the log cannot be
+    reached, releases wait in the ledger's outbox until it can. Any number of processes may use one ledger, each with a
+    producer opened after a fork.
 
     >>> import asyncio, tempfile
     >>> from murk import Task
@@ -71,7 +71,7 @@ class AsyncProducer:
     log, ledger
         URL of a log that carries its task (`open_log`), and path of the accounts.
     policy
-        What this service allows. By default the only cap is the task's own promise; nothing caps all tasks together.
+        What this service allows. By default the only cap is the one that the task promises; none holds over all tasks.
     noise
         Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     """
@@ -82,7 +82,7 @@ class AsyncProducer:
         self._places, self._policy, self._noise = (log, ledger), policy, noise
         self._waiting: deque[_Waiting] = deque()
         self._arrived = threading.Condition()
-        # The next group waits, for a part of the last one's time, until as many records have come.
+        # A group waits until it is as large as the last one, but only for a share of the time that the last one took.
         self._wanted, self._patience = 1, 0.0
         self._thread: threading.Thread | None = None
         self._process = 0
@@ -112,8 +112,9 @@ class AsyncProducer:
     ) -> Receipt:
         """Release one record as `Producer.release` does, without blocking the event loop.
 
-        If the caller is cancelled, the record may be released or not: with a ``key`` it may be given again. Raises as
-        `Producer.release`, and MurkError if the producer is closed or too many records wait; then nothing was debited.
+        If the caller is cancelled, the record may or may not be released; with a ``key`` it can safely be given again.
+        Raises as `Producer.release`, and MurkError if the producer is closed or too many records wait; then nothing was
+        debited.
         """
         return await asyncio.wrap_future(self.submit(record, person=person, key=key, level=level, at=at))
 
@@ -186,20 +187,21 @@ class AsyncProducer:
                 self._release(producer, group)
             if time.monotonic() >= due:
                 with suppress(MurkError, OSError):
-                    # Those of an earlier process, or of a time when the log was away.
+                    # Releases of an earlier process, or of a time when the log could not be reached.
                     if ledger.pending(producer.task.hash):
                         producer.flush()
                 due = time.monotonic() + RETRY
 
     def _take(self, due: float) -> list[_Waiting] | None:
-        """Wait until records arrive or a time comes, and return the next group; None once closed and empty."""
+        """Wait until records arrive or ``due`` has come, and return the next group; None once closed and empty."""
         with self._arrived:
             if not self._waiting:
                 if not self._is_open:
                     return None
                 self._arrived.wait(max(0.0, due - time.monotonic()))
             if 0 < len(self._waiting) < self._wanted and self._is_open:
-                # Clients that wait for each other's group come back together; the first would be a group alone.
+                # Clients of one group send their next records together, but the first to arrive would form a group
+                # alone.
                 self._arrived.wait(self._patience)
             taken = [self._waiting.popleft() for _ in range(min(GROUP, len(self._waiting)))]
         # From here on a cancelled caller's record is released all the same.

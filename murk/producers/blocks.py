@@ -1,4 +1,4 @@
-"""A file of records and its blocks, checked and coded, as a producer releases them."""
+"""A file of records, and its blocks of checked and coded records, which a producer releases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,18 +10,18 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Records of a file, checked and coded: m of them, or those of m people.
+    """Checked and coded records of a file: m records, or those of m people.
 
     ``rows`` are row numbers, counted from 0, and ``positions`` their ascending places in the order of release; the next
     block begins at ``next_position``. ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets,
     shape (m,). ``people`` are people or organisations (None if each row is a person), ``owners`` the people within
     organisations, if the task bounds their records. ``levels`` is None if levels are drawn. ``cells``, shape (m,
-    columns), tells how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and ``unreadable``
+    columns), says how each raw value was coded (`Cell`), the target last. ``clamped``, ``missing`` and ``unreadable``
     (rows coded without any value) are counts.
 
-    If a person's rows are one answer, ``counts`` are people's numbers of records, (m,); ``x``, ``y`` and ``cells`` have
-    all their records, one person after the other, and ``rows`` has the first row of each. ``windows``, (m,), are the
-    numbers of the windows in which their budgets renew, if the records tell.
+    If all rows of a person are one answer, ``counts`` are people's numbers of records, (m,); ``x``, ``y`` and ``cells``
+    hold all their records, grouped by person, and ``rows`` holds the first row of each person. ``windows``, (m,), are
+    the numbers of the budget windows to which the records belong, if the file has times.
     """
 
     source: str
@@ -45,7 +45,7 @@ class Block:
 
 
 class Source(Protocol):
-    """A file of records: whose each row is, and which file it is."""
+    """A file of records: which file it is, and how its rows name people."""
 
     @property
     def digest(self) -> str:

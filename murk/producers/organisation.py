@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from murk.privacy.central.window import WindowAccumulator
     from murk.privacy.noise import NoiseSource
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Ending, Spending
+    from murk.producers.ledger.spending import Ending, Spending
     from murk.producers.producer import Policy
     from murk.protocols.summaries.device import WindowDevice
     from murk.stream.log.interface import Log
@@ -46,11 +46,12 @@ STAYS = (
 
 @dataclass
 class Window:
-    """An open window. Without an accumulator it is refused: its records are counted and not read.
+    """An open window. A window without an accumulator is refused: its records are counted and not read.
 
-    ``key`` identifies it in the ledger, ``index`` its simulated draws. ``since`` is the end of its partition
-    when it was opened, ``next_row`` the row after its last, ``message`` its sketch once made. ``accumulator`` and
-    ``owners`` (records of each person, if the task bounds them) are in memory only.
+    ``key`` identifies the window in the ledger, ``index`` selects its simulated draws. ``since`` is the end offset of
+    the window's partition when the window was opened, ``next_row`` the row after its last one, ``message`` its sketch
+    once that is made. ``accumulator`` and ``owners`` (number of records by person, if the task bounds it) are in memory
+    only.
     """
 
     key: Key
@@ -76,7 +77,7 @@ def index_of(organisation: str, key: Key, source: str | None) -> int:
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 2
 
 
-_FURTHER = 10  # windows that a proposed cap allows beyond those released
+_FURTHER = 10  # number of windows that a proposed cap allows beyond those that were released
 
 
 def remedy(task: Task, level: str, spent: int = 0) -> str:
@@ -84,7 +85,7 @@ def remedy(task: Task, level: str, spent: int = 0) -> str:
     from murk.protocols.summaries.device import windows_cap
 
     guarantee = task.privacy.levels[level]
-    # n windows compose to sqrt(n) mu in GDP, and to n times the budget otherwise, if not in tcdp to less.
+    # n windows compose to sqrt(n) mu in GDP, and otherwise to n times the budget, or less in tcdp.
     count = spent + _FURTHER
     share = math.sqrt(count) * (1 + 1e-6) if guarantee.kind == "gdp" else count
     amounts = ", ".join(f"{name}: {share * value:.7g}" for name, value in guarantee.to_dict()[guarantee.kind].items())
@@ -104,18 +105,19 @@ ORGANISATION = "organisation"  # default name of an organisation's account
 class OrganisationProducer(BaseProducer["WindowDevice"]):
     """Release an organisation's records as sketches: one pass, one release per window, records never stored.
 
-    A window opens with its first record if the organisation's caps have room for its release; otherwise it is refused,
-    and none of its records is read. Its state, O(k p + p^2) numbers, is in memory only. After ``summaries.window``
-    records, or with `release`, the sketch and its debit are written in one transaction, and the sketch is sent until
-    the log has it. If the ledger cannot be written, the next call tries the same bytes again before it takes a record.
-    A window is lost with its process: nothing was debited, and the next producer reports it (``lost``). Nothing is
-    counted that depends on the records' values: to publish such a count would be another release.
+    A window opens with its first record if the organisation's caps have room for the window's release; otherwise the
+    window is refused, and none of its records is read. A window's state, O(k p + p^2) numbers, is in memory only. After
+    ``summaries.window`` records, or with `release`, the sketch and its debit are written in one transaction, and the
+    sketch is sent until the log has it. If the ledger cannot be written, the next call tries the same bytes again
+    before it takes a record. If the process dies, its open window is lost: nothing was debited, and the next producer
+    reports the window as ``lost``. No count depends on the records' values, because to publish such a count would be
+    another release.
 
     The producer works only in the thread that opened its ledger. ``taken`` counts the records taken so far: after an
-    error it shows which must not be added again. ``next_row`` is the row after the last one taken from a file; earlier
-    rows are skipped. Raises UserError if the log carries another task, the ledger is bound to another log, the noise is
-    of the wrong kind, or the policy refuses the task; for a task of another protocol, an unknown level, or an invalid
-    name.
+    error it shows which records must not be added again. ``next_row`` is the row after the last one taken from a file;
+    earlier rows are skipped. Raises UserError if the log carries another task, the ledger is bound to another log, the
+    noise is of the wrong kind, or the policy refuses the task; for a task of another protocol, an unknown level, or an
+    invalid name.
 
     >>> import tempfile
     >>> from murk.producers import Ledger
@@ -148,9 +150,10 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
     noise
         Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     policy
-        What the organisation allows. By default the only cap is the task's own promise.
+        What the organisation allows. By default the only cap is the one that the task promises.
     clock, device
-        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's device, if made.
+        Function of the time in seconds since 1970 (releases carry it truncated to the task's granularity); the task's
+        device, if it was made before.
     source
         Digest of the file of the records; the first row of a window then identifies it. None for records from no file.
     """
@@ -186,12 +189,12 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
 
     @property
     def fewest(self) -> int:
-        """Smallest number of records for which the last window of a source is released; a smaller one is left out."""
+        """Least number of records for which the last window of a source is released; a smaller window is left out."""
         return self._device.fewest
 
     @property
     def room(self) -> int:
-        """Number of records that the open (or next) window still takes."""
+        """Number of records for which the open (or next) window still has room."""
         return self._size - (0 if self._window is None else self._window.records)
 
     @property
@@ -201,11 +204,11 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
 
     @property
     def overdue(self) -> bool:
-        """Whether the open window must be released first, because it is full or its sketch was made."""
+        """Whether the open window must be released before more records, as it is full or its sketch was made."""
         return self._window is not None and (self.room <= 0 or self._window.message is not None)
 
     def open(self, row: int | None = None) -> WindowReceipt:
-        """Open a window (at ``row`` of a file) unless one is open, as adding a record does, and return its receipt."""
+        """Open a window (at ``row`` of a file), as `add` does, unless one is open; return the window's receipt."""
         self._catch_up()
         return (self._window or self._begin(row)).receipt()
 
@@ -239,8 +242,8 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
 
         ``x`` are coded features, the constant last, shape (m, p); ``y`` coded targets, NaN if missing, shape (m,).
         ``rows`` are their rows in the file, ascending; rows taken before are skipped, so after an error the same block
-        may be given again. ``people`` own the records, if the task has ``summaries.person``; records beyond a person's
-        bound, and those of None, are counted and mixed as zeros.
+        may be given again. ``people`` are the records' owners, if the task has ``summaries.person``; records beyond a
+        person's bound, and records without an owner (None), are counted and mixed as zeros.
         """
         if (people is None) != (self._owner_column is None):
             raise UserError(
@@ -271,10 +274,10 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
 
     @wiped
     def release(self) -> WindowReceipt:
-        """Release the open window, whatever its number of records, and send it, at once or from the outbox.
+        """Release the open window, however many records it has, and send the sketch, now or later from the outbox.
 
-        Raises UserError if no window is open, and MurkError if the ledger cannot be written: nothing was released, and
-        `release` may be called again for the same sketch.
+        Raises UserError if no window is open, and MurkError if the ledger cannot be written. In both cases nothing was
+        released; after a MurkError, `release` may be called again for the same sketch.
         """
         window = self._need_window()
         if window.accumulator is None:
@@ -299,7 +302,7 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
         )
 
     def leave_out(self) -> WindowReceipt:
-        """Discard the open window: nothing of it is released or debited. Without one, raise a UserError."""
+        """Discard the open window: nothing is released or debited for it. Raise a UserError if no window is open."""
         window = self._need_window()
         if window.accumulator is None:
             return self._end_unreleased(window)
@@ -337,7 +340,7 @@ class OrganisationProducer(BaseProducer["WindowDevice"]):
             if not spend.known and before != "refused":
                 today = truncate_time(self._now(), self.task.granularity)
                 spend.windows.begin(key, self.organisation, today, "refused" if spend.refusals else "open")
-            # An earlier process has counted the refusal of a window that it refused.
+            # If an earlier process refused this window, it has counted the refusal.
             if before == "refused" or not spend.refusals:
                 spend.cancel()
         if window.outcome == "added":

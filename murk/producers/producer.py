@@ -1,4 +1,4 @@
-"""The producer turns a record into bytes: admission, models, randomization, policy, and delivery to the log."""
+"""The producer, which turns a record into bytes: admission, models, randomization, policy, and delivery to the log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
-from murk.producers.ledger.transaction import DAY, Refusal
+from murk.producers.ledger.spending import DAY, Refusal
 from murk.protocols.device import SingleQueryDevice, querying_of
 from murk.stream.log.checks import check_carries, check_input_log
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.held import Held
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.transaction import Queued, Spending
+    from murk.producers.ledger.spending import Queued, Spending
     from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
     from murk.stream.log.interface import Log
@@ -57,7 +57,7 @@ _ERROR_CODE = "MURK-DATA-001"
 
 @dataclass(frozen=True)
 class Admission:
-    """A policy's decision on a task: costs of allowed levels, reasons against others, and caps for `Ledger.book`."""
+    """A policy's decision on a task: costs of allowed levels, why others are refused, and caps for `Ledger.book`."""
 
     charges: Mapping[str, Charge]
     refused: Mapping[str, str]
@@ -66,7 +66,7 @@ class Admission:
     renewing: tuple[tuple[str, PrivacyLoss], ...] = ()
 
 
-# Kinds of mechanism that are no mechanisms of vectors; a test compares them with the classes.
+# Kinds of mechanism that do not randomize vectors; a test compares them with the classes.
 _FURTHER = ("composite", "randomized-response", "subset-selection", "window-selection", *CENTRAL)
 
 
@@ -74,8 +74,8 @@ _FURTHER = ("composite", "randomized-response", "subset-selection", "window-sele
 class Policy:
     """Limits on what a device releases, whatever a server asks for.
 
-    A release must fit these caps and the task's own promise (``privacy.per_person``, or one release at its level; with
-    ``privacy.window`` in each window, and ``privacy.lifetime`` in all).
+    A release must fit these caps and the task's own promise. The promise is ``privacy.per_person``, or one release at
+    its level; with ``privacy.window`` it holds in each window, and ``privacy.lifetime`` over all windows.
 
     >>> from murk.privacy import GaussianDP
     >>> Policy(lifetime=GaussianDP(2.0)).lifetime
@@ -106,7 +106,7 @@ class Policy:
             raise UserError(f"mechanisms must be a list of names, as in mechanisms=({self.mechanisms!r},), not text")
 
     def admit(self, task: Task, mechanisms: Mapping[str, Costed], levels: Collection[str] | None = None) -> Admission:
-        """Decide which levels of a task (by default all; of a grid the default, lowest and highest) may be used.
+        """Decide which ``levels`` of a task may be used; by default all, but only the default and the ends of a grid.
 
         Raises UserError if none may, or if the task promises a cap above ``per_task``.
         """
@@ -139,7 +139,7 @@ class Policy:
             why = "; ".join(f"level {level!r}: {reason}" for level, reason in refused.items())
             raise UserError(f"this device's policy allows no release to the task {task.name!r}: {why}")
         each = [("", within)] if within else [(charge.level, cap_of(charge.guarantee)) for charge in charges.values()]
-        # Promises in different currencies are both kept; in the same currency, the task's is the smaller one.
+        # Caps in different currencies both hold; in the same currency, the task's cap is the smaller one.
         caps = [("", asked)] if asked else [] if privacy.renews else each
         if most and not (asked and asked.currency == most.currency):
             caps.append(("", most))
@@ -169,8 +169,9 @@ _NONE.setflags(write=False)
 class PublishedModel:
     """A model at which a gradient or score is computed.
 
-    ``version`` counts the releases that the partition had learned; ``parameters`` has the shape (model_size,), or (0,)
-    without a model; ``end`` is the end of the partition at reading: later releases are stored at or after this offset.
+    ``version`` is the number of releases from which the partition's model was learned; ``parameters`` has the shape
+    (model_size,), or (0,) without a model; ``end`` is the partition's end offset at reading: later releases are stored
+    at or after it.
     """
 
     version: int
@@ -179,7 +180,7 @@ class PublishedModel:
 
 
 class Models:
-    """Reads a log's models and trusts none of them."""
+    """Reads the models on a log, and checks each before it is used."""
 
     def __init__(self, log: Log, task: Task, device: InteractiveDevice) -> None:
         self._log, self._task, self._device = log, task, device
@@ -194,8 +195,8 @@ class Models:
     def cached_model(self, partition: int) -> PublishedModel:
         """Return the last received iterate of a partition, even while the log cannot be reached.
 
-        Raises UserError if no honest learner publishes it (damaged, of another task or size, infinite, outside the
-        radius, of an impossible version); MurkError if the log cannot be read.
+        Raises UserError for a model that no honest learner publishes (damaged, of another task or size, infinite,
+        outside the radius, of an impossible version); MurkError if the log cannot be read.
         """
         message, end = self._log.cached_model(partition)
         source = self._source(partition)
@@ -246,7 +247,7 @@ class Models:
         # A hostile iterate may overflow before it is refused.
         with np.errstate(over="ignore"):
             self._device.check_model(parameters)
-        # All releases at this model share the array.
+        # All releases at this model share one array.
         parameters.setflags(write=False)
         return model.version, parameters
 
@@ -284,7 +285,7 @@ Key = TypeVar("Key", int, str)
 def draw_records(
     x: Floats, y: Floats, counts: Integers, noise: NoiseSource, indices: Integers
 ) -> tuple[Floats, Floats]:
-    """Draw one of each person's records uniformly; ``counts`` are their numbers of records, which follow each other."""
+    """Draw one of each person's records uniformly; records are grouped by person, ``counts`` are the group sizes."""
     drawn = np.cumsum(counts) - counts
     for count in np.unique(counts[counts > 1]).tolist():
         with_count = np.flatnonzero(counts == count)
@@ -293,10 +294,10 @@ def draw_records(
 
 
 def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
-    """Return people's records with further ones, without a target, where they have fewer than ``most``.
+    """Return people's records, with added ones without a target for people who have fewer than ``most``.
 
-    So the mean of a person's vectors, and one that is drawn uniformly, count as many of ``most`` rows as they have: an
-    answer without a target stands for the others.
+    So in the mean of a person's vectors, and in a uniformly drawn vector, a person weighs as many of ``most`` rows as
+    they have: records without a target stand for the rows that they lack. Their features are the person's own, in turn.
 
     >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
     >>> y.tolist(), counts.tolist()
@@ -304,10 +305,10 @@ def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, 
     """
     sizes = np.maximum(counts, most)
     place = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    last = np.repeat(counts - 1, sizes)
-    records = np.repeat(np.cumsum(counts) - counts, sizes) + np.minimum(place, last)
+    rows = np.repeat(counts, sizes)
+    records = np.repeat(np.cumsum(counts) - counts, sizes) + place % rows
     x, y = track(x[records]), track(y[records])
-    y[place > last] = math.nan
+    y[place >= rows] = math.nan
     return x, y, sizes
 
 
@@ -322,7 +323,7 @@ def randomize_records(
     indices: Integers,
     counts: Integers | None = None,
 ) -> tuple[list[list[int]], list[str] | None]:
-    """Randomize records as `randomize_rows` does; return also each one's query, drawn before records are read."""
+    """Randomize records as `randomize_rows` does; return also each record's query, drawn before records are read."""
     asking = querying_of(device)
     if asking is None:
         return randomize_rows(device, x, y, partitions, iterates, levels, noise, indices, counts).tolist(), None
@@ -347,7 +348,7 @@ def randomize_records(
 
 
 class RecordRandomizer:
-    """Randomizes one record at a time; a compiled kernel, if the device has one, gives the same results for a seed."""
+    """Randomizes one record at a time, by a compiled kernel if the device has one (with equal results for a seed)."""
 
     def __init__(self, device: PersonDevice, noise: NoiseSource) -> None:
         self._device, self._asking, self._noise = device, querying_of(device), noise
@@ -358,7 +359,7 @@ class RecordRandomizer:
         self._held: dict[tuple[int, str], tuple[Floats, AnswerKernel]] = {}
 
     def prepare(self, partition: int, model: Floats, level: str, records: int = 1) -> None:
-        """Load or compile the kernel for a partition's model, which may take seconds; no account may be locked."""
+        """Load or compile the kernel for a partition's model; this may take seconds, so no account may be locked."""
         if self._record_kernel is None or self._kernel(partition, model, level) is not None:
             return
         if self._few > 0:
@@ -366,7 +367,7 @@ class RecordRandomizer:
             return
         made: AnswerKernel | None = self._record_kernel(level, model, self._seed)
         if made is not None:
-            # The first call compiles; it randomizes no record.
+            # The first call compiles the kernel; it randomizes no record.
             made.give(np.array(made.x), math.nan, 0)
             if len(self._held) >= MOST_HELD:
                 del self._held[next(iter(self._held))]
@@ -433,8 +434,8 @@ def randomize_rows(
     ``x`` are coded features, the constant last, shape (m, p), ``y`` targets, shape (m,). Each record's vector is
     computed at its partition's iterate (None if releases use none); ``indices`` select the draws of a simulation.
 
-    With ``counts`` (n,) of records, one person after the other, each person has one payload, (n, d), of the mean of
-    their vectors or of one of their records, drawn uniformly (`Releasing.averages`).
+    With ``counts`` (n,), records are grouped by person, and ``counts`` are the group sizes. Each person then has one
+    payload, (n, d): of the mean of their vectors, or of one record, drawn uniformly (`Releasing.averages`).
     """
     if counts is not None and not device.averages:
         x, y = draw_records(x, y, counts, noise, indices)
@@ -459,12 +460,12 @@ def randomize_rows(
 
 
 def records_of(people: slice | Integers, counts: Integers | None) -> slice | Integers:
-    """Return the indices of people's records, which follow each other; ``counts`` None for one each."""
+    """Return the indices of people's records, which are grouped by person; ``counts`` is None for one record each."""
     if counts is None or isinstance(people, slice):
         return people
     sizes, stops = counts[people], np.cumsum(counts)
     ends = np.cumsum(sizes)
-    # The index of each record: its person's first one, and its number among theirs.
+    # A record's index: its person's first index plus its number among the person's records.
     records: Integers = np.arange(sizes.sum()) + np.repeat(stops[people] - ends, sizes)
     return records
 
@@ -474,7 +475,7 @@ def _rows(values: Floats, own: slice | Integers) -> Floats:
 
 
 def _groups(keys: Sequence[Key]) -> Iterator[tuple[slice | Integers, Key]]:
-    """Yield each key with its indices; a single key has one slice, which copies nothing."""
+    """Yield each key with its indices; if there is one key only, these are a slice, which copies nothing."""
     distinct = set(keys)
     if len(distinct) == 1:
         yield slice(None), distinct.pop()
@@ -492,8 +493,8 @@ class Receipt:
 
     ``outcome`` is "released", "held" (until its window ends), "refused" (a cap would be exceeded, or the person
     withdrew) or "known" (released before); ``delivery`` "sent", "queued" (in the outbox) or "none"; ``reason`` an
-    explanation or empty. ``level``, ``partition`` and ``version`` (of the model) are None unless released; of a held
-    record only the level is known.
+    explanation or empty. ``level``, ``partition`` and ``version`` (of the model) are None unless released; for a held
+    record only the level is set.
     """
 
     outcome: Literal["released", "held", "refused", "known"]
@@ -516,7 +517,7 @@ class ReleaseCall:
 
 
 def without_frames(error: Exception) -> Exception:
-    """Return an error without the frames that it came through: their variables hold records, also other people's."""
+    """Return an error without its traceback's frames, whose variables hold records, also those of other people."""
     cause: BaseException | None = error
     while cause is not None:
         cause.__traceback__, cause = None, cause.__cause__ or cause.__context__
@@ -536,8 +537,8 @@ class WindowReceipt:
 
     ``outcome`` is "added" (the window is open), "released", "refused" (a cap would be exceeded, or the organisation
     withdrew: no record is read), "known" (released before) or "left out" (too small). ``delivery`` is "sent", "queued"
-    (in the outbox) or "none". ``records`` counts the window's records so far; ``reason`` explains, with the remedy.
-    ``level`` and ``partition`` are None unless released.
+    (in the outbox) or "none". ``records`` is the number of records in the window so far; ``reason`` explains a refusal,
+    with a remedy. ``level`` and ``partition`` are None unless released.
     """
 
     outcome: Literal["added", "released", "refused", "known", "left out"]
@@ -569,15 +570,15 @@ class FlushReport:
 
 
 OUTBOX_BATCH = 10_000  # largest number of releases read from the outbox at once
-BROKER_BATCH = 100  # the same for a broker: the backlog of an unreachable broker fills the disk and not the memory
+BROKER_BATCH = 100  # the same for a broker, so that the backlog of an unreachable one stays on disk, not in memory
 OUTBOX_BYTES = 64 * 2**20  # approximate largest number of bytes read from the outbox at once
-MARGIN = 60  # seconds before its expiry in which a release is not sent any more, as sending takes time
+MARGIN = 60  # seconds before its expiry from which on a release is no longer sent, as sending takes time
 
 
 class Delivery:
-    """Sends releases unchanged and in order until shortly before they expire, and confirms them.
+    """Sends releases, unchanged and in order, until shortly before they expire, and confirms those on the log.
 
-    A release whose arrival is unknown is sent again: it counts once until it expires.
+    A release is sent again if it is unknown whether it arrived: until it expires, receivers count it once.
     """
 
     def __init__(self, log: Log, ledger: Ledger, task_hash: str, clock: Callable[[], float]) -> None:
@@ -589,14 +590,14 @@ class Delivery:
         """Append a block's releases to the log; if that raises a MurkError, they wait in the outbox."""
         if not spend.granted:
             return
-        # Until the log confirms, they count as backlog.
+        # Until the log confirms these releases, they count as backlog.
         backlog, self._backlog = self._backlog, True
         self._log.append(spend.messages)
         self._ledger.confirm(spend.numbers)
         self._backlog = backlog
 
     def try_send(self, spend: Spending) -> str:
-        """Send the backlog, then a release; return why the release waits in the outbox, or an empty text if sent."""
+        """Send the backlog, then a release; return why the release still waits in the outbox, or an empty text."""
         try:
             if self._backlog:
                 self.flush()
@@ -639,7 +640,7 @@ class Delivery:
         return FlushReport(sent, already, expired)
 
     def _stored_on_log(self, waiting: Sequence[Queued]) -> set[bytes]:
-        """Return the releases that are on the log: a process may have ended before it confirmed them."""
+        """Return the waiting releases that are on the log already, because a process ended before it confirmed them."""
         stored: set[bytes] = set()
         if not self._log.readable_by_senders:
             return stored
@@ -653,20 +654,20 @@ class Delivery:
 
 
 ANOTHER_TASK = (
-    "makes another task: give it another log (--log), and keep its name, so that withdrawals hold. What it is given is "
-    "released again, at additional cost (--lifetime caps the sum)"
+    "makes another task: give it another log (--log), and keep its name, so that withdrawals hold. Records given to it "
+    "are released again, at additional cost (--lifetime caps the sum)"
 )
 LARGER = f"a larger one (privacy.per_person) {ANOTHER_TASK}"
 _RAISED = "to raise it, once its owner agrees, call Ledger.loosen(cap{task}), then give this cap as {setting}"
 
 P = TypeVar("P", bound="Device")
 
-# Random words for drawing an integer below n; all of them are rejected with a probability below 2^-64.
+# Number of random words for drawing an integer below n; all are rejected with a probability below 2^-64.
 CANDIDATES = 64
 
 
 class BaseProducer(ABC, Generic[P]):
-    """Base class for everything that releases data to a task: checks the task, books costs, and sends releases.
+    """Base class for everything that releases data to a task: it checks the task, books costs, and sends releases.
 
     Raises UserError if the log carries another task, the ledger is bound to another log, the noise is of the wrong
     kind, or the policy refuses the task.
@@ -705,7 +706,7 @@ class BaseProducer(ABC, Generic[P]):
         self._set_up()
 
     def _book(self, admission: Admission) -> None:
-        """Record an admission in the ledger first: if that fails, its levels are still new at the next release."""
+        """Record an admission in the ledger, then keep it: if the ledger fails, the next release tries again."""
         charges = list(admission.charges.values())
         caps = {"caps": admission.caps, "renewing": admission.renewing}
         repeats = self.task.privacy.repeats_answers
@@ -713,7 +714,7 @@ class BaseProducer(ABC, Generic[P]):
         self._admission = admission
 
     def _explain(self, refusal: Refusal, larger: Callable[[], str] = lambda: LARGER) -> str:
-        """Return why a release was refused and what allows further ones; ``larger`` how to ask for a larger cap."""
+        """Return why a release was refused and what allows further ones; ``larger`` says how to get a larger cap."""
         cap, needed = self.task.privacy.per_person, refusal.needed
         if refusal.scope in ("withdrawn", "late"):
             return refusal.reason
@@ -726,7 +727,7 @@ class BaseProducer(ABC, Generic[P]):
         return f"{refusal.reason}; {larger()}"
 
     def allowed_levels(self) -> list[str]:
-        """Return the task's levels that the policy allows, also those of a grid that nobody has used here yet."""
+        """Return the task's levels that the policy allows, including those of a grid that nobody has used here yet."""
         if self.task.privacy.grid is None:
             return list(self.levels)
         everything = self._policy.admit(self.task, self._device.mechanisms, list(self.task.privacy.levels))
@@ -747,8 +748,8 @@ class BaseProducer(ABC, Generic[P]):
     def _now(self) -> float:
         """Return the time for a release, in seconds since 1970: the device's clock, bounded by the log's.
 
-        A release that is stamped with a wrong time may be expired before it is sent, and its budget would be lost.
-        Raises UserError if the time is still not one of a release.
+        A release with a wrong time may have expired before it is sent, and its budget would be lost. Raises UserError
+        if the log's time does not help either.
         """
         now = self._clock()
         if not self._noise.simulated:
@@ -763,7 +764,7 @@ class BaseProducer(ABC, Generic[P]):
         return now
 
     def _budget_windows(self, at: datetime | None) -> list[int] | None:
-        """Return the number of a time's window, now by default; None if the task's budget does not renew."""
+        """Return the number of the window of a time, by default now; None if the task's budget does not renew."""
         window = self.task.privacy.window
         if window == NONE:
             if at is not None:
@@ -779,7 +780,7 @@ class BaseProducer(ABC, Generic[P]):
 
     @abstractmethod
     def _find_problem(self, task: Task) -> P:
-        """Return the task's device; raise a UserError if this class does not release to such a task."""
+        """Return the task's device; raise a UserError for a task to which this class does not release."""
 
     def _check_noise(self, noise: NoiseSource | None) -> NoiseSource:
         noise = noise or SecureNoise()
@@ -840,7 +841,7 @@ _KNOWN = "this record was released before"
 
 
 class Producer(BaseProducer["PersonDevice"]):
-    """Release records of a task: code, pay, randomize once, store the bytes, send them.
+    """Release records to a task: code a record, pay, randomize once, store the bytes, and send them.
 
     Whether, when and where something is sent depends on public settings and the ledger only, never on a value. The
     model is checked before a record is read. Missing values are coded by the task's public rule; a record without a
@@ -874,9 +875,10 @@ class Producer(BaseProducer["PersonDevice"]):
     noise
         Source of noise: `SecureNoise`, or for simulated tasks, and only for them, `SimulatedNoise`.
     policy
-        What this device allows. By default the only cap is the task's own promise; nothing caps all tasks together.
+        What this device allows. By default the only cap is the one that the task promises; none holds over all tasks.
     clock, device
-        Time in seconds since 1970 (the log gets it truncated to the task's granularity); the task's device, if made.
+        Function of the time in seconds since 1970 (releases carry it truncated to the task's granularity); the task's
+        device, if it was made before.
     """
 
     def _set_up(self) -> None:
@@ -900,7 +902,7 @@ class Producer(BaseProducer["PersonDevice"]):
         level: str = "default",
         at: datetime | None = None,
     ) -> Receipt:
-        """Release one record (raw values by column), if the account ``person`` has room; it is read only once paid.
+        """Release one record (raw values by column) if the account ``person`` has room; it is read only after payment.
 
         ``key`` identifies the record if it comes again, and must not depend on its values; None for a record that comes
         once. The person chose ``level`` without looking at the record; on a grid, ``task.privacy.level_of(budget)``. If
@@ -924,7 +926,8 @@ class Producer(BaseProducer["PersonDevice"]):
         requests = ReleaseRequests([key], [person], [level], windows=windows)
         with self._ledger.spending(self.task.hash, requests) as spend:
             if spend.granted:
-                # Before the record is read, so that no time on the wire depends on how long that takes.
+                # Take the time before the record is read, so that no time on the wire depends on how long reading
+                # takes.
                 now, coded = self._now(), self.task.coding.encode_record(record)
                 answers = self._answer(spend, coded.x, coded.y, 1, partition, model, level, index)
                 self._freeze(spend, now, index, [partition], {partition: model}, *answers, windows)
@@ -945,10 +948,10 @@ class Producer(BaseProducer["PersonDevice"]):
     def release_group(self, requests: Sequence[ReleaseCall]) -> list[Receipt | Exception]:
         """Release records that came together as `release` does, in one ledger transaction and one append.
 
-        They are sent in random order. The result of a request that `release` would refuse with an error is that error,
-        without its traceback, whose frames hold others' records; it does not stop the others. Raises MurkError if the
-        log cannot be read or the ledger cannot be written, and UserError for a hostile model: nothing was debited or
-        released. A task that repeats answers, and a simulation, release one request after the other.
+        They are sent in random order. If `release` would raise an error for a request, that error is the request's
+        result, without its traceback, whose frames hold others' records; the other requests go on. Raises MurkError if
+        the log cannot be read or the ledger cannot be written, and UserError for a hostile model: nothing was debited
+        or released. A task that repeats answers, and a simulation, release one request after the other.
         """
         self._ledger.check_thread()
         results: dict[int, Receipt | Exception] = {}
@@ -956,7 +959,7 @@ class Producer(BaseProducer["PersonDevice"]):
         windows: dict[int, int] = {}
         for index, request in enumerate(requests):
             if self._noise.simulated or self._repeats:
-                # What a simulation draws, or a person repeats, depends on the releases before.
+                # What a simulation draws, or a person repeats, depends on earlier releases.
                 results[index] = self._released_alone(request)
                 continue
             try:
@@ -1020,7 +1023,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 self._delivery.flush_backlog()
         for index, number in spend.known.items():
             queued = True
-            # The others' releases are on their way: an error would have them released again.
+            # Other people's releases are already being sent: after an error, callers would release them again.
             with suppress(MurkError, OSError):
                 queued = self._ledger.is_queued(self.task.hash, number)
             receipts[places[index]] = Receipt("known", "queued" if queued else "none", _KNOWN)
@@ -1045,12 +1048,12 @@ class Producer(BaseProducer["PersonDevice"]):
     ) -> Receipt:
         """Hold a record until the window of ``at`` ends; `release_held` then releases one of the window's records.
 
-        That is one drawn uniformly of all that the person had in the window, at the level given last. It is kept coded
-        and encrypted in the ledger, and deleted when it is released or refused, or the person withdraws. It is due at a
-        time after the window's end that is drawn uniformly over a quarter of a window, whatever records say, so that
-        devices do not answer all at once. The outcome is "held", or "refused" if no release of the window would be
-        granted: then the record is not read. Raises UserError as `release` does, and if the task's budget does not
-        renew.
+        The released record is drawn uniformly from all that the person had in the window, and is released at the level
+        given last. It is kept coded and encrypted in the ledger, and deleted when it is released or refused, or the
+        person withdraws. Its due time after the window's end is drawn uniformly over a quarter of a window,
+        independently of records, so that devices do not answer all at once. The outcome is "held", or "refused" if no
+        release of the window would be granted: then the record is not read. Raises UserError as `release` does, and if
+        the task's budget does not renew.
         """
         self._ledger.check_thread()
         person = person_name(person)
@@ -1064,26 +1067,27 @@ class Producer(BaseProducer["PersonDevice"]):
             refusals, granted = list(spend.refusals.values()), bool(spend.granted)
             spend.cancel()
             if granted:
-                held = spend.held
-                count = held.count(spend.person, windows[0]) + 1
-                if self._draw_held(person, windows[0], count, count) == 0:
+                held = spend.held.read(spend.person, windows[0])
+                count = 1 if held is None else held.count + 1
+                if held is None or self._draw_held(person, windows[0], count, count) == 0:
                     from murk.producers.ledger.held import Held
 
                     coded = self.task.coding.encode_record(record)
                     self.counts.add(1, coded.clamped, coded.missing)
-                    drawn = Held(person, windows[0], level, coded.x, coded.y)
-                    held.put(spend.person, drawn, count, self._due(person, windows[0]))
-                held.counted(spend.person, windows[0], count, level)
+                    held = Held(person, windows[0], level, coded.x, coded.y, count)
+                spend.held.put(spend.person, replace(held, level=level, count=count), self._due(person, windows[0]))
         if refusals:
             return Receipt("refused", "none", self._explain(refusals[0]))
+        # The write-ahead log has a copy of the row for each of the window's records.
+        self._ledger.tidy()
         return Receipt("held", "none", level=level)
 
     @wiped
     def release_held(self) -> list[Receipt]:
         """Release the held records that are due, those of the earliest windows first; call it from time to time.
 
-        Each is deleted in the transaction that books its release, or refuses it, so it is released at most once.
-        However late it is called, each window that has ended has its one answer, unless a later one was answered.
+        Each record is deleted in the transaction that books or refuses its release, so it is released at most once.
+        However late this is called, each ended window gets its one answer, unless a later window was answered before.
         """
         return [self._release_held(each) for each in self._ledger.held(self.task.hash, self._now())]
 
@@ -1127,7 +1131,7 @@ class Producer(BaseProducer["PersonDevice"]):
         level: str,
         index: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
-        """Randomize one coded record, drawn of the person's ``rows``; return payload and query, in lists of one."""
+        """Randomize one coded record, drawn from a person's ``rows``; return payload and query, in lists of one."""
         most = self._most_rows
         if most == 1 and not self._repeats:
             payload, query = self._answering.answer(x, y, partition, model.parameters, level, index)
@@ -1146,7 +1150,7 @@ class Producer(BaseProducer["PersonDevice"]):
         models: Mapping[int, PublishedModel],
         indices: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
-        """Return payloads and queries of people's records, one person after the other; ``counts`` None: one each."""
+        """Return payloads and queries of people's records, grouped by person (``counts`` None: one record each)."""
         if self._most_rows > 1:
             several = np.ones(len(y), dtype=np.int64) if counts is None else counts
             x, y, counts = weighed(x, y, several, self._most_rows)
@@ -1158,7 +1162,7 @@ class Producer(BaseProducer["PersonDevice"]):
     def _repeat_or_randomize(
         self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers
     ) -> list[list[int]]:
-        """Return people's payloads: their last ones, where they are to repeat these, else new ones, which are kept."""
+        """Return people's payloads: the last one if a person is to repeat it, else a new one, which is then stored."""
         from murk.producers.ledger.memos import Memo, fingerprints
 
         device, noise = self._device, self._noise
@@ -1188,7 +1192,7 @@ class Producer(BaseProducer["PersonDevice"]):
         return payloads
 
     def _forget_held(self, held: Held, reason: str) -> Receipt:
-        """Delete a held record whose level the policy no longer allows, so that it does not stop the others."""
+        """Delete a held record whose level the policy no longer allows, so that it does not block other records."""
         requests = ReleaseRequests([None], [held.name], [self.levels[0]], windows=[held.window])
         with self._ledger.spending(self.task.hash, requests) as spend:
             spend.held.delete(spend.person, held.window)
@@ -1216,12 +1220,12 @@ class Producer(BaseProducer["PersonDevice"]):
     def release_block(self, block: Block) -> BlockReport:
         """Release a block of a file at the newest models: one ledger transaction, one append.
 
-        If it has ``counts``, a person's records are one answer: to the mean of their vectors, or to one of them,
-        drawn uniformly. A task whose weights are ``rows`` counts them.
+        If the block has ``counts``, all records of a person are one answer: of the mean of their vectors, or of one of
+        them, drawn uniformly. A task with ``weight: {rows: ...}`` uses the counts.
 
         The backlog is sent first, so that the log keeps the order of blocks; within a block the order is random (a
-        simulation keeps the file's). Raises MurkError if ledger or log cannot be written: what was debited waits in the
-        outbox and is sent first next time.
+        simulation keeps the file's). Raises MurkError if the ledger or the log cannot be written: releases that were
+        debited wait in the outbox and are sent first next time.
         """
         self._ledger.check_thread()
         self._delivery.flush_backlog()
@@ -1230,7 +1234,7 @@ class Producer(BaseProducer["PersonDevice"]):
             menu = list(self.task.privacy.levels)
             levels = [menu[index] for index in self._draw(rows, len(menu), Purpose.LEVEL).tolist()]
         keep_levels = block.levels is None and block.people is not None
-        # Levels that are kept may be any.
+        # A person who keeps their level may be at any level.
         self._check_levels(self.task.privacy.levels if keep_levels else levels)
         partitions = self._partitions(rows)
         models = {partition: self._models.newest(partition) for partition in set(partitions.tolist())}
@@ -1294,7 +1298,7 @@ class Producer(BaseProducer["PersonDevice"]):
         spend.freeze(messages, partitions, ends, self._expiry(now), self._day(now), self._order(indices))
 
     def _order(self, indices: Integers) -> list[int]:
-        """Draw the order in which a block is sent, since the file's order would show whose each release is."""
+        """Draw the order in which a block is sent, since the file's order would show whose release each one is."""
         # A simulation protects nobody, and must not depend on how its file is cut into blocks.
         if self._noise.simulated or len(indices) < 2:
             return list(range(len(indices)))

@@ -1,1 +1,1 @@
-"""The five protocols, a room each, and what several of them share."""
+"""The five protocols, one folder each, and modules that several of them share."""

@@ -13,14 +13,14 @@ from murk._internal.arrays import Floats
 class NeverPublished:
     """An engine whose releases need no model, so that it publishes none."""
 
-    publish_every = 2**31  # more releases than there are
+    publish_every = 2**31  # more releases than any stream has
 
     def published(self) -> None:
         """Return None: no iterate is published."""
 
 
 def weighted_mean(weights: Sequence[float], vectors: Sequence[Any]) -> Floats:
-    """Return the weighted mean of vectors; without any weight, the plain mean."""
+    """Return the weighted mean of vectors, or the plain mean if the weights are all 0."""
     total = np.array(weights)
     shares = total / total.sum() if total.sum() > 0 else np.full(len(total), 1.0 / len(total))
     return np.asarray(sum(share * vector for share, vector in zip(shares, vectors, strict=True)))

@@ -29,7 +29,7 @@ KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the other
 
 _CHUNK = 4096
 _AT_ONCE = 2**20  # largest number of floats in one block of a computation
-_SEED = 20_210_316  # the draw of the kept rows is public and must repeat
+_SEED = 20_210_316  # fixed: the draw of the kept rows is public and must be reproducible
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class PublicSample:
     def of_argument(cls, public: Any, names: Sequence[Any] | None) -> tuple[PublicSample | None, Any]:
         """Return the sample for an estimator's argument ``public`` (or None), and the value to store for clones."""
         sample = None if public is None else cls.read(public, names)
-        # A used-up iterator is replaced by its rows.
+        # An iterator is used up now, so that clones get its rows instead.
         return sample, sample if isinstance(public, Iterator) else public
 
     @classmethod
@@ -149,7 +149,7 @@ class PublicSample:
             inside &= not confine(rows[index], clipping_norm, False, False)
         scale = np.append(np.full(len(self.names), gain), 1.0)
         points = np.column_stack([rows * gain, np.ones(len(rows))])
-        # If rows were shortened, their second moment is known for the kept rows only.
+        # If rows were clipped, the second moment after clipping is known for the kept rows only.
         moment = self.moment * np.outer(scale, scale) if inside else points.T @ points / len(points)
         size = len(scale) if constant else len(scale) - 1
         shares = np.full(len(points), 1.0 / len(points))

@@ -43,11 +43,11 @@ class Device(Protocol):
 
     @property
     def mechanisms(self) -> Mapping[str, Costed]:
-        """Level name to mechanism."""
+        """Mechanism of each level, by the level's name."""
 
     @property
     def dimension(self) -> int:
-        """Number of integers in a release; with several queries, in a release that answers the first one."""
+        """Number of integers in a release; if there are several queries, in an answer to the first one."""
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if releases or states are too large for a log."""
@@ -60,7 +60,7 @@ class Device(Protocol):
 
 
 class Releasing(Protocol):
-    """The part of a device that devices need: the vector of a record, and the mechanism that randomizes it."""
+    """The part of a `Device` that runs at a person's: the vector of a record, and the mechanism that randomizes it."""
 
     @property
     def interactive(self) -> bool:
@@ -72,11 +72,11 @@ class Releasing(Protocol):
 
     @property
     def mechanisms(self) -> Mapping[str, Randomizer]:
-        """Level name to mechanism."""
+        """Mechanism of each level, by the level's name."""
 
     @property
     def averages(self) -> bool:
-        """Whether a person with several records releases the mean of their vectors; else that of one drawn uniformly.
+        """Whether a person with several records releases the mean of their vectors; else that of one record at random.
 
         A mean needs a learner that uses releases linearly and a mechanism that accepts every vector within its bounds.
         """
@@ -84,13 +84,13 @@ class Releasing(Protocol):
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors of coded records that a mechanism randomizes, ``(m, dimension)``.
 
-        ``X`` has coded features with the constant last, ``(m, p)``, ``y`` coded targets, ``(m,)``: also missing ones
-        (NaN), as nobody is left out. ``theta`` is the iterate, for interactive protocols.
+        ``X`` has coded features with the constant last, ``(m, p)``, ``y`` coded targets, ``(m,)``, NaN if missing:
+        people without a target release, too. ``theta`` is the iterate, for interactive protocols.
         """
 
 
 class PersonDevice(Releasing, Device, Protocol):
-    """A device to which each person releases a vector of their own record, randomized on their device."""
+    """A `Device` for tasks to which each person releases a vector of their record, randomized on their own device."""
 
 
 class InteractiveDevice(PersonDevice, Protocol):
@@ -132,7 +132,7 @@ class QueryingDevice(InteractiveDevice, Protocol):
         """Return whether a person with several records answers a query by a mean; see `Releasing.averages`."""
 
     def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> Sequence[str]:
-        """Draw each record's query by the model's shares, with random words of ``noise`` (`Purpose.QUERY`)."""
+        """Draw each record's query with the model's probabilities, by random words of ``noise`` (`Purpose.QUERY`)."""
 
     def mechanism(self, level: str, query: str) -> Randomizer:
         """Return the mechanism for answers to a query at a level."""
@@ -142,7 +142,7 @@ class QueryingDevice(InteractiveDevice, Protocol):
 
 
 class SingleQueryDevice:
-    """The device of devices that are all asked the same question ``name``."""
+    """The part of a `QueryingDevice` for people who are all asked the same query, ``name``."""
 
     def __init__(self, device: QueryingDevice, name: str) -> None:
         self.device, self.name, self.kind, self.interactive = device, name, device.kind, device.interactive
@@ -164,7 +164,7 @@ def interactive_of(device: Device) -> InteractiveDevice | None:
 
 
 def querying_of(device: Device | Releasing) -> QueryingDevice | None:
-    """Return the device if it asks one of several queries, else None."""
+    """Return the device if it asks each person one of several queries, else None."""
     return cast("QueryingDevice", device) if hasattr(device, "draw_query") else None
 
 

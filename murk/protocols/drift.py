@@ -15,7 +15,7 @@ def drift_of(
 ) -> Drift | None:
     """Test for changed coefficients by the device's own comparison, or else the path; None without standard errors.
 
-    There is no test where one person may answer ``most`` times, more than once: answers of different times are then of
+    There is no test if one person may answer more than once (``most`` > 1): answers at different times may then be of
     the same people.
     """
     if most > 1:

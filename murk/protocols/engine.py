@@ -26,7 +26,7 @@ class RecordLearner(Engine, Protocol):
         """
 
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any], /) -> None:
-        """Learn from the rows of ``X``, features without the constant; ``mechanisms`` is one, or one per row."""
+        """Learn from the rows of ``X``, features without the constant, with one mechanism for all or one per row."""
 
 
 class IterateLearner(RecordLearner, Protocol):

@@ -60,7 +60,7 @@ class FurtherModel:
 
 
 def own_model(model: Model, task: Task, whole: Any, reason: str) -> FurtherModel:
-    """Return the task's own model if the file has a name alone; otherwise raise UserError with a reason."""
+    """Return the task's own model if the model's file states a name only; otherwise raise UserError with a reason."""
     if model != type(model)(name=model.name):
         raise model.refuse(
             "name",
@@ -121,7 +121,7 @@ class FurtherModelEngine(NeverPublished):
         return bool(getattr(self.own, "joins", False))
 
     def begin_part(self) -> None:
-        """Leave out what depends on the order of releases, before a part of a partition is learned."""
+        """Drop the figures that depend on the order of releases, before a part of a partition is learned."""
         if hasattr(self.own, "begin_part"):
             self.own.begin_part()
 

@@ -120,13 +120,13 @@ LINKS = {curve.name: curve for curve in (_IDENTITY, _SIGMOID, _CUBIC, _SOFTPLUS,
 
 
 def coded_curve(curve: Curve, response: ResponseRange) -> CodedCurve | None:
-    """Return the mean of a coded target, or None for the curves for which scores are solved by default."""
+    """Return the mean of a coded target; None for logistic and identity, for which scores have their own solvers."""
     if curve.name in ("logistic", "identity"):
         return None
     return CodedCurve(curve) if curve.name in LOSSES else CodedCurve(curve, response.middle, response.half)
 
 
-_COVERS_HALF = {"sigmoid", "softplus"}  # links with half a line as range
+_COVERS_HALF = {"sigmoid", "softplus"}  # links whose response is a target's position in its bounds, from 0 to 1
 
 
 def _known(name: str) -> Curve:

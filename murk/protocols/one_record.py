@@ -1,6 +1,6 @@
 """Learning from one record at a time: its values go into a kernel's memory, passed by address. Does not import River.
 
-As a record takes two microseconds, only one method lies between its dictionary and the kernel.
+For speed, only one method lies between a record's dictionary and the kernel.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class RecordEngine(ABC):
 
     @wiped
     def _learn_row(self, values: Sequence[Any], y: float) -> None:
-        """Learn from one record like `learn_record`, where the kernel cannot."""
+        """Learn from one record like `learn_record`, if the kernel cannot learn it."""
         row, target = empty((1, len(values) + 1)), empty(1)
         row[0, -1], target[0] = 1.0, y
         for column, value in enumerate(values):
@@ -301,7 +301,7 @@ class IterateEngine(RecordEngine):
 
     @locked
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[Any] | None = None) -> None:
-        """Learn from the rows of coded ``X``, (m, p) or without the constant; ``mechanisms`` is one, or one per row."""
+        """Learn from the rows of coded ``X``, (m, p) or without the constant, with one mechanism or one per row."""
         try:
             self._learn_records(X, y, mechanisms)
         except BaseException:

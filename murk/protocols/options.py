@@ -46,7 +46,7 @@ M = TypeVar("M")
 
 
 def levels_of(mechanisms: Sequence[M]) -> tuple[list[M], Integers]:
-    """Return the distinct mechanisms in order of appearance, and the index of each one among these."""
+    """Return the distinct mechanisms in order of appearance, and each mechanism's index among the distinct ones."""
     # By identity, as comparing the mechanisms of a million rows by value is slow.
     distinct = {id(mechanism): mechanism for mechanism in mechanisms}
     indices = {key: index for index, key in enumerate(distinct)}

@@ -1,6 +1,6 @@
 """The population that a plan assumes: rows of covariates, and their effects on the target.
 
-The rows are the public covariates, or else two designs within the task's public bounds:
+The rows are the task's public covariates or, without these, two designs within the task's public bounds:
 
 *typical*: numbers with a standard deviation of two fifths of half their range, equally frequent categories, unrelated
 features.
@@ -47,7 +47,8 @@ ROWS: Final = 500  # number of rows in a design
 
 MOST_ROWS: Final = 2_000  # largest number of public rows in a plan; more are thinned out
 
-# Default effect of a feature's standard deviation on log odds and on a coded real target, and most of all together.
+# Default effect of one standard deviation of a feature on log odds and on a coded real target, and the largest standard
+# deviation of all effects together.
 _LOG_ODDS, _MOST_LOG_ODDS = 0.3, 1.0
 _SHIFT, _MOST_SHIFT = 0.1, 0.3
 _WITHIN = 0.99
@@ -60,10 +61,10 @@ _MISSING_SHARE: Final = 0.05  # default share of missing values, for a feature w
 class Effects:
     """Assumed effects on the target."""
 
-    # Of each feature's standard deviation: an odds ratio, or a change of a real target; None for a moderate one.
+    # Effect of one standard deviation of each feature: an odds ratio, or a change of a real target; None: moderate.
     each: float | None = None
-    named: Mapping[str, float] = field(default_factory=dict)  # the same per unit of named features, as in reports
-    # Share of positive targets, or of a real target's range below its mean; None for the task's, or else a half.
+    named: Mapping[str, float] = field(default_factory=dict)  # effects per unit of named features, as in reports
+    # Share of positive targets, or of a real target's range below its mean; None for the task's rate or else a half.
     rate: float | None = None
 
     def __post_init__(self) -> None:
@@ -85,7 +86,7 @@ class Rate:
 
 
 def rate_of(task: Task, effects: Effects) -> Rate:
-    """Return the rate that forecasts of a task assume; raise UserError for one rate stated for several classes."""
+    """Return the rate that forecasts of a task assume; raise UserError for a single rate of several classes."""
     target = task.target
     if isinstance(target, ClassTarget):
         if effects.rate is not None:
@@ -121,15 +122,15 @@ class Population:
 
     name: str  # "typical", "hard" or "public"
     points: Floats  # coded rows (m, p), the constant last
-    shares: Floats  # of the people, (m,)
-    theta: Floats  # log odds, (p,) or (K, p) of K classes; or a coded real target's line
-    kind: str  # of the target: "binary", "real" or "classes"
-    residual: float = _RESIDUAL  # standard deviation of a real target around its line, in coded units, as bounds allow
+    shares: Floats  # share of people at each row, (m,)
+    theta: Floats  # coefficients of log odds, (p,) or (K, p) of K classes, or of a coded real target's line
+    kind: str  # kind of the target: "binary", "real" or "classes"
+    residual: float = _RESIDUAL  # standard deviation of a real target around its line, in coded units, if bounds allow
     missing: float = 0.0  # share of missing targets
 
     @property
     def records(self) -> Records:
-        """Pair every row with each of its possible targets, and with none if some are missing."""
+        """Every row with each of its possible targets and, if some targets are missing, without a target."""
         known, missing = self._known, self.missing
         if not missing:
             return known
@@ -231,7 +232,7 @@ def _drawn(task: Task, spread: float, rare: float | None, common: float) -> Floa
 
 
 def coefficients(task: Task, points: Floats, shares: Floats, effects: Effects) -> Floats:
-    """Return the coded coefficients of the stated effects; raise UserError for one that the target cannot have."""
+    """Return the coded coefficients of the stated effects; raise UserError for effects that the target cannot have."""
     coding, target, rate = task.coding, task.target, rate_of(task, effects).value
     names, slopes = coding.names[:-1], np.zeros(coding.size)
     mean = shares @ points
@@ -326,7 +327,7 @@ def _even(shares: Floats) -> Floats:
 
 
 def effect_of(text: str, units: Mapping[str, Unit], noun: str = "effect") -> tuple[str | None, float]:
-    """Return the feature, if any, and the number of ``X`` or ``FEATURE=X``; raise UserError for any other text."""
+    """Return the feature (or None) and the number in ``X`` or ``FEATURE=X``; raise UserError for any other text."""
     name, equals, value = text.rpartition("=")
     try:
         number = float(value)

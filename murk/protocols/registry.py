@@ -1,7 +1,7 @@
-"""Registry of the protocols' rooms: their modules, imported when they are used. A new protocol needs a line here.
+"""Registry of the protocols' packages, whose modules are imported when first used. A new protocol needs a line here.
 
-A room's module ``device`` defines ``device_for``; ``forecast`` and ``models`` are there if the protocol has forecasts
-and further models.
+A package's module ``device`` defines ``device_for``; it has modules ``forecast`` and ``models`` if the protocol has
+forecasts and further models.
 """
 
 from __future__ import annotations

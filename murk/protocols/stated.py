@@ -1,4 +1,4 @@
-"""Coordinates from the ranges that a task states of its features (`typical`). A device loads this."""
+"""Coordinates from the ranges that a task states of its features (`typical`). Devices import this module."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class StatedCoordinates:
     def ordinary_square(self) -> float:
         """Bound on the squared norm of most people's coordinates, without the constant's 1.
 
-        It is the mean plus three standard deviations of independent normal features, but no more than any record has.
+        It is the mean plus three standard deviations of the squared norm for independent normal features, but at most
+        the largest squared norm of a record.
         """
         size = len(self.centres)
         return min(size + 3.0 * math.sqrt(2.0 * size), (1.0 + 1e-9) * (self.largest_square - 1.0) / 2.0)
@@ -68,6 +69,13 @@ class StatedCoordinates:
     def coded(self, coefficients: Floats) -> Floats:
         """Return the coefficients (p,) of the coded features, from those of z."""
         return np.asarray(self.matrix @ coefficients + self.target[0] * np.eye(len(coefficients))[-1])
+
+    def without(self, index: int) -> StatedCoordinates:
+        """Return the coordinates of all features but one."""
+        kept = [place for place in range(len(self.centres)) if place != index]
+        return replace(
+            self, centres=tuple(self.centres[at] for at in kept), spreads=tuple(self.spreads[at] for at in kept)
+        )
 
     def part(self, places: Sequence[int], aim: int) -> StatedCoordinates:
         """Return the coordinates of a model's features and target; places below zero are the task's own target."""

@@ -63,7 +63,7 @@ def windows_of(task: Task) -> Windows | None:
 def track_of(
     task: Task, device: Device, engines: Sequence[Any], level: float, repeats: Repeats | None = None
 ) -> Track | None:
-    """Return the track of a task's windows; None where it asks for none, or nothing was released.
+    """Return the track of a task's windows; None if the task asks for none, or nothing was released.
 
     ``repeats`` tells how often one person has answered, by default as often as the task's caps allow.
     """

@@ -1,8 +1,8 @@
 """Fit models to an archive: parts of partitions are learned by any number of processes and joined in order.
 
-A part is one file, or a whole partition where what is learned depends on the order of releases. A part begins with the
-ids of the messages before it, so that a release counts once, whoever learns which part. The parts depend on the archive
-alone, and so do the results.
+A part is one file, or a whole partition where what is learned depends on the order of releases. Learning a part
+begins with the ids of earlier messages, so that a release counts once, whichever process learns a part. The parts
+depend on the archive alone, and so do the results.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from murk.task.models import Model
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
 
-_PAGE: Final = 4096  # messages that are read at once
-_LEARN: Final = 256  # messages that are judged and learned at once
+_PAGE: Final = 4096  # largest number of messages read at once
+_LEARN: Final = 256  # largest number of messages validated and learned at once
 
 Map = Callable[[Callable[["Part"], bytes], Sequence["Part"]], Iterable[bytes]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """Work for one call of `learn_part`: messages of a partition, which a model is to learn."""
+    """Arguments of one call of `learn_part`: a model and the messages of a partition that it learns."""
 
     archive: str
     model: Model
     partition: int
     extent: Extent
-    is_file: bool  # otherwise it is the whole partition
-    identity: str  # of the log
+    is_file: bool  # whether the part is one file; otherwise it is the whole partition
+    identity: str  # identity of the archived log
     end: int  # offset at which the partition's archive ended when the parts were made
 
 
 def learn_part(part: Part) -> bytes:
-    """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
+    """Learn a part and return the learner's state as a message; any process that can read the archive may call this."""
     log, device = _opened(part.archive, part.model, part.identity, part.end)
     task, learner = log.task, _engine(log, device)
     if part.is_file:
         learner.begin_part()
     where = f"partition {part.partition} of {log.url}"
-    # A joined learner has no history: it does not learn in order.
+    # Only whole partitions have a history: files are learned in any order.
     history = HistoryRecorder(History(), learner.coefficients, first_point(learner.kind), where)
     validator = Validator(part.partition, wire_rules(task, learner), learner)
     offset, end = part.extent
@@ -92,7 +92,7 @@ def learn_part(part: Part) -> bytes:
 
 @lru_cache(maxsize=4)
 def _opened(archive: str, model: Model, identity: str, end: int) -> tuple[ArchiveLog, ModelDevice]:  # noqa: ARG001
-    """Return an archive and a model's device, kept for the next part.
+    """Return an archive and a model's device, from a cache if an earlier part opened them.
 
     ``identity`` and ``end`` are in the cache's key: an archive that has grown is opened again.
     """
@@ -137,7 +137,7 @@ def fit_archive(
 
 
 def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
-    """Return the parts of an archive that a model learns apart."""
+    """Return the parts of an archive that a model may learn in separate processes."""
     by_file = _engine(log, device).joins
     parts = []
     for partition in range(log.task.log.partitions):
@@ -174,10 +174,10 @@ def _joined(log: ArchiveLog, device: ModelDevice, learned: Iterable[tuple[Part, 
 
 @contextmanager
 def processes(number: int) -> Iterator[Map]:
-    """Yield a map that uses this many processes."""
+    """Yield a function like the builtin `map` that uses this many processes."""
     if number == 1:
         yield map
         return
-    # Not by fork: compiled code and open files are not for children.
+    # Not by fork: children must not share compiled code and open files.
     with ProcessPoolExecutor(number, mp_context=get_context("spawn")) as pool:
         yield pool.map

@@ -14,9 +14,9 @@ MISSING: Final = "missing"  # value of a column that is missing or undeclared
 
 
 def describe_cells(task: Task, estimate: Estimate, level: float) -> list[dict[str, Any]] | None:
-    """Return the people, and the shares in percent or the mean, of each combination of known columns; None without any.
+    """Return, for each combination of known columns, the people and the shares or the mean; None without known columns.
 
-    Intervals are at ``level``, and infinite where too few people answered.
+    Shares are in percent. Intervals are at ``level``, and infinite where too few people answered.
     """
     cells = getattr(estimate, "cells", None)
     if not task.known_columns:

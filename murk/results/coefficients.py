@@ -21,10 +21,10 @@ class Coefficient:
     name
         Its name, ``"intercept"`` for the constant.
     learned, useful
-        Whether it was learned at this privacy, and with an interval narrow enough to answer a question. If not learned,
-        only average effects are stated, as the rest is a guess near 0.
+        Whether it was learned at this privacy, and whether its interval is narrow enough to answer a question. For a
+        coefficient that was not learned, only average effects are stated, as its other estimates are guesses near 0.
     value, std_error, interval
-        In coded units: per half of the feature's public range. Ends are infinite if the method gives none.
+        In coded units: per half of the feature's public range. Ends are infinite if the method gives no interval.
     unit, scale, effect, effect_std_error, effect_interval
         Natural unit of the feature in words, if known, and the effect per unit on its ``scale``: ``"log odds"``,
         ``"percentage points"`` (a level is in ``"percent"``), ``"target units"`` or ``"model units"``.

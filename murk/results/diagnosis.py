@@ -4,14 +4,13 @@ A coefficient is useless if it was not learned, or if its interval holds zero an
 reaches further than a quarter of the target's possible change to both sides (of a probability, 25 points). A level (the
 intercept, a mean or a share) is useless if its interval spans more than half of the target's possible range.
 
-Reasons are *people*, too few at this budget, which is always given; *bounds*, a feature's values fill little of its
-public range; *rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of
-the targets is missing; and *stream*, answers of different times disagree, which more people would not mend.
+Reasons are: *people*, too few at this budget (always given); *bounds*, a feature's values fill little of its public
+range; *rare*, few people have a category; *direction*, features hardly vary independently; *missing*, a share of the
+targets is missing; and *stream*, answers of different times disagree, which more people would not mend.
 
-Shares are reported if they are beyond two standard errors of their noise, and directions with one false alarm in a
-hundred. Remedies are never concluded
-from a reason: they are forecast, by the estimator on more people's answers (`Estimate.needs`) or with a change of the
-task (`murk.planning.advice`), or nothing is advised.
+Shares are reported if they are beyond two standard errors of their noise, and directions with a false-alarm probability
+of 1%. A reason alone suggests no remedy: advice is given only where a forecast shows its effect, by the estimator on
+more people's answers (`Estimate.needs`) or with a change of the task (`murk.planning.advice`).
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from murk._internal.links import logistic
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE, finite, listed, many, number
 from murk.inference.estimate import Estimate, Extent, missing_words
 from murk.inference.poisoning import counted
-from murk.inference.stream import REMEDY
+from murk.inference.stream_change import REMEDY
 from murk.protocols.device import loaded_state_arithmetic
 from murk.task.coding import INTERCEPT, indicator_of, is_constant
 from murk.task.features import INDICATOR, CategoryFeature, DateFeature, Feature, NumberFeature, words_of, words_of_value
 from murk.task.protocols.base import Scale
 from murk.task.task import Task
 
-QUARTER: Final = 0.25  # share of the target's possible change to both sides of zero beyond which an interval is useless
+QUARTER: Final = 0.25  # an interval is useless if its ends are beyond this share of the target's range on both sides
 
 _SIGMAS: Final = 2.0
-# Largest reported share of the public range, share of people with a category, and eigenvalue of the correlation.
+# Reported are smaller shares of the public range, shares of people with a category, and eigenvalues of the correlation.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.1
 _SURELY: Final = 2.33  # standard deviations with one false alarm in a hundred
-_MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets that are reported, and that forecasts do not cover
+_MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets from which they are reported, and nothing is forecast
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ class Reason:
 
 @dataclass(frozen=True)
 class Advice:
-    """A change of a task that reduces half-widths by forecast; infinite ones are not learned."""
+    """A change of a task that reduces forecast half-widths; a half-width is infinite if an effect is not learned."""
 
     change: str  # what to do, in words
     unit: str  # unit of half-widths, such as "points" of a probability
@@ -114,8 +113,8 @@ def diagnose(
 
     ``unit`` is half the target's range in the units of the coefficients, 1 if both are coded and None without bounds;
     ``categories`` describes, by coefficient, people with and without a category; ``advise`` forecasts what would help,
-    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn. ``rows`` are those by which a
-    person counts at most.
+    the best first. ``forecast=False`` skips the slow forecast of what it takes to learn. ``rows`` is the largest number
+    of rows of one person.
     """
     wide = {name: most for name, most in too_wide(report, scale, unit).items() if not is_constant(name)}
     useless = (*(name for name in report["not_learned"] if not is_constant(name)), *wide)
@@ -139,7 +138,7 @@ def diagnose(
     mixed = stream is not None and stream.widened > 1.0
     if mixed:
         reasons.insert(0, Reason("stream", useless, "answers of different times disagree", REMEDY))
-    # Forecasts are of people who do not change, and who have a target.
+    # Forecasts assume people who do not change, and most of whom have a target.
     advice = () if mixed or share >= _MOST_MISSING else advise()
     helps = advice[0].words if advice else reasons[0].cure
     head = f"Too wide to say anything: {', '.join(wide)}. " if wide else ""
@@ -158,7 +157,7 @@ def diagnose(
 def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dict[str, float]:
     """Return the coefficients that were learned but are useless, with the largest useful half-width.
 
-    That of a level (an intercept, a mean or a share) is infinite, as its usefulness depends on where it lies.
+    For a level (an intercept, a mean or a share) that half-width is infinite, as usefulness depends on both ends.
     """
     # Largest useful half-width in coded units, which are half of the feature's range.
     most = {"log odds": 2.0, "slope": 1.0, "probability": 1.0, "own": 2.0}[scale] * QUARTER
@@ -174,7 +173,7 @@ def too_wide(report: Mapping[str, Any], scale: Scale, unit: float | None) -> dic
         if name in report["not_learned"] or not math.isfinite(high - low):
             continue
         if is_constant(name):
-            # A coded label or target lies between -1 and 1, and half of that is 1 wide.
+            # A coded label or target lies between -1 and 1, a range of which one half is 1 wide.
             ends = logistic(np.array([low, high])) if scale == "log odds" else np.array([low, high]) / (4.0 * most)
             if ends[1] - ends[0] > (2.0 * QUARTER if scale == "log odds" else 1.0):
                 wide[name] = math.inf
@@ -194,7 +193,7 @@ def _people(report: Mapping[str, Any], useless: Sequence[str], needs: Mapping[st
     words = f"{who} {budget} {'is' if count == 1 else 'are'} too few"
     if not needs:
         return Reason("people", tuple(useless), words)
-    # The median need, as a rare category takes far more than all other coefficients; unknown needs come last.
+    # Report the median need, as a rare category takes far more than other coefficients; unknown needs come last.
     ordered = sorted(needs, key=lambda name: needs[name]["people"] or math.inf)
     name = ordered[(len(ordered) - 1) // 2]
     cure = ""
@@ -212,10 +211,10 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
         if name not in categories:
             filled[name] = math.sqrt(3.0) * deviation
             continue
-        # Share of the rarer of two values that are 2 apart.
+        # Share of the rarer of two coded values, -1 and +1.
         share = (1.0 - math.sqrt(max(1.0 - deviation**2, 0.0))) / 2.0
         if share < _RARE:
-            # No figure, as the moments may be of people weighted by the length of their features.
+            # State no share, as the moments may weight people by the length of their features.
             rare[name] = categories[name][int(extent.mean[index] > 0.0)]
     if rare:
         reasons.append(Reason("rare", tuple(rare), f"few people have {listed([*rare.values()], 'or')}"))
@@ -228,10 +227,10 @@ def _narrow(extent: Extent, indices: Mapping[str, int], categories: Mapping[str,
 
 
 def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[str]) -> list[Reason]:
-    """Return the reason "direction" if some combination of features surely hardly varies.
+    """Return the reason "direction" if some combination of features hardly varies, beyond the noise of the moments.
 
-    Of a noisy correlation matrix the smallest eigenvalue is too small, since its vector is chosen by the noise as well:
-    of two directions whose variances differ by g, an error e of their covariance lowers the smaller one by
+    The smallest eigenvalue of a noisy correlation matrix is biased downwards, since noise also selects its eigenvector.
+    For two directions whose variances differ by g, an error e of their covariance lowers the smaller variance by
     ``sqrt(g^2 / 4 + e^2) - g / 2``.
     """
     hidden = [
@@ -245,7 +244,7 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     columns = np.zeros((len(indices), len(hidden)))
     for column, (_, index, deviation) in enumerate(hidden):
         columns[index, column] = 1.0 / deviation
-    # Covariances by polarization, from the same released moments that the noise is known of.
+    # Compute covariances by polarization, from the released moments whose noise is known.
     size = len(hidden)
     correlation = np.eye(size)
     for i in range(size):
@@ -269,7 +268,7 @@ def _together(extent: Extent, indices: Mapping[str, int], useless: Collection[st
     return [Reason("direction", names, words)]
 
 
-# Forecasts what would help a task: from the number of people, their extent, and whether to try more people.
+# A function that forecasts what would help a task: of the number of people, their extent, and whether to try more.
 Advise = Callable[["Task", int, "Extent | None", bool], Sequence[Advice]]
 
 
@@ -304,14 +303,14 @@ def categories(task: Task) -> dict[str, tuple[str, str]]:
     return named
 
 
-MATTERS: Final = 0.95  # ratio to the coefficient of complete records up to which reports say that missing values matter
+MATTERS: Final = 0.95  # missing values matter if they shrink a coefficient to less than this share of complete records'
 
 
 def kept_share(missing: float, distance: float, variance: float) -> float:
     """Return the factor by which missing values shrink a coefficient, ``s^2 / (s^2 + m (f - a)^2)``.
 
     Values are missing at random with share m (``missing``) and coded as f; the others have mean a, at a ``distance``
-    ``f - a``, and variance s^2. Features are taken as unrelated.
+    ``f - a``, and variance s^2. Features are assumed to be uncorrelated.
     """
     return variance / (variance + missing * distance**2) if variance > 0.0 else 0.0
 
@@ -349,7 +348,7 @@ def describe_missing(task: Task, estimate: Estimate) -> list[dict[str, Any]]:
             continue
         described_feature: dict[str, Any] = {"feature": feature.name, "share": share, "source": source}
         described_feature |= {"coded_as": coded_as(feature), "kept": None}
-        # A date or several categories have more than one number.
+        # A date, or a feature of several categories, has more than one coded feature.
         if feature.name in names and not isinstance(feature, DateFeature) and extent is not None:
             described_feature["kept"] = _kept_ratio(task, feature, names.index(feature.name), share, extent)
         described.append(described_feature | {"words": _missing_words(described_feature)})
@@ -386,9 +385,9 @@ def _missing_words(known: dict[str, Any]) -> str:
 def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     """Return how far one forged release, and 0.1% and 1% of all, could have moved each coefficient.
 
-    If noise hides all coefficients, it is that of average effects, or nothing is said. ``moved`` has the changes in
-    coded units and in half-widths at ``level``, infinite if unbounded; ``coverage`` how
-    far below its statement the coverage of prediction sets could be; ``signs`` are indications of forged releases.
+    If noise hides all coefficients, half-widths are those of average effects, or ``moved`` is empty. ``moved`` has the
+    changes in coded units and in half-widths at ``level``, infinite if unbounded. ``coverage`` is by how much forged
+    releases could lower the coverage of prediction sets; ``signs`` are indications of forged releases.
     """
     halves, releases = estimate.half_widths(level), estimate.releases_used
     quantity = "a coefficient"
@@ -408,7 +407,7 @@ def describe_forgers(estimate: Estimate, level: float) -> dict[str, Any]:
     if sets is not None and sets.known and not sets.whole:
         lowered = [(forged, min(forged * sets.reach, 1.0)) for forged in counted(releases)]
         parts = [f"{_forged(forged, releases)} by {number(100.0 * most, 2)} points" for forged, most in lowered]
-        told = f"How far below its statement the coverage of prediction sets could be at most: {'; '.join(parts)}."
+        told = f"How far the coverage of prediction sets could have been lowered at most: {'; '.join(parts)}."
         described["coverage"] = [{"releases": forged, "lowered": most} for forged, most in lowered]
         described["words"] = f"{described['words']} {told}".strip()
     return described
@@ -420,7 +419,7 @@ def _forged(forged: int, releases: int) -> str:
 
 
 def _farthest(far: Floats, widths: Floats, known: NDArray[np.bool_]) -> str | None:
-    """Return the largest change of a coefficient, in words; None if unbounded."""
+    """Return the largest change of a coefficient, in half-widths where these are ``known``; None if unbounded."""
     if known.any():
         most = float(np.max(widths[known]))
         return f"{number(most, 2)} half-widths" if math.isfinite(most) else None

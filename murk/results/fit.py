@@ -29,10 +29,10 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 
 
 class Fitting:
-    """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes its message.
+    """A model that is being fitted to a log. Use as a context manager; ``estimates`` makes messages of its estimate.
 
-    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues. The task's own
-    model is what its learner has committed on ``log``, and nothing is learned.
+    ``adopted`` returns a partition's state of the task's own learner, from which a new model continues. If the model is
+    the task's own, nothing is learned: its states are those that the task's learner has committed on ``log``.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Fitting:
     def report(self, names: Sequence[str], *, level: float = 0.95, live: bool = False, **more: Any) -> dict[str, Any]:
         """Return the model's report; the intervals of all models in ``names`` hold simultaneously (Bonferroni).
 
-        Those of a ``live`` log hold at every look, others at one, like those of a run, unless the task asks for others.
+        Intervals of a ``live`` log hold at every look, others at one look, unless the task's settings say otherwise.
         """
         return report_model(self.device, self.log, names, level=level, live=live, from_states=self._continued, **more)
 
@@ -113,10 +113,10 @@ class Fitting:
 def open_fittings(
     stack: ExitStack, models: Sequence[Model], url: str, *, estimates: Publisher | None = None, replay: bool = False
 ) -> list[Fitting]:
-    """Return the fittings of models on a log, to be closed by ``stack``; raise UserError if it cannot serve one.
+    """Return the fittings of models on a log, to be closed by ``stack``; raise UserError if it cannot serve a model.
 
-    New models continue from the states of the task's own learner where these hold all that they learn; with ``replay``
-    they learn every release on the log.
+    New models continue from the states of the task's own learner if these contain all that the models learn; with
+    ``replay`` they learn every release on the log.
     """
     with open_log(url, create=False) as log:
         document = log.document()
@@ -137,7 +137,7 @@ def open_fittings(
     of_task = stack.enter_context(open_log(url, create=False, name=task.name))
     for device in problems:
         if device.used.is_own and replay:
-            raise UserError(f"{device.model.source}: --replay serves no task's own model, which `murk learn` fits")
+            raise UserError(f"{device.model.source}: --replay is not for the task's own model, as `murk learn` fits it")
         name = None if device.used.is_own else device.model.name
         opened = stack.enter_context(open_log(url, create=False, name=task.name, model=name))
         adopted = of_task.checkpoint if device.used.of_state and not replay else None
@@ -173,12 +173,12 @@ def fit(
     confidence
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
-        Whether a new model reads every release on the log, for its history. By default it continues from the states of
-        the task's own learner where these hold all that it learns: moments, cells of examples, known columns,
-        windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
+        Whether a new model reads every release on the log, which gives it a history. By default it continues from the
+        states of the task's own learner if these contain all that the model learns: moments, cells of examples, known
+        columns, windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
     map
-        How parts of an archive are learned: a function like the builtin `map`, such as that of a
-        ``concurrent.futures.ProcessPoolExecutor``. Results are the same bits with all of them.
+        How parts of an archive are learned: a function like the builtin `map`, such as the method of a
+        ``concurrent.futures.ProcessPoolExecutor``. Results are the same, bit for bit, with every such function.
 
     Examples
     --------

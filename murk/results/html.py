@@ -35,7 +35,7 @@ def result_html(report: Report, coefficients: Sequence[Coefficient], beneath: st
 
 
 def folded(title: str, inner: str) -> str:
-    """Return HTML that opens with a click."""
+    """Return HTML whose content ``inner`` is shown after a click on its title."""
     return f"<details><summary>{escape(title)}</summary>{inner}</details>"
 
 
@@ -128,7 +128,7 @@ def _cell(of: str, value: float | None, interval: tuple[float, float] | None) ->
 
 
 def axis_limit(shown: Sequence[Coefficient]) -> float:
-    """Return the limit to both sides of zero that shows all estimates, and intervals unless they hide others; or 0."""
+    """Return the axis' end on both sides of zero, which fits estimates and most intervals; 0 without intervals."""
     drawn = [(each.value, *each.interval) for each in shown if each.value is not None and each.interval is not None]
     reaches = sorted(max(abs(low), abs(high)) for _, low, high in drawn if math.isfinite(low + high))
     if not reaches:

@@ -24,7 +24,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 
 class ModelDevice:
-    """A model's device, which learns a part of the releases of the log's task ``released``."""
+    """Device of a model, whose learner uses a part of the releases of ``released``, the log's task."""
 
     interactive = False
 
@@ -86,7 +86,7 @@ def report_model(
 
 
 def _words(report: dict[str, Any], device: ModelDevice) -> str:
-    """Describe a model's columns, and what its intervals hold for."""
+    """Describe a model's columns, and the models for which its intervals hold together."""
     about, target = report["model"], device.task.target.name
     columns = ", ".join(feature.name for feature in device.task.features)
     fitted = f"{target} by {columns}" if columns else target
@@ -106,7 +106,9 @@ def _words(report: dict[str, Any], device: ModelDevice) -> str:
     if about["before"] > 0:
         words.append(f"Retention had removed the log's first {about['before']:,} messages before the model was fitted.")
     if device.used.is_own and about["from_states"]:
-        words.append(f"It is the task's own model, as far as `murk learn` has learned it: {report['lag']:,} behind.")
+        words.append(
+            f"It is the task's own model, as far as `murk learn` has learned it: {report['lag']:,} messages behind."
+        )
     elif about["from_states"]:
         words.append(
             "It continues from the states of the task's own learner, so its history before that is not known (--replay "

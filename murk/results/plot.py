@@ -30,8 +30,8 @@ BLUE: Final = "#1f6feb"
 GREY: Final = "#6e7781"
 INK: Final = "#24292f"
 _MOST_PANELS = 6
-_SHOWN = 6.0  # a curve's window shows this many half-widths of the narrowest interval to both sides
-_WIDEST = 6.0  # intervals wider than this many times the median, which would hide the others, are cut
+_SHOWN = 6.0  # a curve's axis shows this many half-widths of the narrowest interval to both sides
+_WIDEST = 6.0  # intervals wider than this many times the median width are cut, since they would hide the others
 _ASIDE: Final = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
 
 
@@ -117,16 +117,16 @@ def forest(report: Mapping[str, Any], chosen: Sequence[Coefficient]) -> Figure:
 
 
 def _odds_ticks(axes: Axes, low: float, high: float) -> None:
-    """Set a log axis with few plain numbers."""
+    """Make the axis logarithmic, with at most about six ticks, labelled by plain numbers."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
     axes.set_xscale("log")
-    steps: Any = MaxNLocator(6)
+    locator: Any = MaxNLocator(6)
     if high / low > 8:
         tens = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         every = math.ceil(len(tens) / 6)
-        steps = FixedLocator([by * 10.0**ten for ten in tens[::every] for by in ((1, 3) if len(tens) < 6 else (1,))])
-    axes.xaxis.set_major_locator(steps)
+        locator = FixedLocator([by * 10.0**ten for ten in tens[::every] for by in ((1, 3) if len(tens) < 6 else (1,))])
+    axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, place: f"{value:g}"))
     axes.xaxis.set_minor_locator(NullLocator())
 
@@ -201,11 +201,11 @@ def track(report: Mapping[str, Any], names: Sequence[str]) -> Figure:
 
 
 def _path(report: Mapping[str, Any], history: Mapping[str, Any], each: Coefficient) -> tuple[Floats, Floats, Floats]:
-    """Return numbers of releases, estimates and half-widths in coded units; the last point is the result."""
+    """Return the history's numbers of releases, estimates and half-widths, in coded units; its end is the result."""
     columns = (history["releases"], history["values"][each.name], history["half_widths"][each.name])
     releases, values, halves = map(list, columns)
     if report["releases"] > releases[-1] and report["interval"]["level"] == LEVEL:
-        # A history has fixed intervals.
+        # A history has intervals for one planned look.
         low, high = report.get("fixed_intervals", report["confidence_intervals"])[each.name]
         releases.append(report["releases"])
         values.append(report["coefficients"][each.name])
@@ -226,8 +226,8 @@ def draw_curve(
     """Draw one estimate with its interval over the number of releases on a log axis.
 
     ``half`` has half-widths, infinite if nothing was learned. With ``odds``, values are log odds ratios, drawn as odds
-    ratios. ``target`` is the estimate from all raw records. Values without an interval are guesses: they are not drawn
-    if others have one, or if the last is not ``learned``.
+    ratios. ``target`` is the estimate from all raw records. Values without an interval are guesses. They are not drawn
+    if other values have an interval, or if the last value is not ``learned``.
     """
     scaled = _odds if odds else _plain
     # For methods without intervals every estimate is drawn.
@@ -262,8 +262,8 @@ def draw_curve(
 def window(value: Floats, half: Floats, target: float | None = None, *, least: float = 0.0) -> tuple[float, float]:
     """Return the range to show: several times the narrowest interval, so that early wide intervals are cut.
 
-    The range contains the last value and ``target``. If ``least`` is given, the range extends by it to both sides where
-    nothing was learned, and by at most that elsewhere.
+    The range contains the last value and ``target``. If ``least`` is given, the range extends beyond these by exactly
+    ``least`` where nothing was learned, and by at most ``least`` elsewhere.
 
     >>> low, high = window(np.array([3.0, 0.1]), np.array([8.0, 0.05]))
     >>> round(low, 2), round(high, 2)
@@ -317,7 +317,7 @@ def _point(each: Coefficient, units: bool) -> tuple[float, tuple[float, float]] 
 
 
 def _reach(points: list[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
-    """Return the range to show around zero, for all estimates, and all intervals that do not hide others."""
+    """Return the range to show: zero, all estimates, and intervals up to a width that would hide others."""
     halves = sorted(most - value for value, (_, most) in points if math.isfinite(most))
     widest = _WIDEST * halves[len(halves) // 2] if halves else 0.0
     low = min([0.0, *(value - min(most - value, widest) for value, (_, most) in points)])

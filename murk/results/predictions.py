@@ -20,14 +20,14 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
 
-_LEAST = 1e-6  # least probability of a class by a line through labels
+_LEAST = 1e-6  # least probability of a class that is predicted by a line through labels
 
 
 def predict(task: Task, coefficients: Mapping[str, float], records: Any) -> Floats:
     """Return predictions for raw records, coded like on a device; raise UserError as `Result.predict` does."""
     _refuse_quantiles(task)
     X = _coded(task, records)
-    # A class without coefficients has zeros.
+    # For a class without coefficients they count as zero.
     by_label = [[coefficients.get(f"{label}{name}", 0.0) for name in task.coding.names] for label in _labels(task)]
     lines = np.column_stack([X @ np.array(theta) for theta in by_label])
     if isinstance(task.target, ClassTarget):
@@ -41,8 +41,8 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     A probability or mean is a monotone function of ``x'theta``, which maps the ends of the interval ``x'theta +- h``,
     with h from `combined_half_widths`. A class's log odds ``t_k = log(p_k / (1 - p_k))`` have the standard error of the
     delta method, with the gradient ``x (1[l = k] - 1[l != k] p_l / (1 - p_k))`` in the coefficients of class l; for
-    lines through labels the same holds of ``p_k``. Intervals lie within the target's range, and are all of it if a
-    coefficient was not learned. Raises UserError like `predict`, and for random scaling, which has no covariance.
+    lines through labels the same holds for ``p_k``. Intervals lie within the target's range; if a coefficient was not
+    learned, they are the whole range. Raises UserError like `predict`, and for random scaling, which has no covariance.
 
     Source: Oehlert, "A note on the delta method", American Statistician 46(1), 1992.
     """
@@ -167,7 +167,7 @@ def _coded(task: Task, records: Any) -> Floats:
 
 
 def _labels(task: Task) -> list[str]:
-    """Return prefixes of coefficients' names: of each class, or only the empty one."""
+    """Return the prefix of coefficients' names for each class; without classes, only the empty prefix."""
     return [f"{label}:" for label in task.target.classes] if isinstance(task.target, ClassTarget) else [""]
 
 

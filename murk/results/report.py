@@ -58,9 +58,9 @@ def committed(
 ) -> tuple[Estimate, dict[str, Any], tuple[CurvePoint, ...], Drift | None, Track | None]:
     """Return the joint estimate of all partitions of a log, counts of messages, the estimate's curve, drift and track.
 
-    ``device`` is by default the task's. Drift is None if untestable, the track, whose bands hold at ``level``, if the
-    task asks for none. ``state_digest`` tells bit-identical states.
-    ``repeats`` is by default what the task's caps allow.
+    ``device`` is by default the task's. Drift is None if it cannot be tested; the track, whose bands hold at ``level``,
+    is None if the task asks for none. States with the same ``state_digest`` are identical to the bit. ``repeats`` is by
+    default what the task's caps allow.
     """
     check_shuffled(log, task)
     device = device or device_for(task)
@@ -100,9 +100,9 @@ def committed(
 
 
 def describe_target(task: Task) -> str:
-    """Return what a task's coefficients are of, in words, such as "log odds of worked = yes"; else empty.
+    """Return the quantity that a task's coefficients explain, in words, such as "log odds of worked = yes"; else empty.
 
-    A class is named by its coefficients.
+    Names of coefficients contain the class, so the words do not.
     """
     target = task.target
     if not task.features:
@@ -162,7 +162,8 @@ def describe_level(guarantee: Guarantee, mechanism: Any) -> dict[str, Any]:
     """Describe the guarantee of a mechanism's release, as data and in words.
 
     ``right_at_most`` is the largest probability that an adversary who knows all else guesses which of two records was
-    released, (1 + delta(0)) / 2. A sketch's guarantee compares a record with a blank one, ``replace_one`` any two.
+    released, (1 + delta(0)) / 2. A sketch's guarantee compares a record with a blank one, its ``replace_one`` any two
+    records.
     """
     if mechanism.kind in CENTRAL:
         words, replaced = described(mechanism)
@@ -206,11 +207,12 @@ def _describe_cap(task: Task, *, people_are_rows: bool) -> str:
 
 _REPEATS: Final = (
     "Caps count new answers: while a record codes to the same, its person repeats their last answer, which tells "
-    "nothing further about it. But it shows which answers are one person's, and a new one shows that the record has "
-    "changed, and when: no noise hides that. Values that change in every window are protected as new answers are, all "
-    "together. Once a cap on all windows is spent, the last answer is repeated, whatever the record is."
+    "nothing further about it. But repeated answers show which ones are one person's, and a new answer shows that the "
+    "record has changed, and when: no noise hides that. If values change in every window, all answers are new, and the "
+    "joint guarantee of new answers holds. Once a cap on all windows is spent, the last answer is repeated, whatever "
+    "the record is."
 )
-SEVERAL_WINDOWS: Final = 10  # for which the sum is stated, as an example
+SEVERAL_WINDOWS: Final = 10  # number of windows for which the joint guarantee is stated as an example
 
 
 def _describe_windows(privacy: PrivacyBlock) -> str:
@@ -227,7 +229,7 @@ def _describe_windows(privacy: PrivacyBlock) -> str:
 def describe_renewal(privacy: PrivacyBlock) -> str:
     """Return the figures of a budget that renews, as in "At most mu = 1 a week, and mu = 3.163 over 10 weeks".
 
-    Without a cap each level has its own; of a grid of levels the largest is stated.
+    Without a cap each level has a budget of its own; for a grid of levels the largest is stated.
     """
     if privacy.per_person is not None:
         budgets = {"": privacy.per_person}
@@ -253,7 +255,7 @@ def describe_renewal(privacy: PrivacyBlock) -> str:
 def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]]:
     """Return coefficients and intervals per unit of each feature, with the ``factor`` and ``shift`` that convert.
 
-    Effects are cut to what is possible. Log odds have their odds ratios beside them.
+    Effects are cut to the possible range. Entries of log odds also have odds ratios.
     """
     columns = estimate.values, *estimate.ends(level), estimate.standard_errors
     return {
@@ -268,11 +270,11 @@ def per_unit(units: Units, estimate: Estimate, level: float) -> dict[str, dict[s
     }
 
 
-_BOUND: Final = 0.5  # share of cut targets from which a bound says nothing
+_BOUND: Final = 0.5  # bounds on the share of cut targets are reported if they are below this share
 
 
 def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
-    """Return the ends beyond which a real target's values count as the ends, in its own units; None within bounds."""
+    """Return the ends to which a real target's values are cut, in its units; None if only its bounds apply."""
     ends, target = getattr(estimate, "cut", None), task.target
     if ends is None or not isinstance(target, RealTarget):
         return None
@@ -282,7 +284,7 @@ def cut(task: Task, estimate: Estimate) -> tuple[float, float] | None:
 
 
 def cut_share(estimate: Estimate) -> dict[str, float] | None:
-    """Return the share of targets beyond the ends, and what it is at most, as fractions; None if unknown."""
+    """Return the share of targets beyond the ends, and an upper bound on that share, as fractions; None if unknown."""
     found: tuple[float, float] | None = getattr(estimate, "share_cut", None)
     if found is None:
         return None
@@ -299,14 +301,14 @@ def _cut_words(task: Task, ends: tuple[float, float], share: Mapping[str, float]
         return words
     about, most = f"{share['share']:.1%}", share["most"]
     words += f": about {about} of them if they are spread like a normal variable"
-    # Thresholds far inside the ends bound nothing.
+    # If thresholds are far inside the ends, the bound is not informative.
     return f"{words}, and at most {most:.1%} (two standard errors included)" if most < _BOUND else words
 
 
 def _in_unit(unit: Unit, value: float, ends: tuple[float, float], *, shift: float = 0.0) -> dict[str, Any]:
     effect, low, high = (unit.possible(each * unit.factor + shift) for each in (value, *ends))
     if low == high and ends[0] < ends[1]:
-        # Nothing possible lies within: the interval says no more than that the effect is possible.
+        # The interval is outside the possible range, so it is replaced by that whole range.
         low, high = unit.possible(-math.inf), unit.possible(math.inf)
     described: dict[str, Any] = {"unit": unit.label, "scale": unit.scale, "value": effect, "interval": [low, high]}
     if unit.scale == "log odds":
@@ -328,7 +330,7 @@ def coded_effects(scale: Scale, estimate: Estimate, level: float) -> tuple[Float
 
 
 def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float) -> dict[str, dict[str, Any]] | None:
-    """Return average marginal effects per unit, cut to what is possible; None if they are undetermined."""
+    """Return average marginal effects per unit, cut to the possible range; None if they are undetermined."""
     pair = coded_effects(scale, estimate, level)
     if pair is None:
         return None
@@ -340,7 +342,7 @@ def average_effects(scale: Scale, units: Units, estimate: Estimate, level: float
 
 
 def describe_forgetting(forget: int | None, estimate: Estimate) -> dict[str, Any] | None:
-    """Return how many releases an estimate uses, and what forgetting the others costs; None if none are forgotten."""
+    """Describe how many releases an estimate uses, and how much wider intervals are for it; None without forgetting."""
     if forget is None:
         return None
     used, learned = estimate.releases_used, estimate.n_releases
@@ -375,7 +377,7 @@ def report_estimate(
     looks: Looks | None = None,
     half_range: float | None = 1.0,
 ) -> dict[str, Any]:
-    """Return the part of a report about coefficients, in natural ``units`` where known; ``effects`` of average effects.
+    """Return a report's part on coefficients, in natural ``units`` where known; ``effects`` are average effects' units.
 
     ``forecast=False`` skips a slow forecast; ``looks`` are those for which intervals hold at ``level``, by default one.
     ``half_range`` is half the target's range in the coefficients' units, None if unknown.
@@ -436,9 +438,9 @@ def report_log(
 
     ``history`` adds the estimate's path. ``people_are_rows`` tells that no column of a file names people. ``advise``
     forecasts what would help useless coefficients. Intervals of a ``live`` stream hold at every look, unless ``looks``
-    asks for others. ``device`` is by default the task's; ``shown`` is the task that it fits, if another. ``at`` adds
-    the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is no JSON.
-    ``repeats`` tells how often one person has answered, if that is known better than by the task's caps.
+    states otherwise. ``device`` is by default the task's; ``shown`` is the task that the device fits, if another.
+    ``at`` adds the prediction for a raw record, and ``kept`` the estimate itself (``estimate``), which is not JSON.
+    ``repeats`` tells how often one person has answered, if this is known more exactly than from the task's caps.
     """
     shown = shown or task
     estimate, counts, points, drift, track = committed(task, log, device, repeats, level)
@@ -482,9 +484,9 @@ def report_log(
         report["prediction_sets"] = estimate.sets.to_dict(coded_unit(shown))
     if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
-        # Who may have answered again counts at most so often.
+        # A person who answered several times may count that often in a combination.
         sizes = [math.ceil(cell["people"] / looks_held.repeats.most) for cell in cells]
-        # Of few people most are in small combinations.
+        # With few people, most combinations are small.
         report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
     if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:
         report["experiment"] = found_experiment.to_dict()

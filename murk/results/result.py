@@ -173,18 +173,18 @@ class Result:
     def predict_intervals(self, records: Any) -> Floats:
         """Return intervals of what `predict` returns, (m, 2), or (m, K, 2) for classes, in the target's units.
 
-        They hold the model's probability or mean at these features, not a person's target, with the result's level at
-        its `looks`, each by itself. Raises UserError like `predict`, and if the intervals' method knows no covariance
-        (random scaling).
+        Each interval contains the model's probability or mean at these features, not a person's target, with the
+        result's level at its `looks`; they do not hold jointly. Raises UserError like `predict`, and if the intervals'
+        method gives no covariance (random scaling).
         """
         return predicted_intervals(*self._fit(), records, self.report["interval"]["nominal_level"])
 
     def predict_sets(self, records: Any) -> NDArray[Any]:
         """Return prediction sets of raw records, each of which contains a person's target with the nominal coverage.
 
-        Of a real target the ends of intervals, (m, 2), in its units; of labels whether each is in the set, boolean (m,
-        K), a binary target's positive value last. They are of the prediction at which people answered. Raises UserError
-        like `predict`, if the task asks for none, or too few have answered.
+        For a real target these are the ends of intervals, (m, 2), in its units; for labels, whether each label is in
+        the set, boolean (m, K), with a binary target's positive value last. Sets belong to the predictions at which
+        people answered. Raises UserError like `predict`, if the task asks for no sets, or too few people have answered.
         """
         return predicted_sets(*self._fit(), records)
 

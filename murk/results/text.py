@@ -38,7 +38,7 @@ Block = Table | Paragraph
 
 
 def interval_words(report: Mapping[str, Any]) -> str:
-    """Return the title of a column of intervals: the level and, if they hold at every look, that they do."""
+    """Return the title of a column of intervals: their level and, where it applies, that they hold at every look."""
     interval = report["interval"]
     looks = interval.get("looks")
     if looks and looks["validity"] == "always-valid":
@@ -49,9 +49,9 @@ def interval_words(report: Mapping[str, Any]) -> str:
 
 
 def effect_word(report: Mapping[str, Any]) -> str:
-    """Return what a report's effects per unit are called: "odds ratio", "points" or "effect"; without features a level.
+    """Return the title of a report's effects per unit: "odds ratio", "points" or "effect".
 
-    The level of a share is in percent.
+    Without features it is the title of levels: "percent" for shares, "mean" or "quantile".
     """
     if report.get("coefficients") and without_features(report["coefficients"]):
         level = "mean" if INTERCEPT in report["coefficients"] else "quantile"
@@ -106,7 +106,7 @@ def describe_learned(report: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def describe_privacy(report: Mapping[str, Any]) -> Iterator[Block]:
-    """Yield the public sample, the guarantees of each release and of all, and which rows of a person counted."""
+    """Yield words on the public sample, the guarantees of one release and of all, and which rows of a person count."""
     if report["public_sample"] is not None:
         yield Paragraph(report["public_sample"]["words"])
     yield Paragraph("")
@@ -160,11 +160,11 @@ def coefficient_table(report: Mapping[str, Any]) -> Table:
 
 
 def labelled(name: str, unit: str) -> str:
-    """Return the words for a coefficient's unit, which name the coefficient: those of a feature already do."""
+    """Return a coefficient's unit in words: an intercept's with its name before it; a feature's contains the name."""
     return f"{name}: {unit}" if is_constant(name) and unit == MIDDLE else unit
 
 
-_UNLIKELY: Final = 20.0  # e-value of arms' counts of which 5% of streams reach as much at some look
+_UNLIKELY: Final = 20.0  # e-value of arms' counts that at most 5% of streams with the stated shares ever reach
 
 
 def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
@@ -215,7 +215,7 @@ def cell_table(report: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def _learned(report: Mapping[str, Any], name: str, label: str, cells: list[str]) -> list[str]:
-    """Return a row; without its numbers if they are a guess, shrunk towards zero, and no answer."""
+    """Return a row of a table; without numbers if the coefficient was not learned, as they are guesses near 0."""
     if name in report["not_learned"]:
         cells = [NOT_LEARNED, *[""] * (len(cells) - 1)]
     return [label, *cells]
@@ -232,7 +232,7 @@ def _table_of_means(report: Mapping[str, Any]) -> Table:
 
 
 def title_of(report: Mapping[str, Any]) -> str:
-    """Return the title: the number of releases, and what the coefficients are of."""
+    """Return a report's title: the number of releases, and the quantity that the coefficients explain."""
     learned = f"{report['task']}: {many(report['releases'], 'release')} learned"
     learned += f", of {many(report['records_learned'], 'record')}" if "records_learned" in report else ""
     of = report.get("of")
@@ -247,7 +247,7 @@ def describe_effects(report: Mapping[str, Any]) -> str:
 
 
 def describe_intervals(report: Mapping[str, Any]) -> str:
-    """Return how the intervals were made, and their note; or why there are none."""
+    """Return the method of the intervals and their note, or why there are none, in words."""
     method, note = report["interval"]["method"], report["interval"]["note"].rstrip(".")
     effects = only_effects(report)
     if effects or any_interval(report):
@@ -321,7 +321,7 @@ def prediction_table(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Paragraph(prediction["set_words"])
 
 
-_MOST_WINDOWS: Final = 12  # newest windows in tables
+_MOST_WINDOWS: Final = 12  # number of newest windows that tables show
 
 
 def track_table(report: Mapping[str, Any]) -> Iterator[Block]:

@@ -35,8 +35,8 @@ class Models(Protocol):
 class Admission:
     """A learner's checks for `Validator`, without learning.
 
-    ``versions`` are those whose answers are taken, None if releases have none. Of releases that expire by the time
-    ``forgotten`` nobody knows whether they came before.
+    ``versions`` are the model versions whose answers are taken in, None if releases have no version. Releases that
+    expire by the time ``forgotten`` are refused, since it is no longer known whether they came before.
     """
 
     publish_every = 2**62
@@ -50,7 +50,7 @@ class Admission:
         self._check, self._fit = payload_checks_of(learner)
 
     def admit(self, release: Any, ahead: int) -> None:
-        """Raise `RejectedError` if a learner would refuse the release, or nobody was given its model."""
+        """Raise `RejectedError` if a learner would refuse the release, or if devices were never given its model."""
         if self.versions is not None and release.version not in self.versions:
             if release.version > max(self.versions):
                 raise RejectedError("future", f"version {release.version}, whose model was not published yet")

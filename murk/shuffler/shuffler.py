@@ -44,12 +44,12 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-SHUFFLE-001"
 
-_BATCH = 65_536  # most messages that a step takes in from a partition
-_PART = 256  # messages that are judged one by one if any of them is not plainly admitted
-_STEP_BYTES = 2**26  # most bytes of them
-_OWN = "shuffler"  # key, in the input log's states, of the store's id
+_BATCH = 65_536  # largest number of messages that a step takes in from a partition
+_PART = 256  # number of messages that are judged one by one if not all of them are plainly admitted
+_STEP_BYTES = 2**26  # largest size of the messages that a step takes in from a partition
+_OWN = "shuffler"  # key under which the input log's states hold the store's id
 LATE = 3_600
-"""Seconds after the next model, at most, for which answers at a version are taken."""
+"""Largest number of seconds after the next model for which answers at a version are taken in."""
 
 _log = logging.getLogger(__package__)
 
@@ -85,18 +85,19 @@ class Step:
 class Shuffler:
     """Forward the releases of an input log in crowds to the log of releases.
 
-    A step takes in what has arrived, forwards complete crowds, drops those that waited too long, and then moves the
+    A step takes in what has arrived, forwards complete crowds, drops crowds that waited too long, and then commits the
     input log's offsets and deletes what was taken in. It also relays the learner's models to the input log, one for
     each version, so that everybody in a crowd answers at the same one. A version closes `LATE` seconds after the next
-    model, or with the first crowd at that: what is not released by then is dropped, since a forger could complete the
-    crowd of a few late people. A release counts once until it expires, on whatever partition it is sent again. Only the
-    store decides what was taken in and sealed, and only the log's mark which crowds it has: after a crash at any moment
-    every release is forwarded once, in a whole crowd.
+    model, or with the first crowd at the next model. Releases that still wait are then dropped, since a forger could
+    complete the crowd of a few late people. A release counts once until it expires, on whatever partition it is sent
+    again. The store alone decides what was taken in and sealed, and the log's mark alone decides which crowds the log
+    has: so after a crash at any moment every release is forwarded once, in a whole crowd.
 
-    Devices write to ``input_log``, which only the shuffler reads, learners read ``log``. The ``device`` of the task
-    checks releases and models. The ``store`` has what waits; the shuffler closes it. ``replace`` gives up what waited
-    in another store and in the input log, and begins at its end; ``clock`` gives seconds since 1970. Raises UserError
-    if a log carries another task, the log has releases that were not shuffled, or another store belongs to them.
+    Devices write to ``input_log``, which only the shuffler reads; learners read ``log``. The ``device`` of the task
+    checks releases and models. The ``store`` holds waiting releases; the shuffler closes it. ``replace`` gives up what
+    waited in another store and in the input log, and begins at the end of the input log; ``clock`` gives seconds since
+    1970. Raises UserError if a log carries another task, the log has releases that were not shuffled, or another store
+    belongs to them.
     """
 
     def __init__(
@@ -159,7 +160,8 @@ class Shuffler:
             is_new = store.offset(FIRST_PARTITION) is None
             self._take_over(replace, stack)
             if replace and is_new:
-                # The lost store knew which releases had come; this one can vouch only for those made from now on.
+                # The lost store knew which releases had come; this one can tell duplicates only of releases made from
+                # now on.
                 store.forget(0, unseen=truncate_time(self._clock() + rules.lifetime, task.granularity))
                 self._admission.forgotten = store.forgotten
             self._window = store.window()
@@ -282,7 +284,7 @@ class Shuffler:
     # A step
 
     def _relay(self) -> bool:
-        """Publish the learner's newest model on the input log, if it is new; return whether it was."""
+        """Publish the learner's newest model on the input log if it is not there; return whether it was published."""
         if self._models is None:
             return False
         message = self._to.model(FIRST_PARTITION)
@@ -302,7 +304,7 @@ class Shuffler:
             )
         if version <= max(self._models, default=0):
             # A learner that continues an older state makes the same models again. Version 0 is that of people without a
-            # model, who are one crowd: no message may give them another one.
+            # model, who form one crowd: no message may give them a model.
             return False
         self._store.add_model(version, message, int(self._clock()))
         self._models = self._store.models()
@@ -311,13 +313,13 @@ class Shuffler:
         return True
 
     def _open_versions(self) -> Set[int] | None:
-        """Return the versions at which answers are taken; None if releases have none."""
+        """Return the versions at which answers are taken in; None if releases have no version."""
         if self._models is None:
             return None
         return {each for each in (0, *self._models) if each >= self._store.closed}
 
     def _close_versions(self) -> None:
-        """Close the versions before a model that people have had for long, or at which a crowd was released."""
+        """Close the versions before a model that was relayed `LATE` seconds ago, or at which a crowd was released."""
         if self._models is None:
             return
         since = self._clock() - min(LATE, self._settings.patience)
@@ -418,7 +420,7 @@ class Shuffler:
             or not self._admission.admits(releases)
         ):
             return None
-        # Last, since it changes the window.
+        # This check comes last, since it changes the window.
         repeated = self._window.add(releases.ids, expires)
         if not repeated.any():
             return releases
@@ -431,7 +433,7 @@ class Shuffler:
     def _random_ids(self, releases: Columns) -> Words:
         """Return a new random id (m, 2) for each release, which decides its place in its crowd.
 
-        Those of a simulation follow from the ids, so that it can be repeated.
+        In a simulation they are computed from the releases' ids, so that it can be repeated.
         """
         if not self._task.simulated:
             return np.frombuffer(os.urandom(16 * len(releases)), np.uint64).reshape(-1, 2)
@@ -463,7 +465,7 @@ class Shuffler:
 
     def _append(self, sealed: SealedCrowd) -> None:
         now, task = self._clock(), self._task
-        # Of this attempt, as a sealed crowd may wait for the log until it would have expired.
+        # Use the time of this attempt, as a sealed crowd may wait for the log until it would have expired.
         moment, end = (truncate_time(at, task.granularity) for at in (now, now + task.expiry))
         mark = CrowdMark(self._store.id, sealed.number)
         self._to.append_crowd(self._store.messages(sealed, self._layout, moment, end), mark)
@@ -475,7 +477,7 @@ class Shuffler:
         self._admission.forgotten = self._store.forgotten
 
     def _drop_late(self) -> int:
-        """Drop the crowds of closed versions, and small ones after their patience.
+        """Drop the crowds of closed versions, and incomplete crowds that waited longer than ``patience``.
 
         This reveals arrival times only to the task's granularity.
         """
@@ -486,7 +488,7 @@ class Shuffler:
             if crowd.since < before or (self._models is not None and crowd.version < self._store.closed):
                 self._store.drop(crowd)
                 dropped += crowd.count
-                # Neither level nor count, which may be one person's.
+                # Log neither level nor count, which may be one person's.
                 words = "%s: releases waited too long for a crowd of %d and were dropped"
                 _log.warning(words, self._description, self._settings.crowd)
         return dropped
@@ -500,7 +502,7 @@ class Shuffler:
             dead = {
                 name[5:]: count for (index, name), count in counts.items() if index == partition and name[:5] == "dead:"
             }
-            # Released by all partitions: populations wait for the models that follow from this number.
+            # Number of releases of all partitions: populations wait for the models that follow from it.
             learned = counts[ALL, RELEASED] if partition == FIRST_PARTITION else 0
             counters = Counters(learned=learned, duplicates=counts[partition, DUPLICATES], dead=dead)
             if self._committed.get(partition) == (offset, counters):

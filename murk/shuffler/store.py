@@ -36,14 +36,12 @@ from murk.stream.wire.packed import Packed
 _ERROR_CODE = "MURK-SHUFFLE-001"
 
 _PART = 64  # releases of a part of a complete crowd, on average: a page of the file or less
-_PARTS = (
-    256  # parts read at once, in place of a statement that stays open, and so that a crowd need not fit into memory
-)
+_PARTS = 256  # parts read at once, so that no statement stays open and a crowd need not fit into memory
 _SEEN_PART, _SEEN_PARTS = 1024, 64  # fingerprints of a part of a run, at most, on average; parts read at once
 _PRINT = np.dtype("<u8")
 _NOTHING = np.empty(0, np.uint64), np.empty(0, np.int64)
 _KEY_BYTES = 16
-_PLACES = 32  # bits of a part's number in its place
+_PLACES = 32  # number of bits of a part's number within the key of its row
 _MOST_BITS = 24
 
 Place = tuple[str, int]
@@ -109,9 +107,9 @@ _COLUMNS: Final[Mapping[str, Mapping[str, Kinds]]] = {
 }
 RELEASED, CROWDS, DROPPED, DUPLICATES = "released", "crowds", "dropped", "duplicates"
 CLOSED, FORGOTTEN = "closed below", "forgotten until"
-"""Names of two numbers that only grow: the first version whose answers are taken, and the time up to which ids of
+"""Names of two numbers that only grow: the first version whose answers are taken in, and the time up to which ids of
 expired releases may have been forgotten."""
-ALL = -1  # place of counts that belong to no partition
+ALL = -1  # stands for the partition in counts that belong to none
 
 
 class Store:
@@ -170,7 +168,7 @@ class Store:
         return offset
 
     def start_at(self, offsets: Sequence[int]) -> None:
-        """Begin at these offsets of the partitions, where the store does not know any."""
+        """Begin at these offsets in the partitions for which the store has no offset."""
         with self._database.write() as connection:
             for partition, offset in enumerate(offsets):
                 if self.offset(partition) is None:
@@ -200,11 +198,11 @@ class Store:
 
     @property
     def forgotten(self) -> int:
-        """Time up to which ids of releases may have been forgotten: none that expires by then can be vouched for."""
+        """Time up to which ids may have been forgotten: a release that expires by then may be a duplicate."""
         return self._number(FORGOTTEN)
 
     def forget(self, before: int, *, unseen: int = 0) -> None:
-        """Forget ids of releases that expired before a time; ``unseen`` is the expiry of the last never known one."""
+        """Forget ids of releases that expired before a time; ids that expire up to ``unseen`` were never known."""
         gone = [(run, until) for run, until, _, _ in self._runs() if until < before]
         if gone or unseen > self.forgotten:
             with self._database.write() as connection:
@@ -214,7 +212,7 @@ class Store:
             self._database.overwrite()
 
     def _runs(self) -> list[tuple[int, int, int, int]]:
-        """Return the runs of fingerprints with their times of expiry, bits and counts, in the order of their making."""
+        """Return the stored runs of fingerprints, oldest first: number, time of expiry, bits of a part, count."""
         return self._rows("runs", "ORDER BY run")
 
     def _seen(self, run: int) -> Iterator[Words]:
@@ -273,9 +271,9 @@ class Store:
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``offset`` is the next one. ``given`` are fingerprints of the ids of valid messages with their times of expiry,
-        remembered until the end of the ``period`` of that; ``ids`` are the random ones of the releases. A crowd is
-        complete with ``crowd`` releases.
+        ``offset`` is the next one. ``given`` are fingerprints of valid messages' ids with their times of expiry, which
+        are remembered until the end of the ``period`` in which they expire; ``ids`` are the releases' random ids. A
+        crowd is complete with ``crowd`` releases.
         """
         with self._database.write() as connection:
             for (level, version), chosen in releases.groups("level", "version").items():
@@ -329,7 +327,7 @@ class Store:
                 _put(connection, "waiting", (crowd << _PLACES) + first + part, int(numbers[part]), records)
 
     def _parts(self, table: str, whole: int, parts: Integers) -> list[bytes]:
-        """Return some parts of a crowd or run, in their order; with others between them, if most are."""
+        """Return ``parts`` of a crowd or run, in their order; if they are at least half of a range, the whole range."""
         first, last = whole << _PLACES | int(parts[0]), whole << _PLACES | int(parts[-1])
         indices = [(whole << _PLACES | part,) * 2 for part in parts.tolist()]
         ranges = [(first, last)] if last - first < 2 * len(parts) else indices
@@ -353,9 +351,9 @@ class Store:
         return [OpenCrowd(*row[:3], *row[4:6]) for row in self._rows("crowds", "WHERE sealed IS NULL ORDER BY crowd")]
 
     def seal(self, crowd: int, number: int) -> None:
-        """Close a crowd, as the log's crowd of a number: releases that come now wait for another one.
+        """Close a crowd, which becomes the log's crowd ``number``: later releases wait for another crowd.
 
-        Crowds of earlier versions are closed with it: a later one has had its first crowd.
+        Earlier versions are closed, too, since a later version has now had its first crowd.
         """
         with self._database.write() as connection:
             for *row, sealed in self._rows("crowds", "WHERE crowd = ?", (crowd,)):
@@ -376,7 +374,7 @@ class Store:
     def messages(
         self, crowd: SealedCrowd | OpenCrowd, layout: Layout, time: int, expires: int
     ) -> Iterator[tuple[int, Packed]]:
-        """Iterate over the messages of a crowd, with these times and by partition, in the order of their ids."""
+        """Iterate over the messages of a crowd, with these times and their partitions, in the order of their ids."""
         last, end, yielded = (crowd.crowd << _PLACES) - 1, (crowd.crowd + 1) << _PLACES, 0
         before = np.zeros(2, np.uint64)
         while rows := self._rows(
@@ -412,7 +410,7 @@ class Store:
     # Models and counts
 
     def models(self) -> dict[int, Relayed]:
-        """Return the relayed models whose answers are taken, by version."""
+        """Return the relayed models whose answers are still taken in, by version."""
         return {
             version: Relayed(message, since) for version, message, since in self._rows("models", "ORDER BY version")
         }
@@ -424,7 +422,7 @@ class Store:
 
     @property
     def closed(self) -> int:
-        """The first version whose answers are taken."""
+        """The first version whose answers are taken in."""
         return self._number(CLOSED)
 
     def close_below(self, version: int) -> None:
@@ -480,7 +478,7 @@ def _check(table: str, *row: object) -> int:
 
 
 def _put(connection: sqlite3.Connection, table: str, *row: object) -> None:
-    """Write a whole row, in place of the one with its key."""
+    """Write a whole row, in place of an earlier row with its key."""
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks}, ?)", (*row, _check(table, *row)))
 

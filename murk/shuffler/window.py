@@ -17,9 +17,9 @@ from murk.stream.wire.duplicates import Filter, fingerprints
 class Window:
     """Recognise the ids of releases that have not expired, with three bytes of memory for each.
 
-    ``key`` is that of fingerprints. ``has`` returns which of some sorted fingerprints are stored, ``stored`` all of
-    them, and ``count`` their number. The caller stores what was ``given``, fingerprints with the times of their expiry,
-    and then calls `stored_all`.
+    ``key`` is the key of fingerprints. ``has`` returns which of some sorted fingerprints are stored, ``stored`` all
+    stored ones, and ``count`` their number. The caller stores ``given``, the new fingerprints with their times of
+    expiry, and then calls `stored_all`.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Window:
     ) -> None:
         self.given: list[tuple[Words, Integers]] = []
         self._key, self._has, self._stored, self._count = key, has, stored, count
-        # What was given, as far as it was looked at.
+        # The fingerprints in ``given`` that were looked at, and the number of their blocks.
         self._recent: set[int] = set()
         self._looked = 0
         self._filter = Filter(stored(), count())
@@ -57,18 +57,18 @@ class Window:
         return repeated
 
     def stored_all(self) -> None:
-        """Forget what was given: it is stored."""
+        """Empty ``given``, whose content is stored now."""
         self.given, self._recent, self._looked = [], set(), 0
 
     def _known(self, prints: Words) -> set[int]:
-        """Return which ones of some sorted fingerprints are known."""
+        """Return which of some sorted fingerprints are stored or in ``given``."""
         for given, _ in self.given[self._looked :]:
             self._recent.update(given.tolist())
         self._looked = len(self.given)
         return {*prints[self._has(prints)].tolist()} | self._recent.intersection(prints.tolist())
 
     def _refill(self) -> None:
-        """Make a new filter, without what was forgotten."""
+        """Make a new filter, without forgotten fingerprints."""
         given = [prints for prints, _ in self.given]
         self._filter = Filter(
             [*given, *self._stored()] if given else self._stored(), self._count() + sum(map(len, given))

@@ -13,14 +13,14 @@ _ASCII: Final = range(0x21, 0x7F)
 
 
 def _web_address(text: str) -> str:
-    # Cards show it as a link, which must lead nowhere but to a page.
+    # Consent cards show the address as a link, so it must be that of a web page.
     if not (text.startswith("https://") and urlsplit(text).hostname and all(ord(each) in _ASCII for each in text)):
         raise task_error(f"{shown(text)} is not the address of a page; write it as in https://example.org/privacy")
     return text
 
 
 class AboutBlock(Block):
-    """Who asks and what for; consent cards and the dossier show it, and nobody can reword it without another hash."""
+    """Who asks, and what for; consent cards and the dossier show it, and any other words change the task's hash."""
 
     purpose: Words | None = Field(
         default=None, description="what the result is for, and on which legal basis people are asked"

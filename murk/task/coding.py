@@ -183,7 +183,7 @@ def as_number(value: Any) -> tuple[float, int]:
 
 
 class NumberColumn:
-    """Map [low, high] to [-1, 1], clamping values outside; ``start`` is the coded feature's position."""
+    """Map [low, high] to [-1, 1] and clamp values outside; ``start`` is the coded feature's position."""
 
     def __init__(self, low: float, high: float, start: int) -> None:
         self.low, self.high, self.start = low, high, start
@@ -243,7 +243,7 @@ class NumberColumn:
 
 
 class CategoryColumn:
-    """Find raw values among declared categories; None is an undeclared one.
+    """Find raw values among declared categories; the category None stands for all undeclared values.
 
     A value matches a category that is written the same or is the same number (``1``, ``1.0``, ``"1"``); a date matches
     its ISO form; true or false, also as text, match true or false in any case, yes or no, on or off, otherwise 1 or 0.
@@ -273,7 +273,7 @@ class CategoryColumn:
                 self._booleans.setdefault(boolean, self._lookup[int(boolean)])
 
     def _index(self, value: Any) -> tuple[int, int]:
-        # Texts that equal a category, and numbers, but not booleans, which equal 0 and 1.
+        # Look texts and numbers up directly, but not booleans, which equal 0 and 1.
         if type(value) in _DIRECT:
             index = self._lookup.get(value)
             if index is not None:
@@ -356,7 +356,7 @@ def _as_floats(column: Any) -> NDArray[np.float64] | None:
     kinds = set(map(type, column))
     if kinds == {float}:
         return np.fromiter(column, np.float64, len(column))
-    # Texts of which `float` reads more than `read_number` does: other digits, 1_000, inf and nan.
+    # Texts that `float` reads and `read_number` does not: other digits, 1_000, inf and nan.
     joined = "".join(column) if kinds == {str} else ""
     if not joined.isascii() or any(letter in joined for letter in "_nN"):
         return None
@@ -491,7 +491,7 @@ class DateColumn:
 
     def encode(self, column: Sequence[Any], x: NDArray[np.float64], cells: NDArray[np.uint8]) -> None:
         """Write coded values into x and outcomes into cells."""
-        # Only for texts: equal times may be different local days.
+        # Remember days of texts only: equal times may be different local days.
         texts: dict[str, tuple[int, Cell]] = {}
         days: list[int | None] = []
         for row, value in enumerate(raw_values(column)):
@@ -533,7 +533,7 @@ def _part_of(day: int | None, part: str) -> int | str | None:
 
 
 INTERCEPT: Final = "intercept"
-MIDDLE: Final = "at the middle of every feature"  # unit of an intercept beside features
+MIDDLE: Final = "at the middle of every feature"  # unit of the intercept of a model with features
 
 
 def is_constant(name: str) -> bool:
@@ -546,7 +546,7 @@ def is_constant(name: str) -> bool:
 
 
 def of_interest(names: Collection[str]) -> list[str]:
-    """Return the names of coefficients that a task asks about: of features or, without any, the constants'.
+    """Return the names of the coefficients of interest: features' coefficients or, without features, constants.
 
     >>> of_interest(["age", "intercept"]), of_interest(["a:intercept", "b:intercept"])
     (['age'], ['a:intercept', 'b:intercept'])
@@ -602,11 +602,11 @@ class EncodedBlock:
 class Coding:
     """Layout of a task's coded features and target.
 
-    ``names`` are those of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` those of
-    the raw ones; ``indicators`` the positions of coded features that indicate a missing value; ``numbers`` tells
-    of each coded feature but the constant whether it is a number, not a category. ``low`` and ``high``
-    (float64, shape (p,)) are the box of the coded features, 1 and 1 for the constant; ``smallest_square`` and
-    ``largest_square`` bound ||x||^2 over it, missing values (0) included.
+    ``names`` are the names of the ``size`` (p) coded features, ``"intercept"`` last; ``columns`` and ``target`` name
+    the raw ones; ``indicators`` are the positions of coded features that indicate a missing value; ``numbers`` tells
+    for each coded feature but the constant whether it is a number, not a category. ``low`` and ``high`` (float64, shape
+    (p,)) are the box of the coded features, 1 and 1 for the constant; ``smallest_square`` and ``largest_square`` bound
+    ||x||^2 over it, missing values (0) included.
 
     ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature, which
     ``unit_labels`` describe: 2 unit / (high - low) for a number or a date, 2 for a category, 1 for the constant; for a
@@ -670,12 +670,12 @@ class Coding:
     def _numbers(self, index: int) -> list[bool]:
         feature, names = self._features[index], self.names_of(index)
         if isinstance(feature, DateFeature):
-            # Its number, if any, has the feature's own name.
+            # Of a date's coded features, the number, if any, has the feature's own name.
             return [name == feature.name for name in names]
         return [not isinstance(feature, CategoryFeature) and name == feature.name for name in names]
 
     def _fill(self, index: int) -> tuple[tuple[int, float], ...]:
-        """Return the positions and values to which a feature's missing value is coded; empty if to 0."""
+        """Return the (position, value) pairs that code a feature's missing value; empty if it is coded as 0."""
         feature, column = self._features[index], self._inputs[index]
         if feature.missing is None:
             return ()
@@ -687,11 +687,11 @@ class Coding:
 
     @property
     def stated(self) -> list[tuple[float, float] | None]:
-        """The stated centre and spread (`stated_location`) of each coded feature but the constant; None without."""
+        """Stated centre and spread (`stated_location`) of each coded feature but the constant; None if not stated."""
         stated: list[tuple[float, float] | None] = [None] * (self.size - 1)
         for feature in self._features:
             if not isinstance(feature, CategoryFeature) and feature.typical is not None:
-                # Among the columns of a date, its number has the feature's own name.
+                # Of a date's coded features, the number has the feature's own name.
                 stated[self.names.index(feature.name)] = stated_location(feature)
         return stated
 
@@ -699,7 +699,7 @@ class Coding:
     def stated_coordinates(self) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
         """Centres and spreads of the coded features but the constant, from `stated`; None if nothing is stated.
 
-        A number without statement counts as uniform within its bounds, and a category as of mean 0 and variance 1.
+        A number without a stated range counts as uniform within its bounds, and a category as of mean 0 and variance 1.
         """
         stated = self.stated
         if not any(stated):
@@ -749,7 +749,7 @@ class Coding:
         return EncodedBlock(x, y, clamped, missing, cells, self._all_columns)
 
     def encode_record(self, record: Mapping[str, Any], *, target: bool = True) -> EncodedRecord:
-        """Code one record, whatever it holds; absent keys count as missing. Without ``target``, y is NaN."""
+        """Code one record without errors for any value; absent keys count as missing. Without ``target``, y is NaN."""
         x = self._complete.copy()
         clamped = missing = 0
         get = record.get if self._has_ascii_names else _by_canonical_name(record)
@@ -829,9 +829,9 @@ def _target_column(target: Target) -> NumberColumn | CategoryColumn:
 
 
 class Counts:
-    """Sums over the coded records, for the device only, not even for many people.
+    """Sums over the coded records; they never leave the device, even if they are over many people.
 
-    A second process may count all of these records except one, and the difference would disclose that one's values.
+    A second process may count all of these records except one; the difference would disclose that record's values.
     """
 
     def __init__(self) -> None:

@@ -70,7 +70,7 @@ def task_error(message: str, *at: str | int) -> PydanticCustomError:
 
 
 def unknown_key(key: str, known: Iterable[str], *, cut: bool = False) -> PydanticCustomError:
-    """Return the error about an unknown key; with ``cut`` it may be the rest of a name that contains a comma."""
+    """Return the error about an unknown key; ``cut`` says that the key may be the rest of a name with a comma."""
     quotes = ' If it belongs to a name, quote the name, as in name: "a, b"' if cut else ""
     return task_error(f"unknown key; {nearest(key, known)}{quotes}", key)
 

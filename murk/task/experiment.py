@@ -1,4 +1,4 @@
-"""Experiments: arms that are assigned to people and known to the receiver, and what is watched of them."""
+"""Experiments: arms, which are assigned to people and known to the receiver, and the differences that are watched."""
 
 import hashlib
 import hmac
@@ -11,11 +11,11 @@ from murk.task.errors import task_error
 from murk.task.features import Share
 from murk.task.fields import Block, Number, Text
 
-_TOLERANCE: Final = 1e-6  # of the sum of shares
+_TOLERANCE: Final = 1e-6  # tolerance of the sum of shares
 
 
 def assigned_place(salt: str, identifier: str, shares: Sequence[float]) -> int:
-    """Return the position of the arm that a person's own random identifier is assigned to.
+    """Return the position of the arm to which a person's own random identifier is assigned.
 
     The first 53 bits of HMAC-SHA256(salt, identifier) are a number between 0 and 1; the arm is the first whose summed
     share exceeds it. The same person has the same arm in every window, and arms of other salts are independent of it.
@@ -77,6 +77,7 @@ class ExperimentBlock(Block):
         default=None, description="how arms are assigned; `null`: unknown, so that their counts are not tested"
     )
     segments: tuple[Text, ...] = Field(
-        default=(), description="known features, in whose categories the lifts are stated too, simultaneously"
+        default=(),
+        description="known features; lifts are also estimated in each of their categories, simultaneously",
     )
     guardrail: GuardrailBlock | None = Field(default=None, description="`null`: none")

@@ -78,10 +78,10 @@ _MISSING_TARGETS: Final = (
     "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (
-    "public knowledge, as in `typical: [0, 2]`: the range of about nine of ten values, for forecasts, as the start of "
-    "the survey of `scores`, whose answers outweigh it, and without public covariates for whitening `gradients` and as "
-    "coordinates of what is released once (`moments`, outer products, directions, classes without rounds); never from "
-    "people's records; `null`: unknown"
+    "publicly known range of about nine of ten values, as in `typical: [0, 2]`; never from people's records. Forecasts "
+    "use it, and the survey of `scores` begins with it, until its answers outweigh it. Without public covariates it "
+    "also whitens `gradients`, and gives the coordinates of what is released once (`moments`, outer products, "
+    "directions, classes without rounds). `null`: unknown"
 )
 MOST_QUANTILES: Final = 16
 _QUANTILES: Final = (
@@ -155,7 +155,7 @@ Distinct = Annotated[tuple[Text, ...], Field(min_length=2, max_length=10_000), A
 
 
 def _without_false(data: Any) -> Any:
-    """Return the content of a feature without ``known: false``, which means that it is private, as others are."""
+    """Return the content of a feature without ``known: false``: features are private by default."""
     if isinstance(data, dict) and data.get("known") is False:
         return {key: value for key, value in data.items() if key != "known"}
     return data

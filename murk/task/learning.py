@@ -21,7 +21,7 @@ def _word_or(kind: str) -> Discriminator:
     return Discriminator(lambda value: "<word>" if isinstance(value, str) else kind)
 
 
-ASKED, COMPLETE = "random-scaling", "complete"  # kinds of intervals
+ASKED, COMPLETE = "random-scaling", "complete"  # values of the key `learner.intervals`
 
 
 class StepSchedule(Block):
@@ -112,28 +112,28 @@ class TrackBlock(Block):
         description="the window of each estimate: that of `privacy.window`, in which a person answers once"
     )
     windows: Annotated[Integer, Field(ge=2, le=400)] = Field(
-        default=53, description="number of newest windows whose estimates are kept, counted from the newest one"
+        default=53, description="number of windows, counted back from the newest one, whose estimates are kept"
     )
     smooth: Annotated[Integer, Field(ge=0, le=52)] = Field(
         default=2,
-        description="number of windows to either side whose answers the smoothed path uses, too; 0: the path is of "
-        "single windows",
+        description="number of windows to either side whose answers the smoothed path uses, too; 0: the path is not "
+        "smoothed",
     )
 
 
 class WeightBlock(Block):
-    """Rows by which a person counts."""
+    """Weight of a person by their number of rows."""
 
     rows: Annotated[Integer, Field(ge=2, le=100)] = Field(
-        description="the most rows of a person that count, 2 to 100: a person with fewer counts as much less"
+        description="the largest number of a person's rows that count, 2 to 100; fewer rows weigh less, in proportion"
     )
 
 
 def _weight(value: Any) -> Any:
     if isinstance(value, str) and value != "people":
         raise task_error(
-            f"{shown(value)} is not people or a number of rows; say weight: people, or, with the most rows of a person "
-            "that count, weight: {rows: 10}"
+            f"{shown(value)} is not people or a number of rows; say weight: people, or give the largest number of a "
+            "person's rows that count, as in weight: {rows: 10}"
         )
     return value
 
@@ -145,14 +145,15 @@ Weight = Annotated[
 
 
 class PredictionsBlock(Block):
-    """Prediction sets: the share of people whose target they contain, and the share of people who are asked."""
+    """Prediction sets: the share of people whose target they contain, and the share asked to verify that."""
 
     coverage: Annotated[Number, Field(ge=0.5, le=0.99)] = Field(
         default=0.9, description="the share of people whose target is in their prediction set"
     )
     share: Annotated[Number, Field(ge=0.01, le=0.3)] = Field(
         default=0.1,
-        description="the share of people who release, instead of a score, whether their target is in the published set",
+        description="the share of people who release, instead of a score, whether their target is in the published "
+        "prediction set for their features",
     )
 
 
@@ -242,7 +243,7 @@ class LearnerBlock(Block):
 
 
 class MaxStaleness(Block):
-    """Largest age of a gradient in releases: the larger of a number and a share of the partition's count."""
+    """Largest age of a gradient, in releases: the larger of a number and a share of the partition's releases."""
 
     releases: Annotated[Integer, Field(ge=1, le=1_000_000)] = Field(
         default=100, description="a gradient at most this many releases old is accepted"
@@ -259,7 +260,7 @@ class MaxStaleness(Block):
 
     @property
     def floor(self) -> int:
-        """Floor of the publication grid (see `murk.protocols.gradients.kernels`)."""
+        """Parameter ``floor`` of the spacing of published versions (see `murk.protocols.gradients.kernels`)."""
         return self.releases // 64
 
     def limit(self, count: int) -> int:

@@ -28,7 +28,7 @@ from murk.task.yaml import read_file, read_yaml
 
 _ERROR_CODE = "MURK-TASK-001"
 
-OWN: Final = -1  # place of the task's target among its coded columns; the indicator of its class k is at -2 - k
+OWN: Final = -1  # position that stands for the task's target in `Columns`; -2 - k stands for its class k
 
 
 class TargetColumn(Block):
@@ -127,7 +127,7 @@ class Model(Block):
         return hashlib.sha256(canonical_json(content)).hexdigest()
 
     def refuse(self, key: str, message: str) -> UserError:
-        """Return the error of a key of this model that a log cannot serve."""
+        """Return the error for a key of this model that a log cannot serve."""
         return UserError(f"{self.source}: {key}: {message}", code="MURK-TASK-004")
 
     def refuse_beyond(self, keys: Iterable[str], protocol: str, learner: tuple[str, ...] = ()) -> None:
@@ -257,7 +257,7 @@ def _feature(column: Feature | Target) -> Feature:
 
 
 def task_of(model: Model, task: Task, columns: Columns, block: Mapping[str, Any]) -> Task:
-    """Return a task with the protocol block ``block`` that fits this model itself, with releases unlike the log's.
+    """Return a task that fits this model itself, with the protocol's ``block``; its releases differ from the log's.
 
     Raises `UserError` if the block has mistakes.
     """

@@ -31,10 +31,10 @@ from murk.task.windows import NONE, task_window
 M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
 MOST_LEVELS: Final = 16
-MOST_POINTS: Final = 512  # of a grid
-LARGEST_POINT: Final = 1e3  # a product of a larger one may be a tie, which languages round differently
-LEAST_POINT: Final = 1e-9  # a subnormal number would not grow when it is multiplied and rounded
-RATIO: Final = 1.0199  # of neighbouring points: 1.02 with the rounding to six digits
+MOST_POINTS: Final = 512  # largest number of levels of a grid
+LARGEST_POINT: Final = 1e3  # largest budget of a grid: larger products may be ties, which languages round differently
+LEAST_POINT: Final = 1e-9  # least budget of a grid: a subnormal number would not grow when it is multiplied and rounded
+RATIO: Final = 1.0199  # ratio of neighbouring budgets, at most 1.02 after they are rounded to six digits
 _MECHANISMS: Final = (BEST, *KINDS)
 _NAMED: Final = ", ".join(f"`{kind}`" for kind in KINDS[:-1]) + f" and `{KINDS[-1]}`"
 PARAMETERS: Final = {"pure": ("epsilon",), "approx": ("epsilon", "delta"), "gdp": ("mu",), "zcdp": ("rho",)}
@@ -93,7 +93,7 @@ def _mechanism(value: Any) -> Any:
 def filled_in(privacy: Any, protocol: object, released: str | None = None) -> Any:
     """Return the privacy block of a task file with ``mechanism`` filled in where null means `best`, for the document.
 
-    So logs begun before there was a `best` keep theirs. ``released`` is the release that the protocol's block names.
+    In a document, null means the kind that the papers use. ``released`` is the release that the protocol's block names.
     """
     if not isinstance(privacy, dict) or privacy.get("mechanism") is not None or not isinstance(protocol, str):
         return privacy
@@ -116,7 +116,9 @@ def _kinds(guarantee: Any) -> set[str]:
 def _own_cost(guarantee: Guarantee, currency: str) -> PrivacyLoss:
     cost = cap_of(guarantee)
     if cost.currency != currency:
-        raise UserError(f"a release costs {cost}, and the cap is in {currency}; write the cap like the guarantee")
+        raise UserError(
+            f"a release costs {cost}, but the cap is in {currency}; state the cap in the same kind as the guarantee"
+        )
     return cost
 
 
@@ -181,7 +183,7 @@ class LevelGrid(Block):
 
 
 def _form(levels: Any) -> str:
-    """Return which form a task's levels have."""
+    """Return the form of a task's levels: named levels, or a grid."""
     given = levels if isinstance(levels, dict) else {}
     numbers = any(key in given and not isinstance(given[key], dict | Guarantee) for key in ("from", "to"))
     return "<grid>" if numbers or isinstance(levels, LevelGrid) else "<named>"
@@ -252,7 +254,7 @@ class PrivacyBlock(Block):
 
     @cached_property
     def levels(self) -> Mapping[str, Guarantee]:
-        """All levels by name, the default one as ``default``, and those of a grid by number, made when used."""
+        """All levels by name: the default level as ``default``, and a grid's levels by number, made on first use."""
         further = self.further_levels
         if not isinstance(further, LevelGrid):
             return {DEFAULT_LEVEL: self.guarantee, **further}
@@ -269,7 +271,7 @@ class PrivacyBlock(Block):
     def by_level(self, make: Callable[[Guarantee], M]) -> Mapping[str, M]:
         """Return the result of ``make`` for each level's guarantee; for a grid, it is computed on first use."""
         made = map_levels(make, self.levels)
-        bounding(made)  # at once, so that an impossible mechanism is refused before anything else
+        bounding(made)  # make these now, so that an impossible mechanism is refused at once
         return made
 
     @property
@@ -283,7 +285,7 @@ class PrivacyBlock(Block):
         return PARAMETERS[next(iter(self.guarantee.to_dict()))][0]
 
     def level_of(self, budget: float) -> str:
-        """Return the level of the largest budget of the grid that is no larger than a person's own.
+        """Return the grid's level with the largest budget that does not exceed a person's ``budget``.
 
         Raises UserError if the task has no grid, or the budget is below it or not a number.
 
@@ -296,8 +298,8 @@ class PrivacyBlock(Block):
             raise UserError("the task has no grid of budgets: write privacy: {levels: {from: 0.25, to: 4}}")
         if not budget >= self.grid.low:
             raise UserError(
-                f"a budget is below the grid's lowest ({self.parameter} = {self.grid.low:g}), or no number: with less, "
-                "a person does not take part"
+                f"the budget is below the grid's lowest ({self.parameter} = {self.grid.low:g}), or not a number; "
+                "give at least that, or release nothing"
             )
         return str(bisect_right(self.grid.points, budget) - 1)
 
@@ -335,7 +337,7 @@ class PrivacyBlock(Block):
         return ("levels", level if self.grid is None else "from" if level == "0" else "to")
 
     def kind_for(self, guarantee: Guarantee) -> str:
-        """Return the kind of mechanism for a level's guarantee; without one, the papers' kind."""
+        """Return the kind of mechanism for a level's guarantee; if the task names none, the one that the papers use."""
         if self.mechanism is None or (self.mechanism == BEST and self.calibration == "classic"):
             return plain_kind(guarantee)
         return self.mechanism
@@ -369,8 +371,8 @@ class PrivacyBlock(Block):
             elif self.mechanism is not None:
                 raise task_error(f"has no effect with protocol: {protocol.name}; remove it", "mechanism")
             elif protocol.of_organisations and (self.per_person is None or self.per_person.kind != "tcdp"):
-                # A sketch costs its guarantee, in the guarantee's own currency; of other mechanisms of a protocol's
-                # own, and in tcdp, its problem knows the cost.
+                # A sketch costs its guarantee, in the guarantee's own currency. Other costs, those in tcdp and of
+                # protocols with a mechanism of their own, are checked where the device is made.
                 self._check_cap(level, partial(_own_cost, guarantee))
 
     def _check_repeat(self, protocol: TaskProtocol) -> None:
@@ -438,5 +440,5 @@ class PrivacyBlock(Block):
 
     @property
     def whole(self) -> Guarantee | None:
-        """A person's cap over all releases to this task; None if it is one release, or if windows have no end."""
+        """A person's stated cap over all releases to this task; None if they may make one, or one in every window."""
         return self.lifetime if self.renews else self.per_person

@@ -1,12 +1,12 @@
 """How often one person may answer a task, and how much that adds to the variance of what is estimated.
 
-Releases carry no name. If a person answers up to m times, the noise of their answers is independent, and of the
-variance of a sum the people's part is at most m times that of answers of different people. Where an answer's noise has
-the variance v of a bound of 1, which the people's variance cannot exceed, a sum has at most
+Releases carry no name. If one person answers up to m times, the noise of their answers is independent, but the part of
+a sum's variance that is due to people may be m times as large as for answers of different people. Let v be the noise
+variance of an answer, in units of the largest variance that people's values can have. Then a sum has at most
 
     (v + m) / (v + 1)
 
-times the variance of one of different people. If answers are repeated with their noise, it has at most m times that.
+times the variance of a sum over different people. If answers are repeated with their noise, the factor is at most m.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _ERROR_CODE = "MURK-TASK-001"
 
-SUPPOSED: Final = 10  # answers of one person that intervals allow for where windows have no end
+SUPPOSED: Final = 10  # answers of one person that intervals allow for if nothing bounds the number of windows
 _MOST: Final = 10**6
 _TESTS: Final = "P-values and tests of change need answers of different people, and are left out"
 
@@ -41,7 +41,7 @@ class Repeats:
 
     most: int  # m
     effect: float  # factor of the variance of sums
-    supposed: bool = False  # whether nothing bounds m, and `SUPPOSED` is taken for it
+    supposed: bool = False  # whether nothing bounds m, and `SUPPOSED` is assumed
     within: int = 1  # most answers of one person within a window
     same: bool = False  # whether answers are repeated with their noise
 
@@ -66,10 +66,11 @@ ONCE: Final = Repeats(1, 1.0)
 
 
 def noise_of(guarantee: Guarantee) -> float:
-    """Return the least noise variance v of an answer within a bound of 1; 0 where it is not known.
+    """Return the least noise variance v of an answer within a bound of 1; 0 if it is not known.
 
-    ``4 / mu^2`` of Gaussian noise, and ``c^2 - 1`` of randomized response, with ``c = (e^epsilon + 1) / (e^epsilon -
-    1)``, or ``c = 1 / (2 Phi(mu / 2) - 1)`` under mu-GDP, where it has less noise than Gaussian noise from mu = 2.4 on.
+    It is ``4 / mu^2`` for Gaussian noise, and ``c^2 - 1`` for randomized response, with ``c = (e^epsilon + 1) /
+    (e^epsilon - 1)``, or ``c = 1 / (2 Phi(mu / 2) - 1)`` under mu-GDP. From mu = 2.4 on, randomized response has less
+    noise than Gaussian noise.
 
     >>> from murk.privacy import GaussianDP, PureDP
     >>> noise_of(GaussianDP(1.0)), round(noise_of(GaussianDP(3.0)), 3), round(noise_of(PureDP(2.0)), 2)
@@ -87,7 +88,7 @@ def noise_of(guarantee: Guarantee) -> float:
 def effect_of(most: int, guarantees: list[Guarantee], *, same: bool = False) -> float:
     """Return the factor of the variance of sums if one person answers up to ``most`` times.
 
-    ``same`` tells that they may repeat one answer, whose noise does not average out.
+    With ``same`` a person may repeat one answer, and its noise does not average out.
 
     >>> from murk.privacy import GaussianDP
     >>> effect_of(4, [GaussianDP(1.0)]), effect_of(4, [GaussianDP(1.0)], same=True)
@@ -98,24 +99,24 @@ def effect_of(most: int, guarantees: list[Guarantee], *, same: bool = False) -> 
     return max((noise + most) / (noise + 1.0) for noise in map(noise_of, guarantees))
 
 
-FEWEST: Final = 20  # people from whose numbers of answers a factor is computed
-_STEP: Final = 0.05  # steps to which such a factor is rounded up
+FEWEST: Final = 20  # least number of people for which a factor is computed from their numbers of answers
+_STEP: Final = 0.05  # a factor is rounded up to a multiple of this
 
 
 def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *, same: bool = False) -> Repeats:
     """Return how often people answered, from the number of people by their number of answers.
 
-    With ``n_m`` people of m answers each, a sum has at most the variance of different people times
+    Let ``n_m`` people have m answers each. A sum has at most the variance of a sum over different people times
 
         max over t of (N v + sum_{m >= t} m^2 n_m) / (N v + sum_{m >= t} m n_m),    N = sum m n_m
 
-    as people's own variance may lie in those who answer most, and times the same where these, a share f of the answers,
-    are at one end and all others at the other: (N v + 4 (1 - f)^2 sum_{m >= t} m^2 n_m + 4 f^2 sum_{m < t} m^2 n_m) /
-    (N v + 4 f (1 - f) N). Without the maximum it is ``(v + m) / (v + 1)`` at the
-    mean ``sum m^2 n_m / sum m n_m``. If all repeat the ``same`` answer, v is times that mean in the numerators. The
-    factor is rounded up to a multiple of 0.05. It is that of the largest number
-    where there are fewer than `FEWEST` people, or where one person could move the factor by more than 0.05: so nobody's
-    number of answers can be read from it.
+    since people's own variance may lie in those who answer most. If these, with a share f of the answers, are at one
+    end of the range and all others at the other end, the factor may also be (N v + 4 (1 - f)^2 sum_{m >= t} m^2 n_m + 4
+    f^2 sum_{m < t} m^2 n_m) / (N v + 4 f (1 - f) N). For the smallest t it is ``(v + m) / (v + 1)`` at the mean number
+    ``sum m^2 n_m / sum m n_m``. If all repeat the ``same`` answer, v is multiplied by that mean in the numerators. The
+    factor is rounded up to a multiple of 0.05. If there are fewer than `FEWEST` people, or one person could move the
+    factor by more than 0.05, it is the factor of the largest number of answers: so nobody's number of answers can be
+    read from it.
 
     >>> from murk.privacy import GaussianDP
     >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)])
@@ -140,7 +141,7 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *,
 
 
 def _effect(counts: Mapping[int, int], answers: int, noise: float, *, same: bool) -> float:
-    """Return the factor of one noise variance, with the people's variance in those who answer most."""
+    """Return the factor for one noise variance, in the worst case of where people's own variance lies."""
     effect, first, square = 1.0, 0, 0
     whole = sum(number**2 * people for number, people in counts.items())
     own = noise * (whole if same else answers)
@@ -169,7 +170,7 @@ def repeats_of(privacy: PrivacyBlock) -> Repeats:
 
 
 def _count(whole: Guarantee, each: Guarantee) -> int:
-    """Return how many releases of a guarantee a cap allows; `SUPPOSED` where they have no currency in common."""
+    """Return how many releases of a guarantee a cap allows; `SUPPOSED` if they have no currency in common."""
     cap = cap_of(whole)
     try:
         cost = cap_of(each if each.kind == whole.kind else each.to(whole.kind))

@@ -85,7 +85,7 @@ class ShuffleBlock(Block):
     def central(self, local: Guarantee) -> ApproxDP:
         """Return what everybody but the shuffler may learn from a release under the local guarantee, a `PureDP`.
 
-        Epsilon is rounded up to thousandths, and at least one of them.
+        Epsilon is rounded up to thousandths, and is at least one thousandth.
 
         >>> ShuffleBlock(crowd=20_000, honest=1.0).central(PureDP(4.0))
         ApproxDP(epsilon=0.282, delta=1e-06)
@@ -95,7 +95,7 @@ class ShuffleBlock(Block):
 
         assert isinstance(local, PureDP)
         epsilon = shuffled_epsilon(local.epsilon, self.honest_people, self.promise.delta)
-        # A large crowd may reach an epsilon of 0, of which a task states a thousandth, its least.
+        # A large crowd may reach an epsilon of 0; a task states at least one thousandth.
         reached = max(math.ceil(epsilon * _DIGITS), 1) / _DIGITS
         return ApproxDP(reached, self.promise.delta) if reached < local.epsilon else ApproxDP(local.epsilon, 0.0)
 
@@ -143,7 +143,7 @@ def _why_not_pure(guarantee: Guarantee, delta: float) -> str:
 
 
 def _honest(share: float, crowd: int) -> int:
-    # Exactly: 0.29 of 100 is 29, not 28.999...
+    # Compute exactly: 0.29 of 100 is 29, not 28.999...
     return max(1, math.floor(Fraction(repr(share)) * crowd))
 
 
@@ -151,14 +151,14 @@ def _local(crowd: int, honest: float, epsilon: float, delta: float) -> float:
     """Return the largest local epsilon for a central guarantee; both epsilons are rounded down to thousandths."""
     from murk.privacy.amplification import largest_local_epsilon
 
-    # Exactly, as the central epsilon that follows from the result is rounded up to thousandths.
+    # Compare exactly, as the central epsilon that follows from the result is rounded up to thousandths.
     thousandths = math.floor(Fraction(repr(epsilon)) * _DIGITS) / _DIGITS
     most = largest_local_epsilon(_honest(honest, crowd), thousandths, delta)
     return math.floor(most * _DIGITS) / _DIGITS
 
 
 def with_promises(data: dict[str, Any]) -> dict[str, Any]:
-    """Return a task's content with the local or central guarantee that follows from the other one, if it is valid."""
+    """Return a task's content with the local or central guarantee filled in from the other one, if that is valid."""
     block, privacy = data.get("shuffle"), data.get("privacy")
     if not isinstance(block, Mapping):
         return data

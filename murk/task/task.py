@@ -180,7 +180,7 @@ class Task(_ProtocolBlocks):
     weight: Weight = Field(
         default="people",
         description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
-        "rows (in a window), at most 10 (`scores`, `moments`, and shares, means and quantiles without features)",
+        "rows (in a window), at most 10",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -221,7 +221,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def keys(cls) -> list[str]:
-        """Return the keys of a task file; the protocols' own come last."""
+        """Return the keys of a task file; the protocols' blocks come last."""
         keys = super().keys()
         return [key for key in keys if key not in BLOCKS] + list(BLOCKS)
 
@@ -253,7 +253,7 @@ class Task(_ProtocolBlocks):
 
     @classmethod
     def from_document(cls, document: bytes, source: str = "the log's task") -> Self:
-        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another version."""
+        """Read a resolved document (see `document`); raise `UserError` if it is damaged or of another schema."""
         try:
             content = json.loads(document)
         except (ValueError, RecursionError):
@@ -280,7 +280,9 @@ class Task(_ProtocolBlocks):
     def _check(self) -> Self:
         self._check_names()
         if self.as_published:
-            words = "stands for settings where a task file is read; give these, or use Task.parse"
+            words = (
+                "is expanded only when a task file is parsed; give the settings that it stands for, or use Task.parse"
+            )
             raise task_error(words, "as_published")
         self._check_protocol()
         self._check_intervals()
@@ -366,10 +368,15 @@ class Task(_ProtocolBlocks):
         if self.predictions is not None:
             protocol.check_predictions(self.block, len(self.features), self.log.partitions)
         if self.most_rows > 1:
-            has = {"public": self.public is not None, "predictions": self.predictions is not None}
-            why = protocol.why_not_weighed(self.block, **has) or ("; remove it, or known" if self.known_columns else "")
-            if why:
-                raise task_error(f"rows have no effect with protocol: {name}{why}", "weight")
+            self._check_weight(protocol)
+
+    def _check_weight(self, protocol: TaskProtocol) -> None:
+        has = {"public": self.public is not None, "predictions": self.predictions is not None}
+        why = protocol.why_not_weighed(self.block, **has)
+        if self.experiment is not None:
+            why = why or " and experiment, whose arms are of people who count alike; remove one"
+        if why:
+            raise task_error(f"rows have no effect with protocol: {self.protocol}{why}", "weight")
 
     def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
         if not protocol.tracks:
@@ -378,9 +385,9 @@ class Task(_ProtocolBlocks):
         if protocol.without_models and not protocol.reads_models(self.block):
             raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
         if self.known_columns:
-            raise task_error("known columns have no path; remove it, or known", "track")
+            raise task_error("no path is estimated for known columns; remove it, or known", "track")
         if has_quantiles:
-            raise task_error("quantiles have no path; remove it, or target.quantiles", "track")
+            raise task_error("no path is estimated for quantiles; remove it, or target.quantiles", "track")
         if track.window != self.privacy.window or not self.privacy.renews:
             words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
             raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")
@@ -420,13 +427,13 @@ class Task(_ProtocolBlocks):
             remedy = (
                 nearest(experiment.arm, known_names) if known_names else "make it one with categories and known: true"
             )
-            raise task_error(f"{shown(experiment.arm)} is not a known feature; {remedy}", at, "arm")
+            raise task_error(f"{shown(experiment.arm)} is not a feature with known: true; {remedy}", at, "arm")
         for place, name in enumerate(experiment.segments):
             others = [each for each in known_names if each != experiment.arm]
             if name not in others:
                 remedy = nearest(name, others) if others else "remove it, or add a known feature"
                 raise task_error(
-                    f"{shown(name)} is not a known feature beside the arm; {remedy}", at, "segments", place
+                    f"{shown(name)} is not a feature with known: true besides the arm; {remedy}", at, "segments", place
                 )
         arms = self.arms
         if experiment.control not in arms:
@@ -441,7 +448,7 @@ class Task(_ProtocolBlocks):
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """Arms of the task's experiment; none without one."""
+        """Arms of the task's experiment; empty without an experiment."""
         arm = None if self.experiment is None else self.experiment.arm
         of_arm = (each for each in self.features if each.name == arm and isinstance(each, CategoryFeature))
         return next((each.categories for each in of_arm), ())
@@ -517,7 +524,7 @@ class Task(_ProtocolBlocks):
             raise task_error(f"{words}; remove the cap, which allows more", "privacy", "per_person")
         if self.privacy.renews:
             words = "the central guarantee holds for people who are in one crowd, once"
-            raise task_error(f"{words}; remove the window, in each of which they answer", "privacy", "window")
+            raise task_error(f"{words}; remove the window, because people answer in every window", "privacy", "window")
         if self.privacy.grid is not None:
             words = f"crowds are of one level, and few people share one of a grid's {len(self.privacy.levels)}"
             raise task_error(f"{words}; name a few levels, or remove shuffle", "privacy", "levels")
@@ -545,7 +552,7 @@ class Task(_ProtocolBlocks):
 
     @property
     def most_rows(self) -> int:
-        """Most rows of a person that count, more than one row as more than one person; 1 if people count alike."""
+        """Largest number of a person's rows that count, each row as one person; 1 if people count alike."""
         return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
 
     @property
@@ -572,7 +579,7 @@ class Task(_ProtocolBlocks):
     def coefficient_scale(self) -> Scale:
         """Scale of the coefficients, such as ``"log odds"``."""
         scale = PROTOCOLS[self.protocol].scale(self.block, self.target.kind)
-        # Beside known columns, lines are learned of private features.
+        # Shares, and lines in private features beside known columns, are on the scale of probabilities.
         by_line = not self.features or 0 < len(self.known_columns) < len(self.features)
         return "probability" if by_line and scale != "slope" else scale
 
@@ -664,7 +671,7 @@ class Task(_ProtocolBlocks):
     def with_protocol(self, protocol: str, **settings: object) -> Self:
         """Return the task with another protocol and its defaults, except for ``settings``, or raise `UserError`.
 
-        A mechanism that the task names is another protocol's only if its own default cannot give the guarantee.
+        The task's stated mechanism is kept only if the other protocol's default mechanism cannot give the guarantee.
         """
         content = self.model_dump(mode="json", by_alias=True, warnings="error")
         for key in ("objective", "learner", "max_staleness", "forget", "predictions", "track", *BLOCKS):
@@ -701,7 +708,7 @@ class Task(_ProtocolBlocks):
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
             parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
-        # The task's releases, and so its guarantees, stay its own.
+        # The task's releases do not change, and so its guarantees do not either.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
     def with_budget(self, factor: float) -> Self:
@@ -731,7 +738,7 @@ class Task(_ProtocolBlocks):
 
 
 def known_words(columns: str) -> str:
-    """Return which records a guarantee beside known columns compares, as a sentence; empty without any.
+    """Return, as a sentence, which records the guarantee of a task with known columns compares; empty without any.
 
     >>> known_words("arm")
     'This compares two records that agree in arm: it is sent as it is, under no guarantee.'
@@ -781,8 +788,8 @@ class Disclosure:
     features: tuple[str, ...]
     target: str
     people: int
-    file: str | None  # of public records; None if people were set aside from the task's source
-    # Shown only to whoever is asked to agree, since it may depend on people's records.
+    file: str | None  # file of public records; None if people were set aside from the task's source
+    # Shown only to the person who is asked to agree, since it may depend on people's records.
     caution: str = field(default="", repr=False, compare=False)
 
     @classmethod

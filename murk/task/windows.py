@@ -19,7 +19,7 @@ _QUARTER: Final = _DAY // 4
 
 
 def check_window(window: object) -> str:
-    """Return a window as a task states it; raise a ValueError, with the remedy, if it is none.
+    """Return the text of a valid window, unchanged; raise a ValueError, with the remedy, for anything else.
 
     >>> [check_window(each) for each in ("none", "week", "90d")]
     ['none', 'week', '90d']
@@ -34,7 +34,7 @@ def check_window(window: object) -> str:
 
 
 def task_window(value: object) -> str:
-    """Return a window of a task file; raise `PydanticCustomError`, with the remedy, if it is none."""
+    """Return the text of a task file's window; raise `PydanticCustomError`, with the remedy, if it is invalid."""
     try:
         return check_window(value)
     except ValueError as error:
@@ -42,7 +42,7 @@ def task_window(value: object) -> str:
 
 
 def window_of(window: str, day: int) -> int:
-    """Return the number of the window that has a day, counted from 1970-01-01 as day 0.
+    """Return the number of the window that contains a day (days since 1970-01-01).
 
     Weeks begin on Monday; windows of N days are counted from 1970-01-01.
 
@@ -73,7 +73,7 @@ def begin_of(window: str, number: int) -> datetime.date:
 
 
 def start_of(window: str, number: int) -> int:
-    """Return the first second of a window since 1970-01-01, or 0 of the window that has this day.
+    """Return when a window begins, in seconds since 1970-01-01; 0 if it begins before that day.
 
     >>> start_of("week", window_of("week", utc_day("2024-05-31"))) == 86_400 * utc_day("2024-05-27")
     True

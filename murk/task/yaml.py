@@ -2,7 +2,7 @@
 
 Words are those of YAML 1.2: only ``true`` and ``false`` are booleans, and every number is decimal. Names and categories
 are text as written. Repeated keys, aliases, tags and deep nesting are refused, so that no file expands beyond its own
-size, and characters that people could not see in what they agree to.
+size. Characters that people could not see in what they agree to are refused, too.
 """
 
 import re
@@ -22,7 +22,7 @@ MOST_BYTES: Final = 1_000_000
 DEEPEST: Final = 16
 MOST_NODES: Final = 50_000  # most keys, values and lists; a task with 1,000 features has about 8,000
 
-# Below these keys scalars are text as written.
+# Scalars below these keys are text as written.
 TEXT_KEYS: Final = frozenset({"name", "categories", "classes", "positive", "negative", "file"})
 
 _INTEGER = re.compile(r"[-+]?[0-9]{1,18}")

@@ -53,7 +53,11 @@ def people(task, count, lift, seed=1):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("arm: arm", "arm: platfrom", "experiment.arm: 'platfrom' is not a known feature; did you mean 'platform'"),
+        (
+            "arm: arm",
+            "arm: platfrom",
+            "experiment.arm: 'platfrom' is not a feature with known: true; did you mean 'platform'",
+        ),
         ("control: control", "control: contrl", "is not a category of arm"),
         ("[0.5, 0.5]", "[0.5, 0.6]", "the shares add up to 1.1; give shares that add up to 1"),
         ("[0.5, 0.5]", "[0.5, 0.3, 0.2]", "3 shares of 2 arms; give one of every arm"),
@@ -280,7 +284,7 @@ def test_segments_share_the_error():
         math.sqrt(2.0) * 2.24 / 1.96, rel=0.1
     )
     assert "Lifts by segment" in str(result)
-    with pytest.raises(UserError, match="'arm' is not a known feature beside the arm"):
+    with pytest.raises(UserError, match="'arm' is not a feature with known: true besides the arm"):
         Task.parse(TASK.replace("  guardrail", "  segments: [arm]\n  guardrail"))
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from murk import Task
 from murk.cli import cli, relations
 from murk.cli.commands import init
-from murk.cli.draft import Column, draft, looked_at, rounded, word
+from murk.cli.draft import Column, draft, looked_at, proposed_person, rounded, word
 from murk.errors import UserError
 from murk.populations import open_records
 from murk.task.yaml import read_yaml
@@ -342,6 +342,34 @@ def test_what_a_column_holds() -> None:
     }
 
 
+def test_an_identifier_is_no_number() -> None:
+    """Of a person with many rows, of a thing, by place; and numbers of rows that have gaps."""
+    rng, rows = np.random.default_rng(3), 4_000
+    frame = pd.DataFrame(
+        {
+            "number": np.sort(rng.choice(4_500, rows, replace=False)),
+            "movieId": rng.integers(0, 50_000, rows),
+            "userId": np.arange(rows) // 160,
+            "store_id": rng.integers(1, 7, rows),
+            "route.id": rng.integers(1, 31, rows),
+            "covid": rng.integers(1, 31, rows),
+            "income": rng.choice(90_000, rows, replace=False),
+            "y": ["yes", "no"] * (rows // 2),
+        }
+    )
+    found = {column.name: column for column in looked_at(open_records(frame), "here")}
+    assert {name: column.without for name, column in found.items() if column.without} == {
+        "number": "row numbers",
+        "movieId": f"an identifier: {frame['movieId'].nunique():,} values in 4,000 rows",
+        "userId": "seems to name people: 25 values in 4,000 rows",
+        "route.id": "an identifier, by its name",
+    }
+    assert proposed_person(list(found.values())) == "userId"
+    assert sorted(found["store_id"].categories) == ["1", "2", "3", "4", "5", "6"]
+    assert found["covid"].bounds
+    assert found["income"].bounds
+
+
 def test_a_column_that_names_people_is_proposed_and_a_count_of_their_visits_is_left_out() -> None:
     rng = np.random.default_rng(2)
     patients = [f"p{number}" for number in rng.integers(0, 90, 400)]
@@ -363,10 +391,10 @@ def test_a_column_that_names_people_is_proposed_and_a_count_of_their_visits_is_l
     assert "counts the rows" in found["visit"].without
     assert found["age"].bounds is not None
     done = run("v", "--source", "visits.csv", "--simulation")
-    assert "--person case" in done.output
+    assert "--person patient_id" in done.output
     shutil.move("v.yaml", "w.yaml")
     plan = json.loads(run("v", "--source", "visits.csv", "--simulation", "--json").output)
-    assert (plan["features"], plan["person"]) == (1, "case")
+    assert (plan["features"], plan["person"]) == (1, "patient_id")
 
 
 def test_numbers_and_texts_that_do_not_name_people_stay() -> None:

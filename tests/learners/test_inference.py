@@ -153,7 +153,7 @@ def test_a_share_that_is_none_is_refused(share):
 
 
 def test_complete_targets_of_which_some_are_missing_are_refused():
-    with pytest.raises(UserError, match=r"missing_share=0.1 that some may be: leave one out"):
+    with pytest.raises(UserError, match=r"missing_share=0.1 that some may be: remove one of them"):
         Settings(objective=Logistic(), names=NAMES, missing_share=0.1, intervals="complete")
 
 

@@ -252,7 +252,7 @@ def test_states_merge_by_addition_and_order_does_not_matter():
     again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
     assert again.totals == whole.totals
     other = device_for(task("maybe", features=f"[{ARM}]")).engine()
-    with pytest.raises(MurkError, match="different target"):
+    with pytest.raises(MurkError, match="different settings"):
         other.load_state_dict(whole.state_dict())
 
 
@@ -607,7 +607,7 @@ def test_states_beside_private_features_add_up():
     again = device.engine()
     again.load_state_dict(json.loads(json.dumps(whole.state_dict())))
     assert again.totals == whole.totals
-    with pytest.raises(MurkError, match="different target"):
+    with pytest.raises(MurkError, match="different settings"):
         device_for(task("real", "{pure: {epsilon: 2.0}}")).engine().load_state_dict(whole.state_dict())
 
 

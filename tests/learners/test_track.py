@@ -265,7 +265,7 @@ def test_windows_that_have_not_begun_are_dead_letters(tmp_path, batch):
             while worker.step().read:
                 pass
         letters = [(letter.reason, letter.detail) for letter in log.dead_letters()]
-        assert letters == [("future", "it is of a window that begins 172700 s later")]
+        assert letters == [("future", "its window begins 172700 s after its arrival")]
         today = begin // 86_400
         counts = {number: sums["default"][0] for number, sums in engine.windows.items()}
         assert counts == {today - 1: 1, today: 4, today + 1: 1}

@@ -24,7 +24,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-CHUNK = 2**20\n+CHUNK = 3**20",
     ): "how much is read at once",
     (
-        "murk/producers/ledger/transaction.py",
+        "murk/producers/ledger/spending.py",
         (
             "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
             "+            chunk += chunk[-1:] * ((2 << (len(chunk) - 1).bit_length()) - len(chunk))"
@@ -115,7 +115,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ),
     ): "of a power of two the first candidate is always taken",
     (
-        "murk/producers/ledger/transaction.py",
+        "murk/producers/ledger/spending.py",
         "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n+            pass",
     ): "how many statements are prepared",
     (
@@ -246,21 +246,21 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         "-CANDIDATES = 64\n+CANDIDATES = 65",
     ): "the first word that serves is taken",
     (
-        "murk/producers/ledger/transaction.py",
+        "murk/producers/ledger/spending.py",
         (
             "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
             "+            chunk += chunk[-2:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))"
         ),
     ): "a name may be repeated as often as one likes",
     (
-        "murk/producers/ledger/transaction.py",
+        "murk/producers/ledger/spending.py",
         (
             "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
             "+            chunk += chunk[-1:] * ((1 << (len(chunk) + 1).bit_length()) - len(chunk))"
         ),
     ): "a name may be repeated as often as one likes",
     (
-        "murk/producers/ledger/transaction.py",
+        "murk/producers/ledger/spending.py",
         (
             "-            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) - len(chunk))\n"
             "+            chunk += chunk[-1:] * ((1 << (len(chunk) - 1).bit_length()) + len(chunk))"

@@ -16,7 +16,7 @@ import pytest
 from murk import Task
 from murk.errors import MurkError, UserError
 from murk.producers import AsyncProducer, Ledger, Producer, async_producer
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 from murk.producers.producer import ReleaseCall
 from murk.stream import open_log
 from murk.stream.log.sqlite import SqliteLog

@@ -13,7 +13,7 @@ import pytest
 
 from murk.populations import FileSource
 from murk.producers import Ledger
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 from tests.producers.world import RECORD, World, Wrapped, make_task, paid_task, run_blocks, write_people
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

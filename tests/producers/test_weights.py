@@ -11,10 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 import murk
+from benchmarks.people import learned
 from murk import Task
 from murk.errors import UserError
 from murk.inference.confidence_sequences import looks_of
 from murk.inference.contrasts import contrasts
+from murk.privacy.mechanisms.base import means_of
 from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import ReleaseCall, randomize_rows, weighed
 from murk.protocols.device import SingleQueryDevice, person_device_for
@@ -118,6 +120,58 @@ def test_scores_are_of_rows(kind: str) -> None:
             assert values[0] > 0.0 > fits["people"][0]
 
 
+ARM = "features: [{name: arm, categories: [a, b]}]\ntarget: {name: y, kind: "
+KNOWN = "features: [{name: arm, categories: [a, b], known: true}]\ntarget: {name: y, kind: "
+MIXED = KNOWN.replace("true}]", "true}, {name: b, low: -1, high: 1}]")
+OTHERS = {
+    "outer": f"{SCORES}{TARGETS['real']}\nprotocol: examples\nexamples: {{release: outer}}",
+    "directions": f"{SCORES}{TARGETS['real']}\nprotocol: examples\nexamples: {{release: directions}}",
+    "cells": f"{ARM}{TARGETS['binary']}\nprotocol: examples\nexamples: {{release: cells, loss: log}}",
+    "known": KNOWN + TARGETS["binary"],
+    "known mean": KNOWN + TARGETS["real"],
+    "mixed": MIXED + TARGETS["real"],
+}
+
+
+def coded(rows: list[dict[str, Any]]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64]]:
+    """Return features with the constant, labels and numbers of rows of `score_records`."""
+    x, y = np.array([[row["a"], 1.0] for row in rows]), np.array([float(row["label"]) for row in rows])
+    return x, y, np.array([1, 11] * 1_000)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_examples_and_known_columns_are_of_rows(kind: str) -> None:
+    """Estimates are 5 of their standard errors from the raw fit once in 10^6; people's slope has the other sign."""
+    binary = "kind: binary" in OTHERS[kind]
+    rows, fits = score_records("binary" if binary else "real")
+    x, y, counts = coded(rows)
+    if kind == "mixed":
+        x = np.insert(x, 1, np.random.default_rng(6).choice([-1.0, 1.0], len(x)), axis=1)
+    for weight in fits:
+        task = task_of(OTHERS[kind], weight=weight, guarantee="{gdp: {mu: 20}}").with_simulated(True)
+        records = weighed(x, y if binary else 2.0 * y - 1.0, counts, task.most_rows)
+        [(device, engine, _)] = learned(task, *records, seed=2)
+        estimate = device.estimate([engine])
+        values, errors = estimate.values[[0, -1]], estimate.standard_errors[[0, -1]]
+        assert np.abs((values - fits[weight]) / errors).max() < 5.0
+        assert (values[0] > 0.0) == (weight != "people")
+
+
+def test_gradients_are_of_rows() -> None:
+    """People's mean gradients are zero at the raw fit of rows, but for 5 standard errors, and not at that of people."""
+    rows, fits = score_records("binary")
+    task = task_of(f"{SCORES}{TARGETS['binary']}\nprotocol: gradients", guarantee="{gdp: {mu: 1000}}")
+    device: Any = person_device_for(task)
+    x, y, counts = weighed(*coded(rows), 10)
+    assert device.settings.transform is not None
+    away = {}
+    for weight, fit in fits.items():
+        gradients = means_of(device.vectors(x, y, np.linalg.solve(device.settings.transform.T, fit)), counts)
+        errors = gradients.std(axis=0) / np.sqrt(len(gradients))
+        away[weight] = np.abs(gradients.mean(axis=0) / errors).max()
+    assert away["{rows: 10}"] < 5.0 < away["people"]
+
+
 def test_contrasts_are_of_rows() -> None:
     """Each of two intervals misses its raw fit once in 100, and does not hold that of the other weight."""
     rows, fits = score_records("real")
@@ -213,8 +267,10 @@ def test_devices_count_records(tmp_path: Path) -> None:
             "people who count alike; remove one, or say proto",
         ),
         ("protocol: scores\npredictions: {coverage: 0.9}", "{rows: 10}", "people who count alike; remove one"),
-        ("protocol: gradients", "{rows: 10}", "say protocol: scores or moments"),
-        ("protocol: examples", "{rows: 10}", "say protocol: scores or moments"),
+        ("protocol: gradients\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
+        ("protocol: examples\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
+        ("protocol: examples\nexamples: {release: separate}", "{rows: 10}", "say release: outer"),
+        ("protocol: examples\nexamples: {loss: probit, release: joint}", "{rows: 10}", "say release: outer or cells"),
         ("protocol: moments\nmoments: {release: joint}", "{rows: 10}", "say release: observed"),
         ("protocol: moments", "rows", r"weight: \{rows: 10\}"),
         ("protocol: moments", "{rows: 1}", "2"),
@@ -226,10 +282,9 @@ def test_weights_that_no_task_has(more: str, weight: str, why: str) -> None:
         make_task(more, f"weight: {weight}")
 
 
-def test_known_columns_have_no_weights() -> None:
-    text = 'features: [{name: arm, categories: [a, b], known: true}]\ntarget: {name: y, kind: binary, positive: "1"}'
-    with pytest.raises(UserError, match="remove it, or known"):
-        task_of(text)
+def test_experiments_have_no_weights() -> None:
+    with pytest.raises(UserError, match="arms are of people who count alike"):
+        task_of(f"{KNOWN}{TARGETS['binary']}\nexperiment: {{arm: arm, control: a}}")
 
 
 def test_people_are_the_default() -> None:

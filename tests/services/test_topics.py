@@ -183,9 +183,7 @@ def test_a_wrong_number_of_partitions_cannot_be_mended(broker, folder, place):
     for more in ([], ["--check"]):
         found = topics(folder, url, *more)
         assert found.status == 1
-        told = (
-            f"{names.states} has 3 partitions and the task asks for 2: each is a partition, so set log.partitions to 3"
-        )
+        told = f"{names.states} has 3 partitions and the task asks for 2: set log.partitions to 3"
         assert told in found.err
     with open_log(url, create=False) as log:
         assert log.document() is None

@@ -35,7 +35,7 @@ _ERROR_CODE = "MURK-CLI-002"
     "--effect",
     type=click.FloatRange(0, min_open=True),
     metavar="X",
-    help="Find the number of people that show a lift of X, in points of a probability or in the target's units.",
+    help="Find the number of people that detect a lift of X, in points of a probability or in the target's units.",
 )
 @rate(help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]")
 @click.option(
@@ -44,7 +44,7 @@ _ERROR_CODE = "MURK-CLI-002"
     default=0.8,
     show_default=True,
     metavar="P",
-    help="Probability that an effect is shown.",
+    help="Probability that an effect is detected.",
 )
 @click.option(
     "--aa",
@@ -78,8 +78,8 @@ def command(
 ) -> None:
     """Plan the experiment of TASK, or read it from a log at any time, or count its false alarms without an effect.
 
-    Without --log and --aa it states the smallest lift that numbers of people show. Intervals of --log hold at every
-    look, so that anybody may watch an experiment and stop it.
+    Without --log and --aa it states the smallest lift that given numbers of people detect. Intervals of --log hold at
+    every look, so that anybody may watch an experiment and stop it.
     """
     from murk.planning.experiments import arms_of
 
@@ -115,7 +115,7 @@ def _plan(
         return
     unit = f"units of {task.target.name}" if isinstance(task.target, RealTarget) else "points"
     rows = [[f"{each.people:,}", *map(_shown, (each.planned, each.watched, each.without_privacy))] for each in plans]
-    title = f"{task.name}: smallest lift shown with a probability of {power:.0%}, in {unit}"
+    title = f"{task.name}: smallest lift detected with a probability of {power:.0%}, in {unit}"
     table(title, ["people", "one look at the end", "watched, at the same number", "one look, without privacy"], rows)
     if needed is not None:
         paragraph(
@@ -171,7 +171,7 @@ def _count_alarms(task: Task, path: Path, runs: int, seed: int, as_json: bool) -
     from murk.populations.file_source import FileSource
 
     if task.repeats.most > 1:
-        raise UserError("--aa takes each row for another person, and people of this task answer again: leave it out")
+        raise UserError("--aa counts each row as a person, but people of this task answer several times: leave it out")
     blocks: list[Any] = list(FileSource(path, task.with_simulated(True), strict=False).blocks())
     X, y = np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
     with progress("runs", runs, quiet=as_json) as tick:

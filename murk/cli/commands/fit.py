@@ -43,7 +43,11 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
     help="Number of processes that read an archive.",
 )
 @click.option("--follow", is_flag=True, help="Continue with new releases until stopped.")
-@click.option("--replay", is_flag=True, help="Read every release, for the model's history, though states would do.")
+@click.option(
+    "--replay",
+    is_flag=True,
+    help="Read every release, which gives the model a history, instead of the states of murk learn.",
+)
 @estimates
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
 @logging_options

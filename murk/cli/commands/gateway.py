@@ -69,7 +69,7 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
     "allowed_headers",
     multiple=True,
     metavar="NAME",
-    help="Header that pages of --origin may send besides, such as traceparent. It is not read. May be repeated.",
+    help="Header that pages of --origin may also send, such as traceparent. It is not read. May be repeated.",
 )
 @click.option(
     "--connections",
@@ -222,7 +222,7 @@ def _check_origin(origin: str) -> None:
 
 
 def _serialized(origin: str) -> str | None:
-    """Return an origin as browsers serialize it, or None if it is none."""
+    """Return an origin as browsers serialize it, or None if the text is no origin."""
     from ipaddress import ip_address
     from urllib.parse import urlsplit
 

@@ -85,7 +85,7 @@ def command(
     Bounds and categories are public: give them, enter them at the terminal, or take them from a public file. Only a
     simulation may read the people's own file; lines that depend on it say so. Without NAME, the file's name is used.
     """
-    from murk.cli.draft import draft, given
+    from murk.cli.draft import draft, given, proposed_person
 
     if source is not None and not simulation:
         raise UserError(
@@ -119,7 +119,7 @@ def command(
     except FileExistsError:
         raise there_already from None
     left_out = [column.name for column in found if column.without]
-    named = next((column.name for column in found if column.names_people), None)
+    named = proposed_person(found)
     if as_json:
         print_json(
             {

@@ -57,7 +57,7 @@ def command(
 
     Sent releases cannot be taken back, and spent budget is not refunded.
     """
-    from murk.cli.statement import show_statement
+    from murk.cli.account import show_statement
     from murk.producers import Ledger
 
     if task is not None and not withdraw:

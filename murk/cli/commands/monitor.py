@@ -59,7 +59,7 @@ _ERROR_CODE = "MURK-CLI-002"
     "--reference",
     "references",
     multiple=True,
-    type=click.Path(),  # in a variable, colons separate several
+    type=click.Path(),  # colons separate several paths in an environment variable
     metavar="[TASK=]FILE",
     help="True coefficients of TASK, or of each task that has these, in coded units: JSON or YAML, or the "
     "--json output of another run. May be repeated.",
@@ -92,8 +92,8 @@ def command(
 ) -> None:
     """Serve metrics and live pages of the tasks on logs until interrupted.
 
-    TASK are files of the tasks to monitor, with which the log's are compared; without them and --task, all tasks are
-    monitored, also those that appear later. The page is at /, Prometheus metrics at /metrics, health at /healthz,
+    TASK are files of the tasks to monitor, which must equal the tasks on the logs. Without TASK and --task, all tasks
+    are monitored, also those that appear later. The page is at /, Prometheus metrics at /metrics, health at /healthz,
     everything as JSON at /api/status. The logs are only read.
     """
     from murk.monitoring import Monitor
@@ -133,7 +133,7 @@ def command(
             except UserError as error:
                 if not wait:
                     raise
-                # The task that it is for may appear later.
+                # The task to which the setting applies may appear later.
                 say(f"murk: {error}", code=error.code)
             tasks.step()
             server = stack.enter_context(Server(TaskRoutes(tasks), host, port, allowed=allowed))
@@ -145,7 +145,7 @@ def command(
 
 
 class _Figures:
-    """Settings of tasks' monitors, of which each must fit at least one task."""
+    """References and half-widths for monitors; each of these settings must fit at least one monitored task."""
 
     def __init__(self, references: Sequence[str], within: Sequence[str]) -> None:
         from murk.monitoring.reference import check_half_width, read_reference
@@ -173,7 +173,7 @@ class _Figures:
         problem = device_for(task)
         names = problem.estimate([problem.engine()]).names
         truth = None
-        # A reference for the task itself replaces one for all.
+        # A reference for this task replaces one for all tasks.
         for name, text, reference in sorted(self._references, key=lambda each: each[0] is not None):
             if name not in (None, task.name):
                 continue
@@ -217,7 +217,7 @@ def _of_task(text: str) -> tuple[str | None, str]:
 
 
 def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
-    """Search for tasks; raise an error unless all given logs and chosen tasks, or with ``wait`` any, were found."""
+    """Search for tasks; raise an error unless all given logs and chosen tasks (with ``wait``, any task) were found."""
     errors = tasks.search()
     for error, opened in errors.values():
         if isinstance(error, UserError) and is_mistake(error, opened=opened):
@@ -247,7 +247,7 @@ def _watch(tasks: TaskMonitors, urls: Sequence[str]) -> None:
         pause = tasks.step()
         now = tasks.trouble()
         for name in before.keys() | now.keys():
-            # A damaged log that was deleted from its cluster is gone, too.
+            # The problem also ends if a damaged log is deleted from its cluster: that log cannot be read.
             if name not in now:
                 if name in {*tasks.monitors, *tasks.carried, *urls}:
                     say(f"{name}: the log can be read now")

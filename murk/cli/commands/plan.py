@@ -132,7 +132,7 @@ def command(
 
 
 def _describe_windows(task: Task) -> str:
-    """Return of what forecasts are, and how half-widths of several windows with the same people compare."""
+    """Return which answers a forecast counts, and how half-widths of several windows with the same people compare."""
     from murk.task.windows import many_of
 
     window, one, all_ = task.privacy.window, task.repeats_within, task.repeats
@@ -140,7 +140,7 @@ def _describe_windows(task: Task) -> str:
     factor = math.sqrt(all_.effect / one.effect / number)
     person = "one" if one.most == 1 else f"up to {one.most:,}"
     return (
-        f"Numbers are of the answers in {many_of(window, 1)}, of which a person gives {person}. Where the same people "
+        f"Numbers count the answers in {many_of(window, 1)}, of which a person gives {person}. Where the same people "
         f"answer in {many_of(window, number)}, half-widths of all answers together are {factor:.2g} times those here."
     )
 
@@ -156,7 +156,7 @@ def _show(found: Plan, assumed: Effects, *, asked: bool) -> None:
         paragraph(f"Promised to a person: {describe_renewal(found.task.privacy)}. {_describe_windows(found.task)}")
     elif (repeats := found.task.repeats).most > 1:
         paragraph(
-            f"Numbers are of answers, of which one person may give {repeats.most:,}: half-widths allow for it "
+            f"Numbers count answers, of which one person may give {repeats.most:,}: half-widths allow for it "
             f"({math.sqrt(repeats.effect):.3g} times as wide as of different people)."
         )
     for level, both in promises(found.task).items():
@@ -217,7 +217,7 @@ def _own_table(found: Plan) -> tuple[str, list[str], list[list[str]]]:
             cells = [found.cell(task.protocol, people, budget, design.name) for design in found.designs]
             row = [f"{people:,} at {words}"]
             for name in columns:
-                # The first population, and in brackets the second: the hard one.
+                # The half-width for the first population, then in brackets for the second, the hard one.
                 first, *hard = (
                     _half_width(None if cell is None else cell.forecast, name, points=points) for cell in cells
                 )

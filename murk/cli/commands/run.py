@@ -57,20 +57,20 @@ def command(
     log_url = log_url or f"sqlite:///{task.name}.db"
     agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
     policy = Policy(lifetime=lifetime, public_sample=True)
-    crowd = PopulationConfig(
+    population = PopulationConfig(
         Path(source), person, level_or_column(level, guarantee_column), seed, block, policy, agree, order, time
     )
     if check:
-        print_check(task, crowd, as_json)
+        print_check(task, population, as_json)
         return
     accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    report = execute(task, crowd, log_url, accounts, quiet=as_json, rate=rate)
+    report = execute(task, population, log_url, accounts, quiet=as_json, rate=rate)
     print_result(report, as_json=as_json)
 
 
 def execute(
     task: Task,
-    crowd: PopulationConfig,
+    population: PopulationConfig,
     log_url: str,
     ledger: str | Path,
     *,
@@ -84,7 +84,7 @@ def execute(
 
     start = monotonic()
     gc.set_threshold(*COLLECT)
-    with LocalRun(task, crowd, log_url, ledger) as run:
+    with LocalRun(task, population, log_url, ledger) as run:
         people = run.population
         say_notice(run.task, people, quiet, rate=rate)
         with progress(task.name, people.size, quiet=quiet) as tick:

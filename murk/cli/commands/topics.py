@@ -59,7 +59,7 @@ def command(
     """
     tasks = [load_task(path) for path in task_paths]
     if len({task.name for task in tasks}) < len(tasks):
-        raise UserError("several TASK have one name: give each task a name of its own")
+        raise UserError("several TASK files have the same name: give each task a name of its own")
     if len(tasks) > 1 and log_url.removeprefix("kafka://").partition("/")[2]:
         raise UserError(f"{len(tasks)} tasks need a log each: give the URL of a cluster, kafka://HOST:PORT")
     fit = [

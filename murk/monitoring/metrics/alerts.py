@@ -22,7 +22,7 @@ COUNT: Final = "task:murk_estimate_releases:max"
 SCALED_ERROR: Final = "task:murk_estimated_error:law"
 RECORDED: Final = {
     COUNT: "max by (task) (murk_estimate_releases)",
-    # The error falls like one over the root of the count, so this is flat while all is well.
+    # The error falls like one over the root of the count, so this product is constant while all is well.
     SCALED_ERROR: f"max by (task) (murk_estimated_error) * sqrt({COUNT})",
 }
 """Recording rules: name and expression."""
@@ -134,9 +134,10 @@ ALERTS: Final = (
         "MurkIntervalNotShrinking",
         "15m",
         "intervals-do-not-shrink",
-        # Error times root of count against its own lower tenth over a week: once the error stops falling, this passes
-        # 2.5 when the count has grown 6.25 times. Random scaling fluctuates: by its limit distribution this is above
-        # 2.5 with probability 0.3% for three coefficients of equal weight, and 9% for one (tests/tools/test_alerts.py).
+        # The ratio of (error times root of count) to its lower decile over a week. Once the error stops falling, the
+        # ratio passes 2.5 when the count has grown 6.25 times. Random scaling fluctuates: in its limit distribution the
+        # ratio exceeds 2.5 with probability 0.3% for three coefficients of equal weight, and 9% for one
+        # (tests/tools/test_alerts.py).
         f"{SCALED_ERROR} > {WIDER} * quantile_over_time({LOWER}, {SCALED_ERROR}[7d])"
         f' and on (task) max by (task) (increase(murk_releases_total{{result="{LEARNED}"}}[1h])) > {FEW}',
         "Releases for {{ $labels.task }} are learned, but its intervals do not shrink",
@@ -159,7 +160,8 @@ ALERTS: Final = (
         "MurkEffectFound",
         "1m",
         "an-effect-was-found",
-        # Only the confidence sequence holds at every evaluation of the rule. Constants are no effects.
+        # Only the confidence sequence holds at every evaluation of the rule. Intercepts are left out: they are no
+        # effects.
         'abs(max by (task, name) (murk_parameter{name!~"(.*:)?intercept"}))'
         " > on (task, name) max by (task, name) (murk_parameter_sequence_half_width)",
         "The effect of {{ $labels.name }} in {{ $labels.task }} is not zero",
@@ -171,7 +173,7 @@ ALERTS: Final = (
         "MurkEffectKnown",
         "1m",
         "an-effect-is-known",
-        # Half-widths of confidence sequences alone: they hold at the moment at which they have become this small.
+        # Only half-widths of confidence sequences hold at the moment at which they have become this small.
         "max by (task, name) (murk_parameter_sequence_half_width)"
         " <= on (task, name) max by (task, name) (murk_parameter_known_within)",
         'The effect of {{ $labels.name }} in {{ $labels.task }} is known to within {{ printf "%.3g" $value }}',

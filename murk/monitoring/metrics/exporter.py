@@ -146,16 +146,16 @@ def _by_name(s: Snapshot, values: Sequence[float], *level: str) -> Value:
 
 
 def _means(s: Snapshot, values: Sequence[float], *, shifted: bool = False) -> Value:
-    """Return a mean or shares in the target's own units, or half-widths of them, named by what they are."""
+    """Return a mean or shares in the target's own units (or, not ``shifted``, their half-widths) by label."""
     if s.task.features:
         return None
     in_units = zip(units(s.task).values(), values, strict=True)
-    # Metrics have shares from 0 to 1, as Prometheus asks for.
+    # By Prometheus' convention, metrics have shares from 0 to 1.
     percent = POINTS if s.task.target.kind != "real" else 1.0
     return {unit.label: (unit.factor * value + unit.shift * shifted) / percent for unit, value in in_units}
 
 
-_MOST_WINDOWS: Final = 12  # newest windows exported, as each is a series for each coefficient
+_MOST_WINDOWS: Final = 12  # number of newest windows that are exported; each window is a series for each coefficient
 
 
 def _by_window(s: Snapshot, kind: Literal["values", "half_widths"]) -> Value:
@@ -178,7 +178,7 @@ def _known_sets(s: Snapshot) -> PredictionSets | None:
 
 VALUES: Mapping[str, Callable[[Snapshot], Value]] = {
     "murk_releases_total": _by_result,
-    # All reasons from the start: Prometheus misses the first event of a counter that appears with it.
+    # Export all reasons from the start: if a counter appears with its first event, Prometheus does not see that event.
     "murk_dead_letters_total": lambda s: dict.fromkeys(REASONS, 0) | dict(s.figures.dead),
     "murk_duplicates_total": lambda s: s.figures.duplicates,
     "murk_lag_releases": _partitions("lag"),

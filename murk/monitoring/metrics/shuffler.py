@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from murk.task.task import Task
 
-PARTS = 10  # parts of a crowd: the number of waiting releases is rounded down to whole ones
+PARTS = 10  # number of parts of a crowd; the number of waiting releases is rounded down to whole parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ShufflerMetrics(Exporter):
         self._trouble = trouble
         period = int(self._clock()) // self._granularity
         if self._sums is None:
-            # Nor does the difference of two starts in a period: what has arrived is told when it is due.
+            # Otherwise two starts within one period would reveal what arrived between them.
             self._sums, self._period = replace(sums, waiting=0, duplicates=0, refused={}), period
         elif sums.crowds != self._sums.crowds or period != self._period:
             self._sums, self._period = sums, period

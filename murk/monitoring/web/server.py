@@ -57,7 +57,7 @@ class Hosts:
             self._names.add(_plain(listening))
 
     def allows(self, host: str) -> bool:
-        """Return whether a request with this header is answered."""
+        """Return whether a request with this ``Host`` header is answered."""
         match = _HOST.fullmatch(host.strip())
         if match is None or len(host) > _LONGEST:
             return False
@@ -131,7 +131,7 @@ _NO_ADDRESS = "not an address of this machine"
 def listening_error(
     error: Exception, host: str, port: int, options: tuple[str, str] = ("--port", "--host")
 ) -> MurkError | UserError:
-    """Return the error for an address that a server cannot listen on; ``options`` are the remedies' names, if any."""
+    """Return the error for an address that a server cannot listen on; ``options`` names the options to change."""
     kind = MurkError if isinstance(error, OSError) and error.errno == errno.EADDRINUSE else UserError
     remedy = f"choose another {options[0]} (0 lets the system choose)" + (f" or {options[1]}" if options[1] else "")
     return kind(f"cannot listen on {host} port {port} ({reason_of(error, _NO_ADDRESS)}): {remedy}")

@@ -91,7 +91,7 @@ def survey(path: Path) -> Survey:
         gzipped = is_gzipped(file)
         with gzip.GzipFile(fileobj=file) if gzipped else nullcontext(file) as content:
             head = content.read(_HEAD)
-            # JSON lines begin with a person's record, on which nothing that is done for the others may depend.
+            # JSON lines begin with a person's record, which must not affect what happens to other people's records.
             records = _table_of(path) is JSONLinesTable and _has_later_object(content)
             while gzipped and content.read(CHUNK):
                 pass
@@ -153,7 +153,7 @@ class CSVTable:
         self._indices = index_columns(str(path), header, wanted, self._hint)
 
     def rows(self, start: int) -> Iterator[list[str]]:
-        """Yield the rows from ``start`` on; unless strict, an unreadable one is one empty cell."""
+        """Yield the rows from ``start`` on; unless strict, an unreadable row is given as one empty cell."""
         if not self.strict:
             with _text(self.path) as text:
                 yield from islice(_lenient_rows(text, self._width, self._keep_wanted), 1 + start, None)
@@ -342,7 +342,7 @@ class _Lines:
 
 
 def _lenient_rows(text: io.TextIOWrapper, width: int, narrow: Callable[[list[str]], list[str]]) -> Iterator[list[str]]:
-    """Yield the rows of a CSV file, including the header; an unreadable one is one empty cell.
+    """Yield the rows of a CSV file, including the header; an unreadable row is given as one empty cell.
 
     An unreadable row ends with the line in which it begins, and so does a row of several lines with a wrong number of
     cells: a quote that one person's value opens does not swallow other people's rows.

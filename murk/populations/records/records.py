@@ -153,7 +153,7 @@ def _as_json(value: Any) -> Any:
 
 
 class Records:
-    """Records of a file, or in memory, where changes are not detected (``path`` is None); made by `open_records`."""
+    """Records of a file, or in memory (``path`` is None; changes are not detected); made by `open_records`."""
 
     def __init__(self, source: Path | Columns) -> None:
         self._source = source

@@ -37,7 +37,7 @@ def suspects(column: Sequence[Any]) -> Iterator[tuple[int, Any]]:
 
 
 SLICE: Final = 4096  # rows that are read at a time
-KEYS_LOOKED_AT: Final = 1000  # number of first records of which one must have a key that is not misspelled
+KEYS_LOOKED_AT: Final = 1000  # number of first records: a key that none of them has counts as misspelled
 PLAIN: Final = (str, bool, int, float, decimal.Decimal, datetime.date, type(None))
 
 
@@ -138,7 +138,7 @@ class ParquetTable(TupleTable):
                 yield from zip(*columns, strict=True)
 
     def _check_expansion(self, metadata: Any) -> None:
-        """Refuse a column that a few bytes of the file expand to gigabytes, since pages are unpacked whole."""
+        """Refuse a column whose few bytes in the file would expand to gigabytes, since pages are unpacked whole."""
         for group in range(metadata.num_row_groups):
             for index in range(metadata.num_columns):
                 column = metadata.row_group(group).column(index)

@@ -32,17 +32,17 @@ _ELEVEN = np.uint64(11)
 
 
 def randomly_rounded(values: Floats, words: Words) -> Integers:
-    """Return integers A with P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, from a word each.
+    """Return integers A, P(A) proportional to exp(-(A - value)^2 / 2 w^2), w = `ROUNDING_WIDTH`, from one word each.
 
     The error of rounding to the nearest integer depends on the data and is not covered by independent noise. Here A
     plus discrete Gaussian noise of width S is, within 2^-250, a discrete Gaussian of variance S^2 + w^2 *about the
     value itself*: a randomised rounding of the value plus continuous noise of variance S^2 + w^2 - 9 > S^2. So the
     integers are a post-processing of the claimed Gaussian noise.
 
-    As a uniform of 53 bits decides, and the distribution is cut at nine widths, A is within 2^-48 of it in total
-    variation. In the sum with noise of width S = 2^20 every outcome within 13 S has its probability to a factor 1 +-
-    2^-58: an integer adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values, and the 40,960 of 4096 rows
-    and ten columns add 3e-13. Values are below 2^62 in size.
+    A uniform of 53 bits decides, and the distribution is cut at nine widths, so A is within 2^-48 of its distribution
+    in total variation. In the sum with noise of width S = 2^20 every outcome within 13 S has its probability up to a
+    factor 1 +- 2^-58. So one integer adds at most 2^-57 = 7e-18 to the log-likelihood ratio of two values, and the
+    40,960 integers of 4096 rows and ten columns add at most 3e-13. Values are below 2^62 in size.
 
     Reference: Peikert, "An efficient and parallel Gaussian sampler for lattices", 2010, theorem 3.1.
     """
@@ -75,8 +75,8 @@ def _density(x: Floats, out: Floats) -> Floats:
 
 # A window's key has 256 bits. With simulated noise, rounding uses the next words of the same stream.
 _KEY_WORDS = 4
-# Bound on the error of the smallest eigenvalue in units of C^2: half of `renyi.EIGENVALUE_SLACK`. Compensated sums of
-# n terms err by 2^-52 n C^2, eigenvalues by a small multiple of (p + 1) 2^-53 n C^2; n (p + 1) is at most 2^38.
+# Bound on the error of the smallest eigenvalue in units of C^2: half of `sketch_renyi.EIGENVALUE_SLACK`. Compensated
+# sums of n terms err by 2^-52 n C^2, eigenvalues by a small multiple of (p + 1) 2^-53 n C^2; n (p + 1) is at most 2^38.
 _EIGENVALUE_ERROR = 2.0**-11
 # A product of two coordinates of a row is below 2^43, so the sum of this many is below 2^61.
 _ROWS = 2**18
@@ -96,7 +96,7 @@ class Sketch:
     spread
         Standard deviation of the noise in units of C, a function of public settings and the noisy eigenvalue.
     records, simulated
-        Number of rows, which is public; whether the randomness was simulated, so that the sketch protects nobody.
+        Number of rows, which is public; whether the randomness was simulated (then the sketch protects nobody).
     """
 
     integers: Integers = field(repr=False)
@@ -216,7 +216,7 @@ class Gram:
     integers
         Shape (d (d + 1) / 2,), int64: the upper triangle, row by row; `GramMechanism.decode` converts them.
     records, simulated
-        Number of rows, which is public; whether the noise was simulated, so that the matrix protects nobody.
+        Number of rows, which is public; whether the noise was simulated (then the matrix protects nobody).
     """
 
     integers: Integers = field(repr=False)
@@ -315,7 +315,7 @@ Model = Callable[[Gram], Floats]
 
 @dataclass(frozen=True, eq=False)
 class Newton:
-    """Two released Gram matrices of a window and the model at which the second was taken, public as a whole.
+    """Two released Gram matrices of a window, and the model at which the second was computed, public as a whole.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ class Newton:
     model
         s, shape (p,).
     records, simulated
-        Number of rows, which is public; whether the noise was simulated, so that the matrices protect nobody.
+        Number of rows, which is public; whether the noise was simulated (then the matrices protect nobody).
     """
 
     integers: Integers = field(repr=False)
@@ -334,10 +334,10 @@ class Newton:
 
 
 class NewtonAccumulator(WindowAccumulator[Newton]):
-    """Sums the outer products of a window's first rows, then those of the later rows, transformed at a model.
+    """Sums the outer products of a window's first rows, and then of its later rows, which are transformed at a model.
 
-    Each part is in a `GramAccumulator`. As soon as the first is full, it is released with noise and wiped; the model is
-    computed from that release alone.
+    Each part is in a `GramAccumulator`. As soon as the first part is full, it is released with noise and wiped; the
+    model is computed from that release alone.
 
     Parameters
     ----------
@@ -426,8 +426,8 @@ def add(
 ) -> None:
     """Add q q' of each of the rows (m, d) to the upper triangle of ``sums`` (d, d), where q is the row on its grid.
 
-    ``grid`` is the features' step, and bounds on the target and the features' square that no q exceeds
-    (`GramMechanism`). ``kept`` (1, d) and ``row`` (d,) are scratch space.
+    ``grid`` holds the width of the features' step, the bound on the target and the bound on the features' squared norm,
+    both in steps; no q exceeds them (`GramMechanism`). ``kept`` (1, d) and ``row`` (d,) are scratch space.
     """
     feature_step, target_steps, feature_square = grid
     last = rows.shape[1] - 1
@@ -454,8 +454,8 @@ def add(
 def at_model(rows: Floats, model: Floats, feature_bound: float, edge: float, inside: Floats, out: Floats) -> None:
     """Transform rows (m, d), scaled down to their bounds, at a model (p,) into the first m rows of ``out``.
 
-    That is ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` (`NewtonMechanism`); ``inside`` (1, d) is scratch
-    space.
+    A row becomes ``sqrt(h w) x`` and ``sqrt(h / w) ((1 + y) / 2 - q)`` (`NewtonMechanism`); ``inside`` (1, d) is
+    scratch space.
     """
     last = rows.shape[1] - 1
     for r in range(rows.shape[0]):
@@ -463,7 +463,7 @@ def at_model(rows: Floats, model: Floats, feature_bound: float, edge: float, ins
         score = 0.0
         for c in range(last):
             score += inside[0, c] * model[c]
-        # (1 - q) / sqrt w = e^(-t / 2) and q / sqrt w = e^(t / 2), so that nothing overflows, cancels or is divided.
+        # Use (1 - q) / sqrt w = e^(-t / 2) and q / sqrt w = e^(t / 2), so that nothing overflows or cancels.
         kept = min(0.0, edge - abs(score)) / 2.0
         root = math.exp(kept - abs(score) / 2.0) / (1.0 + math.exp(-abs(score)))
         for c in range(last):

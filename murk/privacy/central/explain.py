@@ -1,4 +1,4 @@
-"""Guarantees of an organisation's release in words: neighbours are a record and a blank one."""
+"""Guarantees of an organisation's release in words, for neighbours in which one record is blank (all zeros)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def promised(guarantee: Guarantee, mechanism: str) -> str:
 
 
 def described(mechanism: GaussMixMechanism | GramMechanism | NewtonMechanism) -> tuple[str, Guarantee]:
-    """Return a description of an organisation's guarantee, and the guarantee for any two records."""
+    """Return an organisation's guarantee in words, and the guarantee for any two records (not only a blank one)."""
     replaced = strongest_replace_one(mechanism)
     rows = mechanism.rows_per_person
     pair = "records" if rows == 1 else "people's records"
@@ -45,7 +45,7 @@ def strongest_replace_one(mechanism: GaussMixMechanism | GramMechanism | NewtonM
 
 
 def any_two_records(guarantee: Guarantee) -> Guarantee:
-    """Convert a guarantee for a blank record to any two: sqrt 2 mu, 2 rho, or two steps through the blank record."""
+    """Convert a guarantee against a blank record to one for any two: sqrt 2 mu, 2 rho, or two steps via a blank one."""
     if isinstance(guarantee, GaussianDP):
         # A little more than the root of 2, because floats may round it down.
         return GaussianDP(math.sqrt(2.0) * (1 + 2.0**-40) * guarantee.mu)

@@ -52,10 +52,10 @@ class GaussMixMechanism:
     .. math:: \lambda = \max(\lambda_{\min}(Z'Z) / C^2 - \eta (\tau - z), 0), \quad z \sim N(0, 1)
 
     The guarantee is central: the accumulating party sees the rows, everybody else sees M. **Neighbours** are two
-    windows of the same public number of rows that differ in one row: with ``"zero-out"`` it is the zero row in one of
-    them, with ``"replace-one"`` any other row. The guarantee is claimed for real-valued normals S, drawn as 64-bit
-    floats from a cryptographic stream. The noise on mixtures and eigenvalue has an exact distribution on integers; the
-    random rounding of the mixtures is within 2^-48 of its exact distribution in total variation.
+    windows of the same public number of rows that differ in one row. With ``"zero-out"`` that row is zero in one
+    window; with ``"replace-one"`` both rows are arbitrary. The guarantee is claimed for real-valued normals S, drawn as
+    64-bit floats from a cryptographic stream. The noise on mixtures and eigenvalue has an exact distribution on
+    integers; the random rounding of the mixtures is within 2^-48 of its exact distribution in total variation.
 
     Reference: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism", algorithms 1 and 2
     (which print the noise for g <= tau as g C; it is sqrt(g) C).
@@ -132,7 +132,7 @@ class GaussMixMechanism:
                 )
 
     def _epsilon(self, neighbours: Neighbours) -> Decimal:
-        """Return a valid epsilon for these neighbours, unrounded, at the stated delta as an account rounds it."""
+        """Return a valid epsilon for these neighbours, not rounded, at the stated delta in an account's whole units."""
         delta = Fraction(cap_of(self.stated).delta_units, DELTA_UNITS)
         settings = (rational(self.g), rational(self.eta), rational(self.tau))
         if self.analysis != "tight":
@@ -142,7 +142,7 @@ class GaussMixMechanism:
 
     @property
     def bound(self) -> float:
-        """C, the bound on a row's norm: sqrt(C_X^2 + C_Y^2), with 1e-12 of it for rounding."""
+        """C, the bound on a row's norm: sqrt(C_X^2 + C_Y^2), increased by a share of 1e-12 for rounding."""
         return math.hypot(self.feature_bound, self.target_bound) * _SLACK
 
     @property
@@ -167,7 +167,7 @@ class GaussMixMechanism:
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The stated guarantee, and truncated concentrated ones for composition; there is no GDP or zCDP guarantee."""
+        """The stated guarantee, and truncated concentrated ones for composition; no GDP or zCDP guarantee holds."""
         settings = self.g, self.eta, self.tau, self.rows, self.stated.delta, self.releases_eigenvalue, self.neighbours
         return (self.stated, *truncated(*settings))
 
@@ -201,13 +201,14 @@ class GaussMixMechanism:
         return np.asarray(array.reshape(self.rows, self.columns) * self.spacing(spread))
 
     def noise_variance(self, spread: float) -> float:
-        """Return the variance of noise on an entry of M, to subtract from M'M / k on the diagonal to estimate Z'Z."""
+        """Return the noise variance of an entry of M: M'M / k, less this on the diagonal, estimates Z'Z."""
         return (spread * self.bound) ** 2
 
     def replace_one(self) -> ApproxDP:
-        """Return the guarantee for replaced rows: epsilon anew at the same delta, much less than twice it.
+        """Return the guarantee for replaced rows: at the same delta an epsilon well below twice the stated one.
 
-        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``renyi.phi``); the eigenvalue's part stays the same.
+        phi(a; k, g) becomes phi(a; k, g) + phi(a; k, -g) (see ``sketch_renyi.phi``); the eigenvalue's part stays the
+        same.
 
         >>> mechanism = GaussMixMechanism.calibrate(
         ...     ApproxDP(1.0, 1e-5), rows=100, columns=4, feature_bound=1.0, target_bound=1.0
@@ -250,12 +251,13 @@ class GaussMixMechanism:
     ) -> "GaussMixMechanism":
         """Return the mechanism with the least noise whose sketches have ``guarantee``, an `ApproxDP`.
 
-        Raises `UserError` for any other, for fewer rows than columns, or if no noise up to 1e9 C^2 gives it.
+        Raises `UserError` for another kind of guarantee, for fewer rows than columns, or if no noise up to 1e9 C^2
+        suffices.
         """
         k, width = _shape(rows, columns)
         _check_choices(method, neighbours, analysis)
         checked = _check_guarantee(guarantee)
-        # An account is charged whole units, rounded down.
+        # An account counts in whole units, so the guarantee is rounded down to them.
         cap = cap_of(checked)
         epsilon = float_down(Fraction(cap.units, UNITS))
         delta = float_down(Fraction(cap.delta_units, DELTA_UNITS))

@@ -21,10 +21,10 @@ from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 _ERROR_CODE = "MURK-PRIVACY-001"
 
 LARGEST_COLUMNS = 4096
-"""Most columns of a Gram matrix: features (a constant included) and target."""
+"""Largest number of columns of a Gram matrix: features (a constant included) and target."""
 LARGEST_ROWS_PER_PERSON = 10_000
-"""Most rows of a window that one person may have."""
-_GRID = 21  # bits of a row on its grid: the feature bound takes 2^20 to 2^21 steps
+"""Largest number of rows that one person may have in a window."""
+_GRID = 21  # bits of a number on the grid: the feature bound is 2^20 to 2^21 steps
 _SLACK = 1 + 2.0**-40
 # Square roots of 2, rounded down and up, so that rounding never weakens the guarantee.
 _DIGITS = 10**20
@@ -38,16 +38,16 @@ class GramMechanism:
 
     .. math:: M = \sum_i q_i q_i' + \sigma W, \quad W_{jj} \sim N(0, 1), \quad W_{jl} = W_{lj} \sim N(0, 1/2)
 
-    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (others are scaled down) is rounded to a grid of integers,
-    q. The target's unit makes its bound C_X / sqrt 2, which balances the noise on X'y with that on X'X. The Frobenius
-    norm of ``q q'`` is ``|q|^2 <= B``, an integer. In the coordinates (diagonal, sqrt 2 times the upper triangle), in
-    which the noise is isotropic, windows that differ in one row are at most B apart if it is the zero row in one of
-    them (``"zero-out"``), and at most sqrt 2 B if it is any other (``"replace-one"``), as ``|q q' - r r'|^2 = |q|^4 +
-    |r|^4 - 2 (q'r)^2``. Windows that differ in all of a person's up to k rows are at most k times as far apart: the
-    noise is k times as large, and the guarantee is for the person.
+    A row z = (x, y) with ``||x|| <= C_X`` and ``|y| <= C_Y`` (others are scaled down) is rounded to integers q on a
+    grid. The target is scaled to the bound C_X / sqrt 2, which balances the noise on X'y with that on X'X. The
+    Frobenius norm of ``q q'`` is ``|q|^2 <= B``, an integer. In the coordinates (diagonal, sqrt 2 times the upper
+    triangle), in which the noise is isotropic, windows that differ in one row are at most B apart if that row is zero
+    in one of them (``"zero-out"``), and at most sqrt 2 B if both rows are arbitrary (``"replace-one"``), as ``|q q' - r
+    r'|^2 = |q|^4 + |r|^4 - 2 (q'r)^2``. Windows that differ in all of a person's up to k rows are at most k times as
+    far apart: the noise is k times as large, and the guarantee is for the person.
 
     Everything up to the noise is integer arithmetic. Rounding the sum to the noise's lattice adds at most the square
-    root of the number of coordinates, which is subtracted beforehand: the guarantee is exact.
+    root of the number of coordinates. The noise's sensitivity includes this, so the guarantee is exact.
 
     Reference: Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", 2014; Wang, "Revisiting differentially private linear
     regression", 2018 (AdaSSP also releases the least eigenvalue; here the learner accounts for the noise instead).
@@ -63,7 +63,7 @@ class GramMechanism:
     neighbours, rows_per_person
         ``"zero-out"`` or ``"replace-one"``; k, the largest number of rows in which neighbours differ.
     asked
-        The guarantee that the mechanism was calibrated to; checked. Default: the noise's own.
+        The guarantee to which the mechanism was calibrated; it is checked. By default it is the noise's guarantee.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class GramMechanism:
 
     @property
     def ratios(self) -> tuple[Fraction, Fraction]:
-        """Lattice steps per unit of a sum: on the diagonal, and off it, where there are sqrt 2 times as many."""
+        """Numbers of lattice steps per unit of a sum: on the diagonal, and off it (sqrt 2 times as many)."""
         step = Fraction(self.room, self.rows_per_person * self.square)
         if self.neighbours == "replace-one":
             return step / _ROOT_ABOVE, step
@@ -153,7 +153,7 @@ class GramMechanism:
 
     @property
     def scale(self) -> float:
-        """Standard deviation of the noise on a diagonal entry of X'X; off the diagonal it is this over sqrt 2."""
+        """Standard deviation of the noise on a diagonal entry of X'X; off the diagonal, divide it by sqrt 2."""
         return WIDTH * self.feature_step**2 / float(self.ratios[0])
 
     @property
@@ -176,7 +176,7 @@ class GramMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee to which the mechanism was calibrated; by default the noise's own mu-GDP."""
+        """The guarantee to which the mechanism was calibrated; by default the mu-GDP of its noise."""
         return self.noise.guarantee if self.asked is None else self.asked
 
     @property
@@ -190,7 +190,7 @@ class GramMechanism:
         return self.noise.guarantees
 
     def replace_one(self) -> Guarantee:
-        """Return the guarantee for replaced rows: sqrt 2 times mu, or epsilon at the same delta if that was stated.
+        """Return the guarantee for replaced rows: sqrt 2 times mu, or an epsilon at the same delta if one was stated.
 
         >>> mechanism = GramMechanism.calibrate(GaussianDP(1.0), columns=3, feature_bound=1.0, target_bound=1.0)
         >>> round(mechanism.replace_one().mu, 4)
@@ -230,8 +230,8 @@ class GramMechanism:
     ) -> "GramMechanism":
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
-        It is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`. Raises
-        `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
+        Raises `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         size = _columns(columns)
         noise = GaussianMechanism.calibrate(guarantee, dimension=size * (size + 1) // 2, radius=1.0)

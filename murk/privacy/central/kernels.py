@@ -98,7 +98,7 @@ class Room(NamedTuple):
 def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spare: Words, out: Floats) -> None:
     """Fill ``out`` (m, k) with the normals of rows ``first``, ``first + 1``, ...
 
-    ``words`` has rows from ``first - at`` on; ``counter`` and ``spare`` are for further words (`Room`).
+    ``words`` begins with those of row ``first - at``; ``counter`` and ``spare`` are for further words (`Room`).
     """
     m, k = out.shape
     per_row = -(-k // WORDS)
@@ -118,7 +118,7 @@ def normals(key: Halves, first: int, at: int, words: Words, counter: Halves, spa
 
 @jit
 def _finish_normal(key: Halves, row: int, j: int, word: np.uint64, counter: Halves, spare: Words) -> float:
-    """Finish the normal of an undecided word with further words of this entry."""
+    """Return the normal of an entry whose first word does not decide it, with further words of the entry."""
     counter[0, 0], counter[1, 0], counter[2, 0] = _u32(j), _u32(row), _u32(0)
     used = WORDS
     while True:
@@ -217,7 +217,7 @@ def bounded(rows: Floats, i: int, feature_bound: float, target_bound: float, out
 
 @jit
 def mix(drawn: Floats, rows: Floats, mixtures: Floats) -> None:
-    """Add the outer products of m rows (m, d) and normals (m, k) to ``mixtures`` (d, k), in order for any grouping."""
+    """Add the outer products of m rows (m, d) and normals (m, k) to ``mixtures`` (d, k), always row by row."""
     m, k = drawn.shape
     whole = m - m % 4
     for r in range(0, whole, 4):

@@ -45,12 +45,13 @@ class NewtonMechanism:
     ``e^{1/2}``: its square is at most ``h e^{|x's|}``, as ``q^2 / w = q / (1 - q)``. A row of zeros stays zero. The
     bounds are enforced in integers.
 
-    **Guarantee.** Neighbouring windows have the same number of rows and differ in one row at one place: it is a row of
-    zeros in one of them (``"zero-out"``), or any other (``"replace-one"``). If it is in A, A is one release of
-    `GramMechanism`, and B given A post-processes it with equal rows. If it is in B, A has the same distribution for
-    both windows, and given A the vector s is fixed and B is one release. So the pair (A, B) discloses what
-    *one* release does, for GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first release chooses
-    the second part). Neighbours in which removing a row moves the others up, and so one from B to A, are not covered.
+    **Guarantee.** Neighbouring windows have the same number of rows and differ in one row at one position. That row is
+    zero in one of them (``"zero-out"``), or both rows are arbitrary (``"replace-one"``). If the row is in A, then A is
+    one release of `GramMechanism`, and B only post-processes A, with equal rows. If the row is in B, then A has the
+    same distribution for both windows, and given A the vector s is fixed and B is one release. So the pair (A, B)
+    discloses what *one* release does, for GDP, zCDP and (epsilon, delta) alike (parallel composition, where the first
+    release chooses the second part). Neighbours in which a row is removed, so that a later one moves from B to A, are
+    not covered.
 
     Reference: McSherry, "Privacy integrated queries", 2009 (parallel composition); Dwork et al., "Analyze Gauss", 2014.
 
@@ -124,7 +125,7 @@ class NewtonMechanism:
 
     @property
     def magnitude(self) -> int:
-        """Bound on each integer of an honest release, exceeded with probability below 1e-30."""
+        """Bound on each integer of an honest release; it is exceeded with probability below 1e-30."""
         return max(self.start.magnitude, self.step.magnitude)
 
     def parts(self, records: int) -> tuple[int, int]:
@@ -139,7 +140,7 @@ class NewtonMechanism:
 
     @property
     def stated(self) -> Guarantee:
-        """The guarantee to which the mechanism was calibrated; by default the noise's own mu-GDP."""
+        """The guarantee to which the mechanism was calibrated; by default the mu-GDP of its noise."""
         return self.start.stated
 
     @property
@@ -178,9 +179,9 @@ class NewtonMechanism:
         """Return the mechanism with the least noise whose releases have ``guarantee``.
 
         The guarantee is `ApproxDP` with delta above 0 (analytic calibration), `GaussianDP` or `ZeroConcentratedDP`.
-        ``first`` defaults to 2,500 per feature, at most 10,000. If of a person's k = ``rows_per_person`` rows a are in
-        A and k - a in B, together they cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2. Raises `UserError` for
-        `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
+        ``first`` defaults to 2,500 per feature, at most 10,000. If a person has a of their k = ``rows_per_person`` rows
+        in A and k - a in B, these rows together cost (a^2 + (k - a)^2) / k^2 <= 1 of the budget in mu^2. Raises
+        `UserError` for `PureDP`, which Gaussian noise cannot give, and for budgets that the lattice cannot hold.
         """
         bounds = {"feature_bound": feature_bound, "target_bound": 1.0}
         start = GramMechanism.calibrate(

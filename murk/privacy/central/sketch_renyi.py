@@ -1,10 +1,11 @@
 """Guarantees of a Gaussian sketch: Renyi divergences, their conversion, and the least threshold for a guarantee.
 
 Notation of the paper: k sketch rows; data rows of norm at most C; g = (std^2 + lambda_min) / C^2, the smallest
-eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Every order gives a valid epsilon: it is
-searched with floats, and the final figure has 60 digits, rounded against the claim. Public functions raise `UserError`
-out of range. Functions of `Decimal` return upper bounds, tight to 30 digits; call them within `precise`. Reference,
-unless another is given: Lev, Srinivasan, Shenfeld, Ligett, Sekhari, Wilson, "The Gaussian mixing mechanism".
+eigenvalue of the noisy second moment in units of C^2; orders a with 1 < a < g. Every order gives a valid epsilon: the
+best order is searched with floats, and its epsilon is computed with 60 digits and rounded against the claim. Public
+functions raise `UserError` for a parameter out of range. Functions of `Decimal` return upper bounds, tight to 30
+digits; call them within `precise`. Reference, unless another is given: Lev, Srinivasan, Shenfeld, Ligett, Sekhari,
+Wilson, "The Gaussian mixing mechanism".
 """
 
 import math
@@ -29,7 +30,7 @@ EIGENVALUE_SLACK = Fraction(1, 1024)
 """How far floating-point errors may move two neighbours' eigenvalues apart beyond the exact sensitivity, in C^2."""
 # Rounding error of 60-digit operations on numbers below 1e12, some of which cancel to 1e-18 of their size.
 MARGIN = Decimal("1e-30")
-# Smaller excesses of m over 1 leave no order worth having.
+# If m exceeds 1 by less, no order gives a useful epsilon.
 _LEAST_EXCESS = Fraction(1, 10**6)
 _WIDTH = 2**20
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459")
@@ -70,9 +71,10 @@ def modified(eta: Fraction, g: Fraction, rows: int, delta: Fraction, neighbours:
 def eigenvalue(eta: Fraction, delta: Fraction) -> Decimal:
     """Return the epsilon of the released eigenvalue at a third of delta, with noise eta C^2 and sensitivity C^2.
 
-    The published sqrt(2 log(3.75 / delta)) / eta, proved for epsilon <= 1 and wrong beyond about 8, where the exact
-    Gaussian curve confirms it (lattice and floats included). Else mu^2 / 2 + mu sqrt(2 log(1.5 / delta)), mu = 1 / eta,
-    which always holds: delta(epsilon) <= Phi(mu/2 - epsilon/mu), and Phi(-z) <= exp(-z^2 / 2) / 2.
+    It is the published sqrt(2 log(3.75 / delta)) / eta if the exact Gaussian curve, with lattice and floats, confirms
+    it: that formula is proved for epsilon <= 1 and wrong beyond about 8. Otherwise it is mu^2 / 2 + mu sqrt(2 log(1.5 /
+    delta)), mu = 1 / eta, which always holds: delta(epsilon) <= Phi(mu/2 - epsilon/mu), and Phi(-z) <= exp(-z^2 / 2) /
+    2.
     """
     mu = steps(eta) / Decimal(_WIDTH**2 - 9).sqrt() * (1 + MARGIN)
     published = (2 * (Decimal("3.75") / decimal(delta)).ln()).sqrt() / decimal(eta) * (1 + MARGIN)
@@ -143,17 +145,17 @@ def curve(order: Decimal, rows: int, g: Decimal, neighbours: Neighbours) -> Deci
 def truncated(
     g: float, eta: float, tau: float, rows: int, delta: float, eigenvalue: bool, neighbours: Neighbours
 ) -> tuple[TruncatedCDP, ...]:
-    r"""Return truncated concentrated guarantees of a sketch, for composition; ``eigenvalue``: whether it is released.
+    r"""Return a sketch's truncated concentrated guarantees, for composition; ``eigenvalue``: whether that is released.
 
     .. math:: \rho = \frac{\varphi(\omega; k, m)}{\omega}
         \left[+ \frac{1}{2 \eta^2}\right] \left[+ \frac{k}{2} \left(\log(1 + 1/m') - \frac{1}{m' + 1}\right)\right]
 
     with omega the best order for 1, 4, ..., 256 sketches together at the given delta. phi(a) / a increases in a, since
     a log(1 - 1/m) - log(1 - a/m) is a (a - 1) times the integral of u / ((1 - u)(1 - a u)) over u up to 1/m. Without an
-    eigenvalue m = g + 1, m' = g (see `tight`), and there is no delta. With it, m = m' = g + eta (tau - Z): the event
-    z > Z is left out, whose probability for so many sketches is a tenth of delta (`joint`). The last term is
-    for replaced rows: what enters has a log(1 + t) - log(1 + a t) = a (a - 1) times the integral of u / ((1 + u)(1 + a
-    u)) over u up to t = 1/m', so that its share of rho is largest for a = 1.
+    eigenvalue m = g + 1, m' = g (see `tight`), and there is no delta. With it, m = m' = g + eta (tau - Z): the event z
+    > Z is left out; over all these sketches its probability is a tenth of delta (`joint`). The last term is for
+    replaced rows: for the row that enters, a log(1 + t) - log(1 + a t) = a (a - 1) times the integral of u / ((1 + u)(1
+    + a u)) over u up to t = 1/m', so that its share of rho is largest for a = 1.
 
     Reference: lemma 1; Bun, Dwork, Rothblum, Steinke 2018 (truncated CDP).
     """
@@ -222,10 +224,10 @@ def phi(order: float, rows: int, g: float, neighbours: Neighbours = "zero-out") 
 
     .. math:: \varphi(a; k, g) = \frac{k a}{2(a-1)} \log(1 - 1/g) - \frac{k}{2(a-1)} \log(1 - a/g)
 
-    for a row against the zero row. For a row against any other (replace-one) the same with -g for g is added: with S
-    the noisy second moment, the divergence depends only on x'S^-1 x, y'S^-1 y <= 1/g and (x'S^-1 y)^2, increases in the
-    first two and decreases in the third, so it is largest at 1/g, 1/g and 0, where the determinants factor. Raises
-    `UserError` if the order is not in (1, g), where the divergence is infinite. Reference: lemma 1.
+    for a row against the zero row. For a row against any other (replace-one), the same expression with -g in place of g
+    is added: with S the noisy second moment, the divergence depends only on x'S^-1 x, y'S^-1 y <= 1/g and (x'S^-1 y)^2,
+    increases in the first two and decreases in the third, so it is largest at 1/g, 1/g and 0, where the determinants
+    factor. Raises `UserError` if the order is not in (1, g), where the divergence is infinite. Reference: lemma 1.
 
     >>> round(phi(5.0, 100, 40.0), 4)
     0.0868
@@ -279,7 +281,7 @@ def smallest_threshold(
 def joint_settings(
     epsilon: float, delta: float, rows: int, neighbours: Neighbours = "zero-out"
 ) -> tuple[float, float, float]:
-    """Return the (g, eta, tau) of the joint analysis with the least eigenvalue, g + eta tau, that needs no noise.
+    """Return the joint analysis's (g, eta, tau) of least g + eta tau, the eigenvalue from which no noise is needed.
 
     A tenth of delta is for an overestimated eigenvalue; eta is g / sqrt(k) times 1, sqrt 2, 2 or 2 sqrt 2.
 

@@ -1,18 +1,18 @@
-r"""The tight analysis of a Gaussian sketch, which uses that the row in which windows differ is part of one of them.
+r"""The tight analysis of a Gaussian sketch: it uses that the row in which two windows differ is part of one of them.
 
-The notation is that of `renyi`, in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0, |x| <= 1.
-Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
+The notation is that of `sketch_renyi`, in units of C^2. The windows Z and Z_0 differ in a row x that is zero in Z_0,
+|x| <= 1. Given the noise s^2, the rows of the sketches are N(0, S_0 + x x') and N(0, S_0) with S_0 = Z_0'Z_0 + s^2 I.
 
 **Mixing, exactly.** Multiplied by S_0^{-1/2} these are N(0, I + v v') and N(0, I), which differ only in the direction
 of v: k normals of variance 1 + q against k of variance 1, q = x'S_0^{-1}x <= 1/s^2. The case of a smaller q follows
 from that of a larger one by adding independent noise and scaling, so q = 1/s^2 is the worst. The (epsilon, delta) of
 chi-square distributions with variances s^2 + 1 and s^2 are therefore exact, in both directions (`mixing_delta`). Lemma
-1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where it needs g.
+1 of the paper is for variances g and g - 1, so noise s^2 = g - 1 suffices where the lemma needs g.
 
-**Replaced rows.** Row x, or row y in its place. The Renyi divergence of order a of N(0, I + v v') from N(0, I + w w')
-increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1 + a t), t the
-squared length) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst case is |v|^2 =
-|w|^2 = 1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
+**Replaced rows.** One window has row x where the other has row y. The Renyi divergence of order a of N(0, I + v v')
+from N(0, I + w w') increases in |v| and |w| (derivatives (a - 1)/(1 - (a - 1) t) - (a - 1)/(1 + t) and a/(1 + t) - a/(1
++ a t), t the squared length) and decreases in (v'w)^2, which enters its determinant as + a (a - 1)(v'w)^2. The worst
+case is |v|^2 = |w|^2 = 1/s^2 and v'w = 0: x leaves at variance s^2 + 1, y enters at s^2 (`replaced`).
 
 **The released eigenvalue** (zero-out). The computed eigenvalues of the two windows are L + D and L, where L is at most
 the least eigenvalue of Z_0'Z_0 and D at most the sensitivity d. Released is u = L (+ D) - eta tau + eta z, cut at 0,
@@ -27,7 +27,7 @@ and its probability out of delta. With P and Q the distributions of the cut u, t
 .. math:: F(L, D) = P_0^a Q_0^{1-a} \rho(m_0) + e^{a (a-1) D^2 / 2 \eta^2} \int_{u > 0} N(u; L + a D - \eta\tau, \eta^2)
     \rho(m(u)) du.
 
-- *It increases in D >= 0*: it is E_Q[r^a rho], r the likelihood ratio; its derivative is a times the covariance under P
+- *F increases in D >= 0*: it is E_Q[r^a rho], r the likelihood ratio; its derivative is a times the covariance under P
   of r^{a-1} rho and the score of D, which both increase in u. So D = d.
 - *In L*: with u = L + a d - eta tau + eta y the integrand is at most phi(y) rho(1 + g - a d + eta tau - eta y) for
   every L, and the range y > y_0(L) grows with L; the first term decreases in L (the inverse Mills ratio decreases). So
@@ -121,7 +121,7 @@ def mixing_delta(noise: Decimal, rows: int, epsilon: Decimal) -> Decimal:
 
 
 def mixing_epsilon(noise: Decimal, rows: int, delta: Decimal, claimed: Decimal) -> Decimal:
-    """Return an upper bound on the exact epsilon of mixing: ``claimed`` if that holds, else accurate to 1e-9."""
+    """Return an upper bound on the exact epsilon of mixing: ``claimed`` if that holds, else a bound tight to 1e-9."""
     if mixing_delta(noise, rows, claimed) <= delta:
         return claimed
     low, high = claimed, 2 * claimed
@@ -170,7 +170,7 @@ def linear_epsilon(
     """Return the epsilon of linear mixing, infinite without an order; for replaced rows by `renyi.joint`."""
     reach = quantile(float(delta) / SHARE)
     if neighbours == "replace-one":
-        # The event left out is z > Z, not z > tau, which lowers g by eta (Z - tau).
+        # The event z > Z is left out instead of z > tau, which lowers g by eta (Z - tau).
         lowered = g + eta * (tau - rational(reach))
         if lowered <= 1:
             return Decimal("Infinity")
@@ -249,13 +249,13 @@ def _worst_case(a: float, g: float, eta: float, tau: float, d: float, rows: int,
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
-    # Up to the end of the range, where m is 1 + g - d + eta (tau - reach).
+    # Integrate up to the end of the range, where m is 1 + g - d + eta (tau - reach).
     edges, masses = _cells(reach - (a - 1) * d / eta, cell)
     m = 1 + g - a * d + eta * tau - eta * edges
     terms = masses + forward(a, rows, m)
     integral = _tails(terms) + gain
-    # Windows whose y_0 lies in a cell (below the first edge, ..., beyond the last): the integral from there on, and
-    # the first term at the lowest L that is possible.
+    # For windows whose y_0 lies in a cell (below the first edge, ..., beyond the last), take the integral from the cell
+    # on, and the first term at the lowest possible L.
     lowest = np.maximum(eta * tau - a * d - eta * np.append(edges, math.inf), floor)
     highest = np.append(math.inf, eta * tau - a * d - eta * edges)
     at = tau - lowest / eta
@@ -270,7 +270,7 @@ def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach
     from scipy.special import log_ndtr
 
     gain, floor = _gain(a, d, eta), _floor(eta)
-    # Here y_0 = tau - L / eta. Low enough that the first term falls with L from the first edge down.
+    # Here y_0 = tau - L / eta. The first edge is so low that the first term decreases in L below it.
     edges, masses = _cells(reach, _CELL, min(_FIRST, -(a - 1) * d / eta - 1.0))
     m = 1 + g + eta * tau - eta * edges
     beyond = _log_upper(reach) + float(reverse(a, rows, np.array([1 + g + eta * (tau - reach)]))[0])
@@ -280,7 +280,7 @@ def _back(a: float, g: float, eta: float, tau: float, d: float, rows: int, reach
     lowest = np.minimum(np.append(edges[0], edges), top)
     size = log_ndtr(lowest + _STEP)
     atom = a * size + (1 - a) * log_ndtr(lowest - d / eta - _STEP)
-    # As -L / eta grows, its logarithm grows no faster than that of Phi.
+    # As -L / eta grows, the first term's logarithm grows no faster than that of Phi.
     atom += (highest - lowest) * np.exp(-np.square(lowest + _STEP) / 2 - size) / math.sqrt(2 * math.pi)
     atom += reverse(a, rows, g + 1 + np.maximum(eta * (tau - highest), 0.0))
     total = np.logaddexp(atom, np.append(integral, beyond + gain))
@@ -319,7 +319,7 @@ def _log_upper(reach: float) -> float:
     return float(log_ndtr(-reach + _STEP))
 
 
-# Settings are multiples of this, so that two machines whose floats differ in the last bit calibrate equal settings.
+# Settings are multiples of this step, so that machines whose floats differ in the last bit calibrate equally.
 _GRID = 2.0**-12
 _MOST = 1e9
 _TAU = 3.0
@@ -353,9 +353,9 @@ def replaced_noise(epsilon: float, delta: float, rows: int) -> float:
 def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, float]:
     """Return settings (g, eta, tau) of linear mixing for zero-out neighbours with little noise for every eigenvalue.
 
-    eta is g / sqrt(k) times a power of sqrt 2, tau is 3 or exceeded with a tenth of delta. The pair with the least 4 g
-    + eta tau is chosen: three times the noise at eigenvalue 0, plus the eigenvalue that needs no noise. No eigenvalue
-    is released where mixing needs no more noise than tau.
+    eta is g / sqrt(k) times a power of sqrt 2; tau is 3, or the value that z exceeds with a tenth of delta. The pair
+    with the least 4 g + eta tau is chosen: three times the noise at eigenvalue 0, plus the eigenvalue from which no
+    noise is needed. If mixing alone needs no more noise than tau, no eigenvalue is released.
     """
     alone = mixing_noise(epsilon, delta, rows)
     if alone <= _TAU:
@@ -401,7 +401,7 @@ def settings(epsilon: float, delta: float, rows: int) -> tuple[float, float, flo
 def _search(
     holds: Callable[[float], bool], epsilon: float, delta: float, rows: int, low: float = 0.0, error: float = 0.0
 ) -> float:
-    """Return the least noise above ``low`` that holds: a multiple of 2^-12, up to a relative error."""
+    """Return the least noise above ``low`` for which ``holds``: a multiple of 2^-12, up to the relative ``error``."""
     below, above = int(low / _GRID), int(1.25 * low / _GRID) or 2**13
     while not holds(above * _GRID):
         below, above = above, 2 * above

@@ -21,8 +21,8 @@ Released = TypeVar("Released")
 class WindowAccumulator(ABC, Generic[Released]):
     """Accumulates the rows of one window and releases a summary of them, once.
 
-    It cannot be copied, pickled or used in a forked process; it is wiped by `release`, by `wipe` and if `add_block` is
-    interrupted. It is thread-safe.
+    An accumulator cannot be copied, pickled or used in a forked process. It is wiped by `release`, by `wipe`, and if
+    `add_block` is interrupted. It is thread-safe.
 
     ``mechanism`` has the parameters ``columns`` and ``largest_window``, ``noise`` is the source of all randomness, by
     default `SecureNoise`, and ``window`` the number of the window, from 0, which only simulated noise uses.
@@ -53,16 +53,16 @@ class WindowAccumulator(ABC, Generic[Released]):
 
     @property
     def released(self) -> bool:
-        """Whether it was released or wiped."""
+        """Whether the window was released or wiped."""
         return self._released
 
     @wiped
     def add_block(self, rows: npt.ArrayLike) -> None:
         """Add rows (m, p + 1), features and then the target; every row counts.
 
-        A row beyond a bound is scaled down to it, and one with a NaN or an infinite value becomes zeros; their number
-        is not recorded. Raises `UserError` for a wrong shape, a value that is no number, a full window or a released
-        one.
+        A row beyond a bound is scaled down to it, and a row with a NaN or an infinite value becomes zeros; how many
+        rows were changed is not recorded. Raises `UserError` for a wrong shape, a value that is not a number, or a
+        window that is full or released.
         """
         self._add(self._block(rows))
 
@@ -107,7 +107,7 @@ class WindowAccumulator(ABC, Generic[Released]):
         try:
             block = copied(rows)
         except (TypeError, ValueError):
-            # Numpy's own message quotes the value.
+            # Numpy's own message would quote the value.
             raise UserError("a block of rows must be numbers only, in rows of one length") from None
         if block.ndim != 2 or block.shape[1] != self.mechanism.columns:
             raise UserError(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.known import KnownMechanism as KnownMechanism
     from murk.privacy.mechanisms.l2ball import L2BallMechanism as L2BallMechanism
     from murk.privacy.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
-    from murk.privacy.mechanisms.privacy_loss import Amount as Amount
     from murk.privacy.mechanisms.privacy_loss import Currency as Currency
     from murk.privacy.mechanisms.privacy_loss import PrivacyLoss as PrivacyLoss
     from murk.privacy.mechanisms.privacy_loss import cap_of as cap_of
@@ -40,7 +39,7 @@ _MODULES = {
     ".known": "KnownMechanism",
     ".l2ball": "L2BallMechanism",
     ".laplace": "LaplaceMechanism",
-    ".privacy_loss": "Amount Currency PrivacyLoss cap_of",
+    ".privacy_loss": "Currency PrivacyLoss cap_of",
     ".privunit": "PrivUnitMechanism",
     ".randomized_response": "RandomizedResponse",
     ".registry": "BEST KINDS calibrate plain_kind",

@@ -105,7 +105,7 @@ class Mechanism(Randomizer, Protocol):
 
     @property
     def threshold(self) -> int:
-        """The coin's probability in 2^-64; 0 for a mechanism without a coin."""
+        """Probability of the mechanism's coin, in units of 2^-64; 0 without a coin."""
 
     @property
     def spacing(self) -> float:
@@ -249,7 +249,7 @@ class DirectionMechanism(LatticeMechanism):
 
     @property
     def variance(self: Mechanism) -> float:
-        """Mean square of a coordinate of the decoded release, B^2 / d; it includes the square of the vector itself."""
+        """Mean square of a coordinate of the decoded release, B^2 / d; the vector's own square is part of it."""
         return self.unit**2 / self.dimension
 
     @property
@@ -309,9 +309,9 @@ def randomize_means(
 ) -> Integers:
     """Randomize the mean of each person's vectors, with any lattice mechanism or one with a method for means.
 
-    ``vectors`` (m, d) are one person after the other, ``counts`` (n,) of each. A vector beyond the radius is projected
-    onto it first, so that the mean is within it: its sensitivity is that of one vector. A non-finite number counts as
-    0, and so does a vector whose norm overflows.
+    ``vectors`` (m, d) are grouped by person, and ``counts`` (n,) are the group sizes. A vector beyond the radius is
+    projected onto it first, so that the mean is within it: its sensitivity is that of one vector. A non-finite number
+    counts as 0, and so does a vector whose norm overflows.
     """
     if hasattr(mechanism, "randomize_means"):
         released: Integers = mechanism.randomize_means(vectors, counts, noise, records)
@@ -416,7 +416,8 @@ class Wrapped:
 class RoundedGaussian(Wrapped, ABC):
     """Base class of Gaussian noise on d numbers of a record, rounded to steps of width ``unit``.
 
-    Of the ``2 steps`` of the guarantee of ``noise``, rounding takes ``sqrt d``, and that of floats up to two.
+    The guarantee of ``noise`` allows a distance of ``2 steps``; rounding uses ``sqrt d`` of it, and float errors up to
+    two.
     """
 
     @property
@@ -463,7 +464,7 @@ def checked_release(integers: npt.ArrayLike, size: int, what: str) -> npt.NDArra
 
 
 def check_room(noise: Mechanism, room: float, numbers: str = "numbers") -> None:
-    """Raise UserError if rounding takes more than half of the noise's sensitivity in steps; ``room`` is the rest."""
+    """Raise UserError if rounding takes more than half of the noise's sensitivity; ``room`` are the remaining steps."""
     if room < noise.steps:
         raise UserError(
             f"{noise.guarantee!r} is less than a lattice can express for {noise.dimension} {numbers}; give a larger "
@@ -477,16 +478,16 @@ def is_directional(mechanism: Any) -> bool:
 
 
 def of_vectors(mechanism: Any) -> Any:
-    """Return the inner mechanism for vectors if there is one, else the mechanism itself."""
+    """Return a mechanism's inner mechanism (`Wrapped.noise`) if there is one, else the mechanism itself."""
     return mechanism.noise if isinstance(mechanism, Wrapped) else mechanism
 
 
 def direction_spread(mechanism: Any) -> tuple[float, float | None]:
-    """Return a coordinate's noise variance, and its excess along the input (None if noise is independent of it)."""
+    """Return a coordinate's noise variance, and its excess along the input (None if the noise ignores the input)."""
     if not is_directional(mechanism):
         return mechanism.variance, None
     across, along = of_vectors(mechanism).second_moment
     if mechanism.dimension == 1:
-        # A sign of fixed size B: its variance is B^2 - m^2 at the mean m, as that of m's own sign and B^2 - 1.
+        # A sign of fixed size B and mean m has the variance B^2 - m^2, that of a sign of size 1 plus B^2 - 1.
         return along - 1.0, None
     return across, max(0.0, along - across)

@@ -24,15 +24,15 @@ from murk.privacy.rounding import decimal, rational, require
 _ERROR_CODE = "MURK-PRIVACY-001"
 
 _UP, _DOWN = Context(prec=6, rounding=ROUND_CEILING), Context(prec=6, rounding=ROUND_FLOOR)
-_APART = Decimal("1e-6")  # relative; an omega is found with floats, whose functions differ between machines by less
+_APART = Decimal("1e-6")  # relative margin of omega: float functions, which find it, differ by less between machines
 
 
 @lru_cache(maxsize=4096)
 def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, int] | None:
     """Return the least (rho, delta) for orders up to a truncated currency's omega, in units, rounded up.
 
-    None if the claims bound no order, or fewer. For a rho that bounds all orders, delta is 0; else it is the truncated
-    guarantee with the least omega that suffices.
+    None if no claim bounds all orders up to omega. For a rho that bounds all orders, delta is 0; otherwise rho and
+    delta are those of the truncated guarantee with the least omega that suffices.
     """
     costs: list[tuple[float, int, int]] = []
     for claim in claims:
@@ -50,8 +50,8 @@ def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, i
 def cost_in(release: Costed, currency: str) -> PrivacyLoss:
     """Return the cost of a mechanism's release in a cap's currency, rounded up.
 
-    In a truncated one, all mechanisms with a rho have a cost, and mixtures whose Renyi divergence is bounded for all
-    orders up to omega. Raises `UserError`, with the reason, for others.
+    In a truncated currency, mechanisms with a rho have a cost, and so have Gaussian sketches whose Renyi divergence is
+    bounded for all orders up to omega. Raises `UserError`, with the reason, for others.
 
     >>> from murk.privacy import GaussianDP, TruncatedCDP, calibrate, cap_of
     >>> noise = calibrate("gaussian", GaussianDP(0.5), dimension=3, radius=1.0)
@@ -72,10 +72,10 @@ def cost_in(release: Costed, currency: str) -> PrivacyLoss:
 def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
     """Return the cap that allows ``count`` releases and converts to the least epsilon at ``delta``.
 
-    With rho_i, delta_i of the releases up to omega, a ledger keeps sum rho_i <= rho and sum delta_i <= delta, which
-    makes them a `TruncatedCDP` also if they are chosen in view of earlier ones. The cap has six digits, rounded so that
-    it allows the releases on every machine; above 50,000, it may allow a few more. Raises `UserError` if the mechanism
-    has no such cost, no delta is left, or an argument is out of range.
+    If release i has rho_i and delta_i for orders up to omega, a ledger keeps sum rho_i <= rho and sum delta_i <= delta.
+    So the releases together are a `TruncatedCDP`, even if each is chosen in view of earlier ones. The cap has six
+    digits, rounded so that it allows ``count`` releases on every machine; for a count above 50,000, it may allow a few
+    more. Raises `UserError` if the mechanism has no such cost, no delta is left, or an argument is out of range.
 
     Reference: Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", 2021; Whitehouse, Ramdas, Rogers, Wu,
     "Fully adaptive composition in differential privacy", 2023.

@@ -37,9 +37,9 @@ Part = GaussianMechanism | RandomizedResponse
 class CompositeMechanism:
     r"""Randomizes the parts of one vector independently, each by its own mechanism.
 
-    A `GaussianMechanism` takes as many coordinates as its dimension. A `RandomizedResponse` of two categories takes
-    one, a label -1 or +1, which it keeps or flips. A label that is 0 or NaN is missing: a fair coin is released
-    instead, whose odds lie between those of the labels, so the guarantee holds.
+    A `GaussianMechanism` randomizes as many coordinates as its dimension. A `RandomizedResponse` of two categories
+    randomizes one coordinate, a label -1 or +1, which it keeps or flips. A label that is 0 or NaN is missing: a fair
+    coin is released instead. Its odds lie between those of the labels, so the guarantee holds.
 
     The parts' guarantees add up: (epsilon, delta) by :math:`(\sum \epsilon_i, \sum \delta_i)`, mu by :math:`\sqrt{\sum
     \mu_i^2}`, rho by :math:`\sum \rho_i`.
@@ -52,7 +52,8 @@ class CompositeMechanism:
     parts
         The mechanisms, in the order of their coordinates.
     stated
-        An (epsilon, delta) guarantee of the whole that is tighter than the sum, if one is claimed; checked.
+        An (epsilon, delta) guarantee of the whole, tighter than the sum of the parts' guarantees; it is checked. None
+        for that sum.
 
     Examples
     --------
@@ -93,7 +94,7 @@ class CompositeMechanism:
         together = self._account().spent("gdp")
         if not isinstance(together, GaussianDP):
             return False
-        # Check the amount that an account is charged, which is rounded down, with every rounding against the claim.
+        # Check the guarantee in an account's units, rounded down; every other rounding is against the claim.
         cap = budget_of(stated)
         with precise():
             delta = gdp_delta_bound(rational(together.mu), Fraction(cap.units, UNITS))
@@ -155,12 +156,12 @@ class CompositeMechanism:
 
     @property
     def guarantee(self) -> Guarantee:
-        """mu-GDP if all parts are Gaussian; else the stated or summed (epsilon, delta), or mu-GDP if there is none."""
+        """mu-GDP if all parts are Gaussian; else the stated or summed (epsilon, delta), or mu-GDP without either."""
         return self.guarantees[0]
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """GDP, zCDP and (epsilon, delta), as far as they are known."""
+        """GDP, zCDP and (epsilon, delta), each if the parts imply it."""
         account = self._account()
         curves = (account.spent("gdp"), account.spent("zcdp"))
         added = self._added()
@@ -177,8 +178,8 @@ class CompositeMechanism:
     def randomize(self, vectors: npt.ArrayLike, noise: "NoiseSource", records: npt.ArrayLike) -> Integers:
         """Randomize vectors (m, D) into int64 payloads (m, D), labels being -1 or +1.
 
-        Each Gaussian part is projected to its radius; a label is taken by its sign. All Gaussian parts share one draw
-        of ``noise``, so simulated parts never have equal noise. ``records`` (m,) are the records' indices, for
+        Each Gaussian part is projected to its radius; of a label, only the sign counts. All Gaussian parts share one
+        draw of ``noise``, so simulated parts never have equal noise. ``records`` (m,) are the records' indices, for
         simulated noise. Raises `UserError` if the shapes do not fit.
         """
         from murk.privacy.mechanisms import lattice
@@ -240,11 +241,11 @@ def _labels(part: RandomizedResponse, values: Floats, words: npt.NDArray[np.uint
 
 
 def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarantee, Guarantee]:
-    """Divide a guarantee between two parts of one release, so that the parts never add up to more than the whole.
+    """Divide a guarantee between two parts of one release, so that the parts together cost no more than the whole.
 
     The first part gets ``share``, in (0, 1), of epsilon, of rho or of mu^2. Of (epsilon, delta), all of delta goes to
-    the first part if the second is a label (randomized response is pure), else half to each. Raises `UserError` for
-    `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
+    the first part if the second part is a label (randomized response is pure), else half to each part. Raises
+    `UserError` for `PureDP` (the first part has Gaussian noise), and for a share outside (0, 1).
 
     >>> from murk.privacy import ApproxDP
     >>> from murk.privacy.mechanisms import divided
@@ -274,7 +275,7 @@ def divided(guarantee: Guarantee, share: float, *, label: bool) -> tuple[Guarant
 
 
 def _root_down(square: Fraction) -> float:
-    """Return the largest float whose square is at most this, or the one below it."""
+    """Return the largest float whose square is at most ``square``, or the float below that."""
     root = math.sqrt(square)
     while rational(root) ** 2 > square:
         root = math.nextafter(root, 0.0)

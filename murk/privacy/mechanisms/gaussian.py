@@ -47,7 +47,7 @@ class GaussianMechanism(AdditiveMechanism):
     steps
         The bound in lattice steps, at least 1, below 2^31, with ``d steps^2 < 2^63``.
     stated
-        The (epsilon, delta) guarantee to which the noise was calibrated, if any; it is checked.
+        The (epsilon, delta) guarantee to which the noise was calibrated, if any; the mechanism checks it.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def _mu(steps: int) -> Decimal:
     return 2 * steps / Decimal(_VARIANCE).sqrt()
 
 
-# Cached, since every new mechanism checks this, and learners, tasks and reports create the same ones many times.
+# Cached, since every new mechanism checks this, and learners, tasks and reports create equal mechanisms many times.
 @lru_cache(maxsize=4096)
 def _within(steps: int, epsilon_units: int, delta_units: int) -> bool:
     """Return whether the exact curve of ``steps`` stays within (epsilon, delta)."""
@@ -189,11 +189,11 @@ def _steps(guarantee: Guarantee, method: Method) -> int:
         if method == "classic":
             return _classic_steps(guarantee, cap)
         return _analytic_steps(cap.units, cap.delta_units)
-    # 2 steps^2 / S^2 <= rho, in integer units. GDP also obeys rho = mu^2 / 2, as when ledgers counted it in rho.
+    # 2 steps^2 / S^2 <= rho, in integer units. A GDP release must also fit under a cap of rho = mu^2 / 2.
     rho = cap.units // 2 if cap.currency == "gdp" else cap.units
     steps = math.isqrt(rho * WIDTH**2 // (2 * UNITS))
     if cap.currency == "gdp":
-        # 4 steps^2 / (S^2 - 9) <= mu^2, which includes the loss by the lattice.
+        # 4 steps^2 / (S^2 - 9) <= mu^2; the 9 accounts for the lattice.
         steps = min(steps, math.isqrt(cap.units * _VARIANCE // (4 * UNITS)))
     return steps
 
@@ -211,7 +211,7 @@ def _classic_steps(guarantee: ApproxDP, cap: PrivacyLoss) -> int:
         ratio = Decimal("1.25") / decimal(Fraction(cap.delta_units, DELTA_UNITS))
         exact = WIDTH * epsilon / (2 * (2 * ratio.ln()).sqrt())
         steps = int((exact * (1 - Decimal("1e-50"))).to_integral_value(rounding=ROUND_FLOOR))
-    # It is proved up to epsilon = 1; beyond, check it by the exact curve of the noise.
+    # The formula is proved up to epsilon = 1; beyond, check its result by the exact curve of the noise.
     if not _within(steps, cap.units, cap.delta_units):
         spread = 1 / classic_scale(1.0, guarantee.epsilon, guarantee.delta)
         true = gdp_delta(spread, guarantee.epsilon)

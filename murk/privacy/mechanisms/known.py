@@ -1,4 +1,4 @@
-"""Randomized private values beside a number that is sent as it is: the cell of a record's known columns."""
+"""Release the columns that the receiver knows as they are, in one number, and the private values randomized."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 
 @dataclass(frozen=True)
 class KnownMechanism(Wrapped):
-    """Release the number of a record's cell as it is, and randomize its target, or products of its private values.
+    """Release the number of a record's cell as it is, and its target, or products of private values, randomized.
 
-    The guarantee is that of what is private: it compares two records of one cell, and says nothing about records of
-    different cells, which anybody tells apart. The first integer of a release is the cell.
+    A cell is a combination of values of the known columns. The guarantee covers the private values: it compares two
+    records of the same cell. Records of different cells can be told apart by anybody. The first integer of a release is
+    the cell.
 
     Parameters
     ----------

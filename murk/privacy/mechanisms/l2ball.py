@@ -41,7 +41,7 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
     dimension, radius
         Length d of the vectors, and public bound r of their l2 norm.
     threshold
-        The coin's probability in 2^-64: above 2^63 (an even coin) and below 2^64.
+        Probability of the coin, in units of 2^-64: above 2^63 (an even coin) and below 2^64.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class L2BallMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def odds(self) -> tuple[int, int]:
-        """p and 1 - p in 2^-64."""
+        """Probability p of the coin, and 1 - p, in units of 2^-64."""
         return self.threshold, _WORDS - self.threshold
 
     @property

@@ -37,7 +37,7 @@ WIDTH: Final = 2**20
 Parameters = tuple[float, float, int, np.uint64]
 """A mechanism's radius, spacing, steps and threshold."""
 
-# A vector that exceeds the bound by no more than this factor does so by rounding; shrinking its integers is enough.
+# A vector that exceeds the bound by no more than this factor does so by rounding, and only its integers are shrunk.
 _SLACK = 1.0 + 2.0**-40
 _UNIT = 2.0**-53
 _ELEVEN = np.uint64(11)
@@ -122,7 +122,7 @@ def largest_size(v: Vector) -> float:
 
 @jit
 def share_of(value: float, largest: float) -> float:
-    """Return a coordinate divided by the largest one, in [-1, 1]; 0 for NaN, and for finite by infinite."""
+    """Return a coordinate divided by the largest one, in [-1, 1]; 0 for NaN, and for finite divided by infinite."""
     if value != value:
         return 0.0
     if largest == math.inf:
@@ -263,7 +263,7 @@ def _unit(
             # A draw of zeros has no direction: use the first axis.
             inner, length = towards[0], 1.0
         scores[i] = turn * inner / math.sqrt(length)
-    # In place: a copy that numpy makes for itself is not wiped.
+    # Work in place: a copy that numpy makes for itself is not wiped.
     sizes = np.abs(scores)
     sizes.sort()
     bound, ties = sizes[n - k], k
@@ -285,7 +285,8 @@ def _unit(
         if size == bound and ties > 0:
             member = True
             ties -= 1
-        # For a draw among the closest, only its side towards the vector is a closest candidate; else neither side is.
+        # Of a draw among the closest, the side towards the vector is one of the closest candidates; of others, neither
+        # side.
         side = np.int64(1) if scores[i] >= 0.0 else np.int64(-1)
         if index == 0 and (member or not near):
             start, sign = i * d, side if near else -side

@@ -1,4 +1,4 @@
-"""Matrices ``v v'`` of bounded vectors v, released by a mechanism with a sensitivity of its own or by any other."""
+"""Mechanisms that release ``v v'`` of bounded vectors v: Gaussian noise with the matrix's sensitivity, or any other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _triangle(p: int) -> tuple[Array, Array, Array]:
 
 @wiped
 def _outer_early(rows: Array, out: Array) -> None:
-    # The compiled operations in the same order by columns; a running sum adds sequentially.
+    # The same operations as in `write_outer`, in the same order, for all rows at once; `cumsum` adds one by one.
     row, column, factor = _triangle(rows.shape[1])
     v = track(np.where(np.isfinite(rows), rows, 0.0))
     squares = np.abs(v, out=empty(v.shape))
@@ -62,7 +62,7 @@ def _outer_early(rows: Array, out: Array) -> None:
 
 @deferred_to(_outer_early)
 def write_outer(rows: Array, out: Array) -> None:
-    """Write ``v v'`` of rows v (m, p), shortened to 1, into ``out`` like `flattened`; non-finite values count as 0."""
+    """Write ``v v'`` of rows v (m, p), shortened to norm 1, into ``out`` like `flattened`; NaN and infinity are 0."""
     p = rows.shape[1]
     v = np.empty(p)
     for i in range(rows.shape[0]):
@@ -97,7 +97,7 @@ def _noisy_outer_early(rows: Array, unit: float, noise: Array, out: Array) -> No
 
 @deferred_to(_noisy_outer_early)
 def write_noisy_outer(rows: Array, unit: float, noise: Array, out: Array) -> None:
-    """Write `write_outer` in steps of ``unit``, plus noise, as integers into ``out``."""
+    """Write the numbers of `write_outer`, in steps of ``unit``, plus noise, as integers into ``out``."""
     rows = borrowed(rows)
     matrix = np.empty((1, out.shape[1]))
     for i in range(rows.shape[0]):
@@ -113,7 +113,7 @@ class OuterGaussian(RoundedGaussian):
 
     Two such matrices differ by at most sqrt 2 in Frobenius norm, since ``|v v' - u u'|^2 <= |v|^4 + |u|^4``. The
     mechanism bounds the vector itself, so the sensitivity holds for any input. After rounding to lattice steps of width
-    g, it is at most ``sqrt 2 / g + sqrt d`` steps, with one more step for the rounding of floats:
+    g, the sensitivity is at most ``sqrt 2 / g + sqrt d`` steps, plus two steps for the rounding of floats:
 
     .. math:: g = \sqrt 2 / (2\, \text{steps} - \sqrt d - 2)
 
@@ -158,7 +158,7 @@ class OuterGaussian(RoundedGaussian):
     def randomize_means(
         self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
     ) -> Integers:
-        """Randomize the means of people's ``v v'``, which are no further apart than two of these; see `means_of`."""
+        """Randomize each person's mean of ``v v'`` (`means_of`); two means are no further apart than two matrices."""
         means = means_of(outer(vectors, self.features), counts)
         means /= self.unit
         np.rint(means, out=means)
@@ -242,7 +242,7 @@ def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
 def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
     """Return the least and largest noise variance of a released ``v v'`` over directions, for any v."""
     if (moments := _second_moment(mechanism)) is not None:
-        # A shorter vector's release has the same mean square along it, of which more is noise.
+        # The release of a shorter vector has the same mean square along the vector, but more of that is noise.
         across, along = moments
         return min(across, along - 1.0), max(across, along)
     return mechanism.variance, mechanism.variance

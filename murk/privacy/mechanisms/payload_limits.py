@@ -52,7 +52,7 @@ def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
 
     .. math:: \left(c + S\,(d + \sqrt{2 d t} + t) + d\right)^2
 
-    The l2 norm is at most the l1 norm. That of the vector is at most c = ``steps``; that of the noise is a sum of d
+    The l2 norm is at most the l1 norm. The vector's l1 norm is at most c = ``steps``; the noise's l1 norm is a sum of d
     exponentials, each rounded up by less than one step.
 
     Reference: Boucheron, Lugosi, Massart, "Concentration inequalities", 2013, section 2.4 (gamma variables).
@@ -78,7 +78,7 @@ class PayloadBound:
     parts: tuple[tuple[int, int, int], ...]  # start, stop and largest squared norm of each range of coordinates
 
     def shifted(self, places: int) -> PayloadBound:
-        """Return the bounds of payloads that have further numbers, without a bound, before these."""
+        """Return the bounds of payloads with ``places`` further numbers, without a bound, before these."""
         return PayloadBound(tuple((places + start, places + stop, square) for start, stop, square in self.parts))
 
     def holds(self, payload: Sequence[int]) -> bool:

@@ -18,12 +18,12 @@ from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, p
 _ERROR_CODE = "MURK-PRIVACY-001"
 
 Currency = Literal["gdp", "rho", "epsilon", "approx"]
-TRUNCATED = "tcdp:"  # before the omega of a truncated currency
+TRUNCATED = "tcdp:"  # prefix of a truncated currency's name, before its omega
 
 UNITS = 10**12
-"""Units in a mu^2, a rho or an epsilon of 1."""
+"""Number of units in a mu^2, a rho or an epsilon of 1."""
 DELTA_UNITS = 10**15
-"""Units in a delta of 1."""
+"""Number of units in a delta of 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +126,6 @@ class PrivacyLoss:
         return ", ".join(f"{name} = {(write_omega if name == 'omega' else write)(value)}" for name, value in figures)
 
 
-Amount = PrivacyLoss
-"""Name up to version 0.3."""
-
-
 def floor_units(value: float, scale: int = UNITS) -> int:
     """Convert a float to integer units, rounded down; 0.1 means 1/10."""
     return int(rational(value) * scale // 1)
@@ -175,7 +171,9 @@ def cap_of(guarantee: Guarantee) -> PrivacyLoss:
 def budget_of(guarantee: Guarantee) -> PrivacyLoss:
     """Return `cap_of` a guarantee to which a release can be calibrated; raise `UserError` for a `TruncatedCDP`."""
     if isinstance(guarantee, TruncatedCDP):
-        raise UserError(f"{guarantee!r} is for caps of several releases: give each release another kind of guarantee")
+        raise UserError(
+            f"{guarantee!r} can only be a cap of several releases: give each release another kind of guarantee"
+        )
     return cap_of(guarantee)
 
 
@@ -188,7 +186,7 @@ def omega_of(currency: str) -> float | None:
 
 
 def epsilon_units(guarantee: Guarantee) -> int:
-    """Return the largest epsilon, in units, whose pure guarantee implies ``guarantee`` and fits under its cap.
+    """Return the largest epsilon, in units, of a pure guarantee that implies ``guarantee`` and fits under its cap.
 
     Pure and (epsilon, delta): epsilon. zCDP: sqrt(2 rho). GDP: log(Phi(mu/2) / Phi(-mu/2)), and at most mu, so that it
     also fits under rho = mu^2 / 2 (which matters above mu = 4.6).
@@ -216,7 +214,7 @@ def epsilon_cost(epsilon: Fraction | Decimal, currency: Currency) -> PrivacyLoss
 
 
 def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee:
-    """Return a level's guarantee as a pure one if one of the mechanism's ``claims`` implies that, else unchanged."""
+    """Return an (epsilon, delta) with delta 0 if one of the mechanism's ``claims`` implies that; others unchanged."""
     if not isinstance(guarantee, ApproxDP):
         return guarantee
     pure = PureDP(guarantee.epsilon)
@@ -224,7 +222,7 @@ def really_given(guarantee: Guarantee, claims: Iterable[Guarantee]) -> Guarantee
 
 
 def is_pure(guarantee: Guarantee) -> bool:
-    """Return whether no Gaussian noise can have the guarantee."""
+    """Return whether a guarantee has delta 0, which no Gaussian noise can provide."""
     return isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
 
 

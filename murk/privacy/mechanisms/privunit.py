@@ -26,19 +26,19 @@ _WORDS = 2**64
 
 @dataclass(frozen=True, slots=True)
 class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
-    r"""A random direction, e^epsilon times likelier where it is close to the vector's own.
+    r"""A random direction, e^epsilon times likelier if it is close to the vector's direction.
 
     PrivUnit (Bhowmick et al. 2018), optimal among pure mechanisms for a direction (Asi, Feldman, Talwar 2022), draws u
     on the sphere with e^epsilon times the density on the cap ``<u, v> >= gamma`` and releases ``u / m``. Here the cap
     is defined by rank, so its probability is the same for every vector, without rounding. Draw n integer vectors from
-    the discrete Gaussian; the candidates are they and their negatives. The k candidates with directions closest to the
-    vector's have ``a`` of the 2^64 values of one random word each, and the 2 n - k others ``b`` each,
+    the discrete Gaussian; the candidates are these vectors and their negatives. The k candidates with directions
+    closest to the vector's have ``a`` of the 2^64 values of one random word each, and the 2 n - k others ``b`` each,
 
     .. math:: k a + (2 n - k) b = 2^{64}, \quad a / b \le e^\epsilon .
 
     **Why it is epsilon-DP.** The candidates are drawn independently of the vector. Given them, each is released with
-    probability a / 2^64 or b / 2^64, so these differ by at most the ratio a / b between two vectors; averaging over
-    candidates keeps that. Which candidates are closest is decided in floats: an error there costs accuracy, not
+    probability a / 2^64 or b / 2^64, so its probabilities for two vectors have at most the ratio a / b; averaging over
+    candidates keeps this bound. Which candidates are closest is decided in floats: an error there costs accuracy, not
     privacy. As n grows with k / 2n = q this becomes PrivUnit; ``n = k = 1`` is `L2BallMechanism`.
 
     A vector g of norm below r is first rounded to r g/||g|| or its negative, with probability 1/2 + ||g||/2r. The
@@ -62,7 +62,7 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     draws, closest
         n, integer vectors per release, with n d at most 2^20; k, from 1 to n.
     threshold
-        k a: the probability in 2^-64 that one of the closest is released.
+        k a: the probability, in units of 2^-64, that one of the closest candidates is released.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
 
     @property
     def steps(self) -> int:
-        """``closest``, which kernels read here; nothing is quantised."""
+        """``closest``, which kernels read under this name; nothing is quantised."""
         return self.closest
 
     @property
@@ -148,10 +148,10 @@ class PrivUnitMechanism(DirectionMechanism, OddsMechanism):
     ) -> "PrivUnitMechanism":
         """Return the mechanism for ``guarantee`` with the fewest draws whose variance is within 3% of PrivUnit's.
 
-        At most 2^17 integers are drawn per release. So in many dimensions under a large epsilon the variance exceeds
-        these 3%, but never the l2 ball's. `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` epsilon
-        = log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit words express an epsilon of at most 44 - log(k). Raises
-        `UserError` for a budget below 1e-12.
+        At most 2^17 integers are drawn per release. So in many dimensions with a large epsilon the variance may be more
+        than 3% above PrivUnit's, but it never exceeds the l2 ball's. `ZeroConcentratedDP` becomes epsilon = sqrt(2
+        rho), `GaussianDP` epsilon = log(Phi(mu/2) / Phi(-mu/2)), at most mu. 64-bit words express an epsilon of at most
+        44 - log(k). Raises `UserError` for a budget below 1e-12.
         """
         pure_only("privunit", method)
         size, bound = checked_shape("PrivUnitMechanism", dimension, radius)
@@ -194,7 +194,7 @@ def _angles(dimension: int) -> tuple[Floats, Floats, Floats]:
     rising[:, 1:] = (values[:, 2:] - values[:, : _NODES - 1]) / (2 * orders + 1)
     partial = rising @ (values[:, :_NODES] * (np.arange(_NODES) + 0.5) * w[:, None]).T
     end = min(math.pi / 2, _REACH / math.sqrt(max(dimension - 2, 1)))
-    # Panels become finer towards the end, where the closest of very many draws are in few dimensions.
+    # Panels become finer towards the end, where in few dimensions the closest of very many draws lie.
     edges = np.unique(np.concatenate([np.linspace(0.0, end, _PANELS), end * (1 - 0.5 ** np.arange(6, 36))]))
     half = np.diff(edges)[:, None] / 2
     angles = edges[:-1, None] + half * (1 + x)
@@ -308,7 +308,7 @@ def fitted(dimension: int, epsilon: float) -> tuple[int, int]:
 
 
 def _choices(q: float, most: int) -> Iterator[tuple[int, int]]:
-    """Yield increasing numbers of draws up to ``most``, each with a number of closest ones: a share of about 2 q."""
+    """Yield increasing numbers of draws up to ``most``, each with a number of closest ones, about 2 q of the draws."""
     draws, closest = 1, 1
     while 2 * q * draws < 1 and draws <= most:
         yield draws, 1

@@ -104,7 +104,7 @@ class RandomizedResponse(OddsMechanism):
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee, which implies all others, and a smaller mu of more than two categories."""
+        """The pure guarantee, which implies all others, and for more than two categories a smaller mu."""
         return (self.guarantee, *((GaussianDP(float_up(self._mu)),) if self.classes > 2 else ()))
 
     def cost(self, currency: Currency) -> PrivacyLoss:
@@ -144,10 +144,10 @@ class RandomizedResponse(OddsMechanism):
         truth = copied(truth, np.int64)
         if truth.size and (truth.min() < 0 or truth.max() >= self.classes):
             raise UserError(f"a category is outside 0..{self.classes - 1}; code categories by a public rule first")
-        # Whatever tells a kept category from another one is wiped.
+        # Every value that shows whether the category was kept is wiped.
         words = track(noise.words(indices, 1, Purpose.COIN))[:, 0]
         kept = track(words < np.uint64(self.threshold))
-        # Index among the other categories; where the category is kept, it has wrapped around and is not used.
+        # Index among the other categories; if the category is kept, the index has wrapped around and is not used.
         chosen = track(words - np.uint64(self.threshold))
         chosen //= np.uint64(self.other)
         released: Integers = chosen.astype(np.int64)
@@ -170,9 +170,9 @@ class RandomizedResponse(OddsMechanism):
         """Return the randomized response of k = ``classes`` categories with the largest odds that have ``guarantee``.
 
         For two categories, `ZeroConcentratedDP` becomes epsilon = sqrt(2 rho), `GaussianDP` log(Phi(mu/2) /
-        Phi(-mu/2)), at most mu; for more, the odds are the largest of that mu (of rho = mu^2 / 2). 64-bit words express
-        an epsilon of at most 44.36 for two categories. Raises `UserError` for a budget below 1e-12, or so small that
-        64-bit words cannot tell it from none.
+        Phi(-mu/2)), at most mu. For more categories, the odds are the largest whose release is mu-GDP (rho counts as
+        mu^2 / 2). 64-bit words express an epsilon of at most 44.36 for two categories. Raises `UserError` for a budget
+        below 1e-12, or one so small that 64-bit words cannot express it.
         """
         size = checked_integer("RandomizedResponse", "classes", classes)
         if not 2 <= size < _CLASSES_BELOW:
@@ -192,6 +192,6 @@ class RandomizedResponse(OddsMechanism):
 
 
 def _fits(classes: int, other: int, unit: int, cap: PrivacyLoss, fewer: int) -> bool:
-    """Return whether ``fewer`` units less than ``other`` words for each other category keep a release within a cap."""
+    """Return whether a cap allows a release with ``other - fewer unit`` words for each other category."""
     threshold = _WORDS - (classes - 1) * (other - fewer * unit)
     return RandomizedResponse(classes, threshold).cost(cast(Currency, cap.currency)) <= cap

@@ -11,7 +11,7 @@ from murk.privacy.mechanisms.base import Mechanism
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 
-# A new mechanism is added here. Of several equally good ones, the first is preferred. A device imports what it uses.
+# Add new mechanisms here. Of equally good mechanisms, the first is preferred. A device imports only the one it uses.
 _CLASSES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "gaussian": "GaussianMechanism",
@@ -23,7 +23,7 @@ _CLASSES: Final[Mapping[str, str]] = MappingProxyType(
 KINDS: Final = tuple(_CLASSES)
 """Kinds of mechanism, in order."""
 BEST: Final = "best"
-"""Word instead of a kind for the mechanism of smallest variance that has the guarantee."""
+"""Word given in place of a kind: the mechanism of smallest variance among those that have the guarantee."""
 
 # A mechanism is preferred to an earlier one only if its variance is smaller by this factor: a variance's last digits,
 # which differ between machines, must not decide the mechanism.
@@ -35,11 +35,11 @@ def calibrate(
 ) -> Mechanism:
     """Return the mechanism of a kind that has ``guarantee`` with the least noise.
 
-    With ``kind`` None or ``"best"``, the one of smallest variance. For `GaussianDP` and `ZeroConcentratedDP` that is
-    always Gaussian noise. For `PureDP` and `ApproxDP` all possible ones are compared by their largest mean squared
-    error (``variance``): an (epsilon, delta) is often met by a pure mechanism, which has delta = 0 with less noise.
-    ``method`` ``"classic"`` is the textbook's Gaussian calibration to `ApproxDP`. Raises `UserError` if the kind is
-    unknown or cannot have the guarantee.
+    With ``kind`` None or ``"best"``, this is the mechanism of smallest variance. For `GaussianDP` and
+    `ZeroConcentratedDP` that is always Gaussian noise. For `PureDP` and `ApproxDP` all possible ones are compared by
+    their largest mean squared error (``variance``): a pure mechanism often meets an (epsilon, delta), with delta = 0
+    and less noise. ``method`` ``"classic"`` is the textbook's Gaussian calibration to `ApproxDP`. Raises `UserError` if
+    the kind is unknown or cannot have the guarantee.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def _class(kind: str) -> Any:
 
 
 def plain_kind(guarantee: Guarantee) -> str:
-    """Return the kind of the papers: l2-ball for pure guarantees, else gaussian."""
+    """Return the kind that the papers use: l2-ball for pure guarantees, else gaussian."""
     pure = isinstance(guarantee, PureDP) or (isinstance(guarantee, ApproxDP) and guarantee.delta == 0)
     return "l2-ball" if pure else "gaussian"
 

@@ -1,4 +1,4 @@
-"""Mechanisms that release one of several outcomes, more likely one of those that belong to the true value."""
+"""Mechanisms that release one of several outcomes; the true value favours some of them."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ _WORDS_AT_ONCE: Final = 2**20
 
 
 class SelectionMechanism(OddsMechanism):
-    r"""Base class: of M outcomes, h are selected with larger odds, which h depends on the true value.
+    r"""Base class of mechanisms that release one of M outcomes: the h that the true value favours have larger odds.
 
-    A 64-bit word decides between the two kinds: ``other`` (M - h) values of it select the outcomes of smaller odds, all
-    others the h outcomes of larger odds. Each kind's outcomes are equally likely up to a relative error below 2 M^2 /
-    2^64, for which the odds allow:
+    A 64-bit word decides between favoured and other outcomes: ``other`` (M - h) of its values select the other
+    outcomes, and all remaining values the h favoured ones. The outcomes of each kind are equally likely up to a
+    relative error below 2 M^2 / 2^64, which the odds include:
 
     .. math:: \frac{2^{64} - (M - h)\, a}{h\, a} \left(1 + \frac{4 M^2}{2^{64}}\right) \le e^\epsilon
     """
 
     kind: ClassVar[str]
-    other: int  # number a of values of a random word for each outcome of smaller odds
+    other: int  # number a of values of a random word for each outcome that is not favoured
     draws: ClassVar[int] = 1
     unit: ClassVar[float] = 1.0
     payload_bound: ClassVar[PayloadBound] = PayloadBound(())
@@ -65,7 +65,7 @@ class SelectionMechanism(OddsMechanism):
     @property
     @abstractmethod
     def favoured(self) -> int:
-        """Number h of them that the true value favours."""
+        """Number h of outcomes that the true value favours."""
 
     @property
     @abstractmethod
@@ -95,21 +95,21 @@ class SelectionMechanism(OddsMechanism):
     @property
     @abstractmethod
     def _apart(self) -> tuple[Fraction, Fraction]:
-        """Probability of the outcomes that one of two values favours and the other does not, by the one and other."""
+        """Probabilities of the outcomes that only the first of two values favours, given the first, and the second."""
 
     @cached_property
     def _mu(self) -> Decimal | None:
-        """Upper bound on the mu of one release; None where 64 bits do not show it.
+        """Upper bound on the mu of one release; None if rounding to 64 bits allows none.
 
         The trade-off curve of two values is linear between (b, 1 - a) and (1 - a, b), with a and b the probabilities of
-        the outcomes that only the first one favours, by the first and the second. So mu = Phi^-1(1 - b) + Phi^-1(a).
+        the outcomes that only the first one favours, given the first and the second. So mu = Phi^-1(1 - b) + Phi^-1(a).
         """
-        more, less = self._apart
+        a, b = self._apart
         error = Fraction(4 * self._slack, _WORDS)
-        if less <= error or 1 - more <= error:
+        if b <= error or 1 - a <= error:
             return None
         with precise():
-            return normal_upper(less - error) + normal_upper(1 - more - error)
+            return normal_upper(b - error) + normal_upper(1 - a - error)
 
     @property
     def guarantees(self) -> tuple[Guarantee, ...]:
@@ -129,12 +129,15 @@ class SelectionMechanism(OddsMechanism):
         for name in (*names, "other"):
             object.__setattr__(self, name, checked_integer(owner, name, getattr(self, name)))
         if not 0 < self.favoured < self.outcomes < _OUTCOMES_BELOW:
-            raise UserError(f"{owner}: {self.favoured} of {self.outcomes} outcomes; give fewer, and at most 32,767")
+            raise UserError(
+                f"{owner}: {self.favoured} of {self.outcomes} outcomes are favoured; favour some and not all, of "
+                "at most 32,767"
+            )
         if not 0 < self.favoured * self.other < self.threshold:
             raise UserError(f"{owner}: other={self.other} leaves no larger odds; use {owner}.calibrate")
 
     def _calibrated(self, guarantee: Guarantee) -> Self:
-        """Return the mechanism of these outcomes with the largest odds that have ``guarantee``."""
+        """Return the mechanism with these outcomes and the largest odds that ``guarantee`` allows."""
         return self._with(_calibrate(type(self), self._layout, guarantee))
 
     @property
@@ -159,7 +162,7 @@ def _calibrate(kind: Any, layout: tuple[Any, ...], guarantee: Guarantee) -> int:
         raise UserError(f"{guarantee!r} is too small for {outcomes} outcomes; give a larger budget")
     if not isinstance(guarantee, GaussianDP | ZeroConcentratedDP):
         return other
-    # mu may be below that of the odds.
+    # The release's mu may be below the mu of its epsilon, which leaves room for larger odds.
     unit = 1 + other // 2**24
 
     @cache
@@ -167,7 +170,7 @@ def _calibrate(kind: Any, layout: tuple[Any, ...], guarantee: Guarantee) -> int:
         cost: PrivacyLoss = kind(*layout, other - fewer * unit).cost(cap.currency)
         return cost <= cap
 
-    # Floats come within some units of the exact number.
+    # The result with floats is within some units of the exact number.
     least = _words_at(kind(*layout, other), math.sqrt(cap.units / UNITS * (1 if cap.currency == "gdp" else 2)))
     low, most, step = max(min((other - least) // unit - 2, other // unit - 1), 0), other // unit, 4
     while low and not fits(low):
@@ -179,13 +182,13 @@ def _calibrate(kind: Any, layout: tuple[Any, ...], guarantee: Guarantee) -> int:
 
 
 def _words_at(start: SelectionMechanism, mu: float) -> int:
-    """Return about the least words for each outcome of smaller odds whose release is mu-GDP, from ``start`` down."""
+    """Return about the fewest words for each outcome that is not favoured for mu-GDP, at most those of ``start``."""
     normal, scale = NormalDist(), float(_WORDS)
-    more, less = map(float, start._apart)  # noqa: SLF001
+    by_first, by_second = map(float, start._apart)  # noqa: SLF001
     whole, rest = start.chance, (start.outcomes - start.favoured) * start.other / scale
 
     def cost(share: float) -> float:
-        a, b = more * (1.0 - rest * share) / whole, less * share
+        a, b = by_first * (1.0 - rest * share) / whole, by_second * share
         return normal.inv_cdf(a) - normal.inv_cdf(b) if 0.0 < b < 1.0 and 0.0 < a < 1.0 else math.inf
 
     low, high = 0.0, 1.0
@@ -210,8 +213,8 @@ class SubsetSelection(SelectionMechanism):
     categories, size
         Numbers k of categories and d of those in a subset.
     other
-        Number a of the 2^64 values of a random word for each of the k - d categories in 1 - P(the subset contains the
-        true one) = (k - d) a / 2^64.
+        Number a of the 2^64 values of a random word: the subset lacks the true category with probability (k - d) a /
+        2^64.
 
     Examples
     --------
@@ -262,7 +265,7 @@ class SubsetSelection(SelectionMechanism):
 
     @property
     def gain(self) -> float:
-        """Probability that the subset contains the true category, less that it contains a given other one."""
+        """Probability that the subset contains the true category, minus the one that it contains a given other."""
         return (self.chance * self.categories - self.size) / (self.categories - 1)
 
     @property
@@ -272,12 +275,12 @@ class SubsetSelection(SelectionMechanism):
 
     @property
     def variance(self) -> float:
-        """Mean over categories, at even shares, of the variance of a release's estimate of its indicator."""
+        """Variance of a release's estimate of a category's indicator, averaged over equally frequent categories."""
         inside = self.size / self.categories
         return inside * (1.0 - inside) / (self.gain * self.gain)
 
     def covariance(self, shares: Floats) -> Floats:
-        """Return the covariance of one release's estimate of the indicators, for people's shares (k,)."""
+        """Return the covariance of one release's estimate of the indicators, given the categories' shares (k,)."""
         k, d, chance = self.categories, self.size, self.chance
         inside = self.gain * shares + self.base
         # Two categories are both in the subset of one of them, or of a third.
@@ -302,7 +305,7 @@ class SubsetSelection(SelectionMechanism):
 
     @cached_property
     def _limits(self) -> npt.NDArray[np.uint64]:
-        """Largest word that takes the next category, for j still to take of n left, (d + 1, k); see `randomize`."""
+        """Largest word that takes the next category if j of n are still to take, (d + 1, k); see `randomize`."""
         limits = np.zeros((self.size + 1, self.categories), dtype=np.uint64)
         for j in range(1, self.size + 1):
             for n in range(1, self.categories):
@@ -314,7 +317,7 @@ class SubsetSelection(SelectionMechanism):
         """Randomize m categories (m, 1) into subsets, int64 of shape (m, k); categories beyond k count as the last.
 
         The first random word of a record decides whether the subset contains the category. Each other category, in
-        turn, is taken with probability j / n, for j still to take of n left, by a word of its own.
+        turn, is taken with probability j / n by a word of its own, where n categories are left and j still to take.
         """
         from murk.privacy.noise import Purpose
 
@@ -329,7 +332,7 @@ class SubsetSelection(SelectionMechanism):
             left = track(self.size - inside)
             for category in range(self.categories):
                 true = track(truth == category)
-                # Of the categories from this one on, all but the true one are still to come.
+                # Categories that are left: all from this one on, except the true one.
                 n = track(self.categories - category - (truth >= category))
                 taken = track((words[:, category + 1] <= self._limits[left, n]) & (left > 0))
                 column = track(np.where(true, inside, taken))
@@ -345,7 +348,7 @@ class SubsetSelection(SelectionMechanism):
     def calibrate(cls, guarantee: Guarantee, *, categories: int) -> SubsetSelection:
         """Return the subset selection of k = ``categories`` with the least variance that has ``guarantee``.
 
-        The size of the subset is the first at which the variance is smallest. Raises `UserError` for a budget that
+        The subset has the smallest size of least variance. Raises `UserError` for a budget that
         64-bit words cannot express.
         """
         k = checked_integer("SubsetSelection", "categories", categories)
@@ -378,10 +381,11 @@ def _best_subset(guarantee: Guarantee, categories: int) -> SubsetSelection:
 
 
 LEVELS: Final = 31
-"""Number of levels to which a bounded number is rounded, at random, so that its mean is unchanged."""
+"""Number of levels to one of which a bounded number is rounded at random, with an unchanged mean."""
 
-# From an epsilon on: sizes of a window, in levels, with the least variance, and where targets may be missing also the
-# number of outcomes that only a missing one favours. Written by `python -m tools.windows`, which has the criterion.
+# From an epsilon on, the window's number of levels with the least variance; where targets may be missing, also the
+# number of outcomes that only a missing target favours. Written by `python -m tools.windows`, which states the
+# criterion.
 _ALWAYS: Final = ((0.0, 30), (1.0, 27), (1.1, 24), (1.2, 22), (1.3, 16), (1.4, 15), (2.3, 14), (2.5, 13), (2.7, 12),
                   (2.9, 11), (3.0, 10), (3.5, 9), (3.8, 8), (4.1, 7), (4.6, 6), (5.1, 5), (5.7, 4), (6.5, 3),
                   (7.5, 2))  # fmt: skip
@@ -393,13 +397,13 @@ _MAYBE: Final = ((0.0, 30, 2), (0.3, 30, 4), (0.5, 30, 6), (1.1, 25, 10), (1.2, 
 
 @dataclass(frozen=True)
 class WindowSelection(SelectionMechanism):
-    r"""Release a window of consecutive levels of a bounded number, of larger odds if it contains the number's level.
+    r"""Release a window of consecutive levels of a bounded number; windows that contain its level have larger odds.
 
-    The number is rounded to one of L = 31 levels at random, so that its mean is unchanged. Of the L + s - 1 windows of
-    s levels, which may reach beyond the ends, each level is in s. A missing number favours ``apart`` outcomes of its
-    own and s - ``apart`` windows spread evenly. A release is the number of one outcome. Fixed numbers v_j, one an
-    outcome, make :math:`E v_j = y` for every level and 0 for a missing number (see `weights`), so that the mean is
-    unbiased for any distribution.
+    The number is rounded to one of L = 31 levels at random, so that its mean is unchanged. There are L + s - 1 windows
+    of s levels, which may reach beyond the ends; each level is in s windows. A missing number favours ``apart``
+    outcomes of its own and s - ``apart`` windows spread evenly. A release is the number of one outcome. Each outcome j
+    has a fixed number v_j (see `weights`), such that :math:`E v_j = y` for every level y and 0 for a missing number:
+    their mean is unbiased for any distribution.
 
     Reference: Li et al., "Estimating numerical distributions under local differential privacy", 2020 (square wave).
 
@@ -427,7 +431,10 @@ class WindowSelection(SelectionMechanism):
     def __post_init__(self) -> None:
         self._check("window", "apart")
         if not -1 <= self.apart <= self.window <= LEVELS:
-            raise UserError(f"WindowSelection: apart={self.apart} of a window of {self.window} levels")
+            raise UserError(
+                f"WindowSelection: apart={self.apart}, window={self.window} must satisfy -1 <= apart <= window <= "
+                f"{LEVELS}"
+            )
 
     @property
     def _layout(self) -> tuple[int, int]:
@@ -460,7 +467,7 @@ class WindowSelection(SelectionMechanism):
 
     @property
     def _apart(self) -> tuple[Fraction, Fraction]:
-        # Of two values with common outcomes, the curve is nearer to that of equal distributions.
+        # The worst case: two values that favour no common outcome.
         return Fraction(self.threshold, _WORDS), Fraction(self.favoured * self.other, _WORDS)
 
     @cached_property
@@ -496,9 +503,9 @@ class WindowSelection(SelectionMechanism):
 
     @cached_property
     def weights(self) -> Floats:
-        """Numbers for each outcome with mean y, or 0 for a missing number, and 1 for a missing one, else 0, (M, 2).
+        """Two numbers for each outcome, (M, 2): their means are y and 0 for a number y, and 0 and 1 for a missing one.
 
-        Those of least mean square for numbers spread evenly, of which 2% are missing.
+        They have the least mean square for evenly spread numbers of which 2% are missing.
         """
         shares = np.full(len(self.chances), 1.0 / LEVELS)
         wanted = np.zeros((len(self.chances), 2))
@@ -511,7 +518,7 @@ class WindowSelection(SelectionMechanism):
 
     @property
     def variance(self) -> float:
-        """Mean variance over the range of a release's estimate of a number in [-1, 1]."""
+        """Variance of a release's estimate of a number in [-1, 1], averaged over this range."""
         at = self.chances[:LEVELS] @ self.weights[:, 0] ** 2 - self.values**2
         return float((at.sum() - (at[0] + at[-1]) / 2.0) / (LEVELS - 1))
 
@@ -533,13 +540,13 @@ class WindowSelection(SelectionMechanism):
         words = track(noise.words(indices, 2, Purpose.COIN))
         index = track(np.clip(rows, 0.0, 1.0) * (LEVELS - 1))
         level = track(np.minimum(np.floor(index), LEVELS - 2).astype(np.int64))
-        # 53 bits of a word are a uniform number.
+        # 53 bits of a word make a uniform number.
         level += track((track(words[:, 0] >> np.uint64(11)).astype(np.float64) * 2.0**-53) < track(index - level))
         np.copyto(level, LEVELS if self.missing else LEVELS // 2, where=track(rows > 1.0))
         word, threshold, each = words[:, 1], self.threshold, self.threshold // self.favoured
         favoured = track(np.minimum(word // np.uint64(each), np.uint64(self.favoured - 1)).astype(np.int64))
         rest = track(word - np.uint64(threshold))
-        # Where the outcome is a favoured one, it has wrapped around and is not used.
+        # For a favoured outcome, this index has wrapped around and is not used.
         others = self.outcomes - self.favoured - 1
         others_at = track(np.minimum(rest // np.uint64(self.other), np.uint64(others)).astype(np.int64))
         chosen = np.where(
@@ -556,7 +563,7 @@ class WindowSelection(SelectionMechanism):
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, missing: bool) -> WindowSelection:
-        """Return the selection of least mean variance that has ``guarantee``; ``missing``: whether numbers may be."""
+        """Return the selection of least mean variance with ``guarantee``; ``missing``: may numbers be missing?"""
         units = epsilon_units(guarantee)
         table = _MAYBE if missing else tuple((start, size, -1) for start, size in _ALWAYS)
         window, apart = next(row[1:] for row in reversed(table) if round(row[0] * UNITS) <= units)

@@ -27,9 +27,9 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 class SimplexGaussian(Wrapped):
     r"""Gaussian noise on a point of the simplex whose k vertices are ``height`` times the unit vectors.
 
-    Two vertices are :math:`\sqrt 2` heights apart, and no two points are farther, so that the guarantee allows the
-    height :math:`\lfloor \sqrt 2\, \text{steps} \rfloor`, in lattice steps: integers throughout. A category is a
-    vertex, a bounded number a point between the first two, and a missing value the last vertex.
+    Two vertices are :math:`\sqrt 2` heights apart, and no two points are farther. So the guarantee allows the height
+    :math:`\lfloor \sqrt 2\, \text{steps} \rfloor`, an integer number of lattice steps. A category is a vertex, a
+    bounded number a point between the first two, and a missing value the last vertex.
 
     Parameters
     ----------
@@ -103,16 +103,18 @@ class SimplexGaussian(Wrapped):
     def randomize_means(
         self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
     ) -> Integers:
-        """Randomize the mean of each person's positions (m, 1), one person after the other, ``counts`` (n,) of each.
+        """Randomize the mean of each person's positions (m, 1), grouped by person; ``counts`` (n,) are the group sizes.
 
         The mean is rounded to an integer point of the simplex, in which no two points are farther apart than vertices.
         """
         points, indices = self.points(vectors), np.asarray(records, dtype=np.int64)
         if counts.ndim != 1 or counts.sum() != len(points) or (counts < 1).any() or indices.shape != counts.shape:
-            raise UserError(f"{len(points)} positions are not of {len(indices)} people with {counts.tolist()} of each")
+            raise UserError(
+                f"{len(points)} positions do not fit {len(indices)} people with {counts.tolist()} positions each"
+            )
         sums = track(np.add.reduceat(points, np.cumsum(counts) - counts, axis=0))
         means = track(sums // counts[:, None])
-        # What is left goes to the largest remainders.
+        # Rounding down leaves some steps; they go to the largest remainders.
         order = np.argsort(track(means * counts[:, None] - sums), axis=1, kind="stable")
         left = self.height - means.sum(axis=1)
         more = np.take_along_axis(means, order, axis=1) + (np.arange(self.vertices) < left[:, None])
@@ -125,7 +127,7 @@ class SimplexGaussian(Wrapped):
         return np.asarray(shares + (1.0 - shares.sum(axis=1, keepdims=True)) / self.vertices)
 
     def covariance(self, shares: Floats) -> Floats:
-        """Return the covariance of one release's estimate of the indicators, for people's shares (k,)."""
+        """Return the covariance of one release's estimate of the indicators, given the categories' shares (k,)."""
         noise = self.variance * (np.eye(self.vertices) - 1.0 / self.vertices)
         return np.asarray(noise + np.diag(shares) - np.outer(shares, shares))
 

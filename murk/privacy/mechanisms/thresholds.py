@@ -23,15 +23,15 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 
 THRESHOLDS: Final = 64
 """Number of thresholds, at j / 64 of the range for j from 0."""
-_SHIFT: Final = 58  # of a 64-bit word, so that its first six bits are left
+_SHIFT: Final = 58  # right shift of a 64-bit word that leaves its first six bits
 
 
 @dataclass(frozen=True)
 class ThresholdMechanism(Wrapped):
     """Release one of 64 thresholds, drawn evenly, and a randomized answer to whether a number exceeds it.
 
-    The threshold does not depend on the number, so that the guarantee is the answer's. The first integer of a release
-    is the threshold's number, the others are the answer's: categories are a number at or below the threshold, a number
+    The threshold does not depend on the number, so the guarantee is that of the answer. The first integer of a release
+    is the threshold's index, the others are the answer. Its categories are a number at or below the threshold, a number
     above it and, if there are three, a missing number.
 
     Parameters
@@ -65,13 +65,13 @@ class ThresholdMechanism(Wrapped):
         return self.noise.payload_bound.shifted(1)
 
     def categories(self, places: Floats, thresholds: Integers) -> Floats:
-        """Return the answers' categories (m,) of positions (m,), between 0 and 1, or 2 for a missing number."""
+        """Return the true answers' categories (m,) for positions (m,), between 0 and 1, or 2 for a missing number."""
         above = track(places > track(thresholds / THRESHOLDS)).astype(np.float64)
         track(above)[track(places > 1.0)] = 2.0
         return above
 
     def holds(self, payload: Integers) -> bool:
-        """Return whether every payload (m, d) has a known threshold and a possible answer."""
+        """Return whether every payload (m, d) has one of the thresholds and a possible answer."""
         rows = np.asarray(payload)
         known = (rows[:, 0] >= 0) & (rows[:, 0] < THRESHOLDS)
         return bool(known.all()) and self.noise.holds(rows[:, 1:])

@@ -21,7 +21,7 @@ _ERROR_CODE = "MURK-PRIVACY-001"
 Kind = Literal["gaussian", "laplace"]
 
 LATTICE_WIDTH: int = 2**20
-"""The width S of all noise, in lattice steps."""
+"""Width S (Gaussian standard deviation, Laplace scale) of all noise, in lattice steps."""
 
 # Extra digits, such that the first precision tried leaves only about 2^-60 of the entries undecided.
 _GUARD = 64

@@ -50,7 +50,7 @@ _NO_WORDS.setflags(write=False)
 
 @jit
 def draw(shape: Integers, table: Words, guide: Integers, words: Words, spare: Words, out: Integers) -> Progress:
-    """Fill ``out`` with draws as far as the random words last: two of ``words`` per trial, and ``spare`` ones.
+    """Fill ``out`` with draws until the random words are used up: two of ``words`` per trial, and some of ``spare``.
 
     Returns (status, values drawn, trials used, spare words used). The status is `DONE`, or says what is missing:
     `WORDS`, `SPARE` or `DEEPER`. No trial may be dropped: continue with the unused words.
@@ -73,7 +73,7 @@ def simulated_gaussian(seed: np.uint64, record: np.int64, out: Integers) -> None
 
 @jit
 def fast_gaussian(seed: np.uint64, record: np.int64, room: Words, out: Integers) -> None:
-    """Compute `simulated_gaussian` faster, with words drawn several at once in ``room``, two per trial."""
+    """Compute `simulated_gaussian` faster: words are drawn several at once into ``room``, two per trial."""
     s, r = np.uint64(seed), np.uint64(record)
     blocks(s, r, _NOISE, room)
     _draw(_GAUSSIAN, _GAUSSIAN_TABLE, _GAUSSIAN_GUIDE, room, _NO_WORDS, True, s, r, out)
@@ -131,7 +131,7 @@ def _draw(
         word = a & word_mask
         # Unsigned, so that no index can mean "from the end".
         k = np.uint64(guide[word >> guide_shift])
-        # Without a branch, which could not be predicted: it is mostly this k or the next, rarely a larger one.
+        # No branch, which could not be predicted: the result is mostly this k or the next, rarely a larger k.
         k += np.uint64(digits[k] < word)
         while digits[k] < word:
             k += _ONE
@@ -153,7 +153,7 @@ def _draw(
                     out[produced] = x
                     produced += 1
             elif x >= negative:
-                # All but the negative zero; a condition on the sign alone could not be predicted.
+                # Accept all but the negative zero; a branch on the sign alone could not be predicted.
                 out[produced] = (x ^ -negative) + negative
                 produced += 1
         trial += 1

@@ -130,7 +130,7 @@ def _decide(shape: Integers, table: Words, a: Words, b: Words) -> tuple[Integers
     undecided = np.less(u1, numerator, out=below)
     np.logical_or(undecided, tied, out=undecided)
     np.logical_and(undecided, inside, out=undecided)
-    # All but the negative zero.
+    # Accept all but the negative zero.
     kept = np.greater(x, 0, out=tied)
     plain = np.logical_not(negative, out=empty(a.shape, np.bool_))
     np.logical_or(kept, plain, out=kept)
@@ -324,10 +324,10 @@ def secure_feed(trials: int, spares: int) -> tuple[Words, Words]:
 
 
 def fill_from(words: Words, trials: int, distribution: NoiseDistribution, out: Integers) -> None:
-    """Fill ``out`` with secure draws, first from ``words``, which did not suffice before, then from new words.
+    """Fill ``out`` with secure draws, from ``words``, which were too few for it, and then from new words.
 
-    Replacing the words would bias the distribution, because whether they suffice depends on the values. ``words`` holds
-    two for each of ``trials`` trials, then spare ones.
+    Replacing the words would bias the distribution, because whether they suffice depends on the drawn values. ``words``
+    holds two words for each of ``trials`` trials, then spare words.
     """
     first = [(words[: 2 * trials], words[2 * trials :])]
 
@@ -348,7 +348,7 @@ class SimulatedNoise(DrawnNoise):
     The noise is a function of the seed, the record's index and the purpose (counter-based: Philox4x32-10), so a
     record's draws do not depend on other records or on time. A copy repeats them. A record's shorter vectors are
     prefixes of its longer ones, and its Gaussian and Laplace draws use the same words. Raises `UserError` for a seed
-    that is not such an integer, or a negative record index.
+    that is not an integer in the range, or a negative record index.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Changes of promised caps, with their days: whoever raises one leaves a trace."""
+"""Changes of promised caps, with their days, so that every raise leaves a trace."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _SCOPE = "task = ? AND level = ? AND currency = ? AND renews = ?"
 
 @dataclass(frozen=True, slots=True)
 class CapChange:
-    """A cap that became another one on a day (seconds since 1970); None stands for no cap."""
+    """A change of a promised cap, from ``before`` to ``after`` (None: no cap), on a day (seconds since 1970)."""
 
     day: int
-    task: str  # its name; empty for the cap over all tasks
+    task: str  # the task's name; empty for the cap over all tasks
     level: str
-    window: str  # that in which the cap renews, or empty
+    window: str  # the window with which the cap renews, or empty
     before: PrivacyLoss | None
     after: PrivacyLoss | None
 
     @property
     def is_raise(self) -> bool:
-        """Whether less is promised than before."""
+        """Whether the new cap promises less protection than the one before."""
         before, after = self.before, self.after
         if before is None or after is None:
             return before is not None
@@ -35,7 +35,7 @@ class CapChange:
 
     @property
     def scope(self) -> str:
-        """What the cap is of, in words."""
+        """The tasks, the level and the window to which the cap applies, in words."""
         where = f"the task {self.task!r}" if self.task else "all tasks"
         at = f", level {self.level!r}" if self.level else ""
         return f"{where}{at}{f', {each_of(self.window)}' if self.window else ''}"
@@ -47,7 +47,7 @@ class CapChange:
 
 
 def set_cap(connection: Connection, cap: Cap, day: int) -> None:
-    """Promise a cap in place of the one of its scope, and record the change, if it is one."""
+    """Promise a cap in place of the earlier one of the same scope, and record the change if they differ."""
     scope = cap.task, cap.level, cap.currency, cap.renews
     before = connection.execute(f"SELECT units, delta_units FROM promises WHERE {_SCOPE}", scope).fetchone()
     if before == (cap.units, cap.delta_units):
@@ -58,7 +58,7 @@ def set_cap(connection: Connection, cap: Cap, day: int) -> None:
 
 
 def remove_cap(connection: Connection, cap: Cap, day: int) -> bool:
-    """Remove a promised cap and record it; return whether it was promised."""
+    """Remove a promised cap and record the removal; return whether the cap was promised."""
     scope = cap.task, cap.level, cap.currency, cap.renews
     amount = cap.units, cap.delta_units
     where = f"{_SCOPE} AND units = ? AND delta_units = ?"

@@ -1,4 +1,4 @@
-"""Prices and promises of a ledger: costs of a release in each currency, and caps."""
+"""Prices and promises of a ledger: the costs of a release in each currency, and people's caps."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _ERROR_CODE = "MURK-LEDGER-001"
 CURRENCIES: tuple[Currency, ...] = ("gdp", "rho", "epsilon", "approx")
 Row = tuple[str, str, str, int | None, int | None, int | None, int | None, int | None]
 _SHUFFLED = "shuffled"  # key of the central guarantee among a price's claims
-REPEATED = "repeated"  # mechanism of answers that are repeated, at no cost
+REPEATED = "repeated"  # name in place of a mechanism for repeated answers, which cost nothing
 LARGEST = 2**62  # largest amount in a ledger: SQLite's integers end at 2^63
 
 
 @dataclass(frozen=True)
 class Charge:
-    """Cost of a release at one level of a task, in each currency in which the mechanism has a valid bound.
+    """Cost of a release at one level of a task, in each currency in which the mechanism's loss has a valid bound.
 
     ``guarantees`` are all guarantees of the mechanism, for `Accountant`.
     """
@@ -61,7 +61,7 @@ class Charge:
         return cls(level, mechanism.kind, guarantee, costs, mechanism.guarantees, central)
 
     def repeated(self) -> Charge:
-        """Return the charge of repeating an answer of this level: nothing, in every currency."""
+        """Return the charge for repeating an answer of this level, which is zero in every currency."""
         free: dict[Currency, PrivacyLoss] = {currency: PrivacyLoss(currency, 0, 0) for currency in CURRENCIES}
         return Charge(self.level, REPEATED, self.guarantee, free)
 
@@ -109,17 +109,17 @@ class Cost:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is the price of a repeated answer."""
+        """Whether this is the price of a repeated answer."""
         return self.mechanism == REPEATED
 
     @cached_property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The level's guarantee, then all others of the mechanism; `Accountant` composes them."""
+        """The level's guarantee, followed by the mechanism's other guarantees; `Accountant` composes them."""
         return tuple(guarantee_from_dict(claim) for claim in json.loads(self.description) if _SHUFFLED not in claim)
 
     @property
     def central(self) -> CentralGuarantee | None:
-        """The guarantee of a shuffled release, if the shuffler keeps the order of arrival to itself."""
+        """The central guarantee of a shuffled release, which assumes a shuffler that hides the order of arrival."""
         shuffled = [claim[_SHUFFLED] for claim in json.loads(self.description) if _SHUFFLED in claim]
         return CentralGuarantee.from_dict(shuffled[0]) if shuffled else None
 
@@ -131,9 +131,9 @@ class Cost:
 
 @dataclass(frozen=True)
 class Cap:
-    """A cap for every person: over all tasks (0) or in one task, at one level or at any ('').
+    """A cap for every person: over all tasks (``task`` 0) or in one task, and at one ``level`` or at any ('').
 
-    With ``renews`` it holds in each window of the task.
+    With ``renews`` the cap holds in each window of the task.
     """
 
     task: int
@@ -150,7 +150,7 @@ class Cap:
         return PrivacyLoss(self.currency, self.units, self.delta_units)
 
     def spent(self, history: Mapping[int, int], prices: Mapping[int, Cost]) -> tuple[int, int] | None:
-        """Sum a person's releases (price number -> count) in this cap's currency, as (units, delta units).
+        """Return the cost of a person's releases (price number -> count) in the cap's currency: (units, delta units).
 
         A level's cap also counts releases at the task's other levels. None if a release has no cost in this currency:
         the remainder is then unknown and counts as 0.
@@ -197,7 +197,7 @@ class Costs(dict[int, Cost]):
         for charge in charges:
             row = (task, *charge.row())
             if row not in stored:
-                # Not remembered beyond this call: the transaction may still be rolled back.
+                # Prices are not cached beyond this call: the transaction may still be rolled back.
                 added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
                 stored[row] = int(added.lastrowid or 0)
             numbers.append(stored[row])
@@ -222,7 +222,7 @@ def history_text(history: Mapping[int, int]) -> str:
 def check_tighter(
     ledger: Path, connection: Connection, task: int, level: str, cap: PrivacyLoss, *, renews: bool = False
 ) -> Cap:
-    """Return the cap of a task (0: over all) and a level ('': any); raise a UserError beyond the promised one."""
+    """Return a cap of a task (0: all tasks) at a level ('': any); raise a UserError if it exceeds the promised one."""
     query = "SELECT units, delta_units FROM promises WHERE task = ? AND level = ? AND currency = ? AND renews = ?"
     before = connection.execute(query, (task, level, cap.currency, renews)).fetchone()
     if before is not None and (cap.units > before[0] or cap.delta_units > before[1]):

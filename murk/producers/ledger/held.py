@@ -1,7 +1,9 @@
-"""Records that a device holds until their window ends: one of each person and window, drawn uniformly.
+"""Records that a device holds until their window ends: one for each person and window, drawn uniformly.
 
-A record is stored as its coded numbers, so that its length says nothing about them, encrypted under the ledger's key
-with a pad of its own, and deleted in the transaction that books its release.
+A record is stored as its coded numbers, with the number of the window's records and the person's name, so that its
+length says nothing about them. Each record of a window encrypts it anew, under the ledger's key with a pad of its own,
+whether it takes the held one's place or not: so the file alone does not show how many there were. It is deleted in the
+transaction that books its release.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from murk.producers.ledger.names import LOST_KEY, Id, NameKey
 _ERROR_CODE = "MURK-LEDGER-001"
 
 _NONCE: Final = 16
+_SIZE: Final = 4  # bytes that tell the length of the numbers
+_NAME: Final = 64  # bytes to a multiple of which a name is filled up
 _PURPOSE: Final = b"murk held"
 
 
@@ -32,7 +36,7 @@ _PURPOSE: Final = b"murk held"
 class Held:
     """A person's held record of a window: its coded features and target, and the level at which it is released.
 
-    ``count`` is the number of the window's records, of which it was drawn.
+    ``count`` is the number of the person's records in the window, from which this one was drawn.
     """
 
     name: str = field(repr=False)
@@ -49,28 +53,19 @@ class HeldRecords:
     def __init__(self, connection: Connection, task: int, key: NameKey) -> None:
         self._connection, self._task, self._key = connection, task, key
 
-    def count(self, person: Id, window: int) -> int:
-        """Return how many records a person has had in a window, of which one is held."""
-        query = "SELECT count FROM held WHERE task = ? AND person = ? AND window = ?"
-        row = self._connection.execute(query, (self._task, person, window)).fetchone()
-        return 0 if row is None else int(row[0])
+    def read(self, person: Id, window: int) -> Held | None:
+        """Return the held record of a person and window, if there is one."""
+        query = "SELECT window, level, record FROM held WHERE task = ? AND person = ? AND window = ?"
+        rows = self._connection.execute(query, (self._task, person, window)).fetchall()
+        return next(read_held(iter(rows), self._key), None)
 
-    def put(self, person: Id, record: Held, count: int, due: int) -> None:
+    def put(self, person: Id, record: Held, due: int) -> None:
         """Hold a record in place of the one that is held; ``due`` counts for the first one."""
-        numbers = empty((len(record.x) + 1,))
-        numbers[:-1], numbers[-1] = record.x, record.y
-        name, values = json.dumps(record.name).encode(), self._cover(track(numbers.view(np.uint8)))
-        row = self._task, person, record.window, record.level, count, due
         self._connection.execute(
-            "INSERT INTO held VALUES (?, ?, ?, ?, ?, ?, ?, ?) "
-            "ON CONFLICT DO UPDATE SET name = excluded.name, record = excluded.record",
-            (*row, self._cover(np.frombuffer(name, np.uint8)), values),
+            "INSERT INTO held VALUES (?, ?, ?, ?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET level = excluded.level, record = excluded.record",
+            (self._task, person, record.window, record.level, due, self._encrypted(record)),
         )
-
-    def counted(self, person: Id, window: int, count: int, level: str) -> None:
-        """Store the number of records, and the newest level."""
-        change = "UPDATE held SET count = ?, level = ? WHERE task = ? AND person = ? AND window = ?"
-        self._connection.execute(change, (count, level, self._task, person, window))
 
     def delete(self, person: Id, window: int) -> bool:
         """Delete the held record of a person and window; return whether it was still there."""
@@ -78,27 +73,30 @@ class HeldRecords:
         deleted = self._connection.execute(f"DELETE FROM held {where}", (self._task, person, window))
         return deleted.rowcount > 0
 
-    def _cover(self, data: NDArray[np.uint8]) -> bytes:
-        nonce = secrets.token_bytes(_NONCE)
-        return nonce + (data ^ _pad(self._key, nonce, len(data))).tobytes()
+    def _encrypted(self, record: Held) -> bytes:
+        numbers = empty((len(record.x) + 2,))
+        numbers[:-2], numbers[-2], numbers[-1] = record.x, record.y, record.count
+        name = json.dumps(record.name).encode()
+        name = name.ljust(-(-len(name) // _NAME) * _NAME)
+        plain = track(np.concatenate([numbers.view(np.uint8), np.frombuffer(name, np.uint8)]))
+        # How many numbers there are is public.
+        header = secrets.token_bytes(_NONCE) + (8 * len(numbers)).to_bytes(_SIZE, "little")
+        return header + (plain ^ _pad(self._key, header, len(plain))).tobytes()
 
 
-def read_held(rows: Iterator[tuple[int, str, int, bytes, bytes]], key: NameKey) -> Iterator[Held]:
-    """Decrypt held records from the columns ``window``, ``level``, ``count``, ``name`` and ``record``."""
-    for window, level, count, name, record in rows:
-        numbers = copied(_uncover(record, key).view(np.float64))
+def read_held(rows: Iterator[tuple[int, str, bytes]], key: NameKey) -> Iterator[Held]:
+    """Decrypt held records from the columns ``window``, ``level`` and ``record``."""
+    for window, level, record in rows:
+        header, covered = record[: _NONCE + _SIZE], np.frombuffer(record, np.uint8)[_NONCE + _SIZE :]
+        size, plain = int.from_bytes(header[_NONCE:], "little"), track(covered ^ _pad(key, header, len(covered)))
         try:
-            person = json.loads(_uncover(name, key).tobytes())
+            person = json.loads(plain[size:].tobytes())
         except ValueError as error:
             raise UserError("records are held under another key: put back the ledger's key", code=LOST_KEY) from error
-        yield Held(person, window, level, numbers[:-1], float(numbers[-1]), count)
+        numbers = copied(plain[:size].view(np.float64))
+        yield Held(person, window, level, numbers[:-2], float(numbers[-2]), int(numbers[-1]))
 
 
-def _uncover(covered: bytes, key: NameKey) -> NDArray[np.uint8]:
-    data = np.frombuffer(covered, np.uint8)
-    return track(data[_NONCE:] ^ _pad(key, covered[:_NONCE], len(data) - _NONCE))
-
-
-def _pad(key: NameKey, nonce: bytes, size: int) -> NDArray[np.uint8]:
-    stream = shake_256(_PURPOSE + (key.secret or b"") + nonce).digest(size)
+def _pad(key: NameKey, header: bytes, size: int) -> NDArray[np.uint8]:
+    stream = shake_256(_PURPOSE + (key.secret or b"") + header).digest(size)
     return np.frombuffer(stream, np.uint8)

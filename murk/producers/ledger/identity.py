@@ -21,19 +21,19 @@ from murk.privacy.explain import CENTRAL
 
 if TYPE_CHECKING:
     from murk.producers.ledger.costs import BookedTask
-    from murk.producers.ledger.transaction import Common
+    from murk.producers.ledger.spending import Common
 
 _ERROR_CODE = "MURK-LEDGER-001"
 
 Query = Callable[[str, tuple[Any, ...]], Sequence[Any]]
 
 APPLICATION, APPLICATION_ORGANISATIONS = "application", "organisations of an application"
-"""How people and organisations are named whose records come from no file."""
+"""How people and organisations are named if their records come from no file."""
 _EACH = ", ".join("?" * len(CENTRAL))
 
 
 def is_capped(query: Query, task: int) -> bool:
-    """Return whether a cap over all tasks is promised that holds for this task."""
+    """Return whether a promised cap over all tasks holds for this task."""
     capped = "SELECT 1 FROM tasks, promises WHERE tasks.number = ? AND simulated IS NOT 1 AND promises.task = 0"
     return bool(query(capped, (task,)))
 
@@ -41,7 +41,7 @@ def is_capped(query: Query, task: int) -> bool:
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
     """Return ways in which people of real tasks were named, if names cannot be compared with ``people``.
 
-    Comparable are rows of the same records, columns of the same name, and names given by applications. People and
+    Rows of the same file, columns of the same name, and names given by applications can each be compared. People and
     organisations have different accounts and are not compared.
     """
     alike = [naming for naming in _namings(query) if _is_organisation(naming[0]) == _is_organisation(people)]
@@ -50,7 +50,7 @@ def strangers(query: Query, source: str | None, people: str) -> list[str]:
 
 
 def check_named(connection: Connection, ledger: Path, task: BookedTask, source: int, common: Common) -> None:
-    """Refuse people who are promised a cap over all tasks if others were named differently before."""
+    """Refuse people to whom a cap over all tasks is promised if people were named in another way before."""
 
     def query(sql: str, values: tuple[Any, ...]) -> list[Any]:
         return connection.execute(sql, values).fetchall()
@@ -85,8 +85,8 @@ def describe(ledger: Path, records: str, people: str, before: Sequence[str]) -> 
     why = "names of different kinds cannot be compared"
     if "row" in (people, *before):
         why = (
-            "where each row is a person, they are recognised only in the very same records (sorted, corrected or "
-            "converted ones are others), and not under names"
+            "where each row is a person, people are recognised only in exactly the same records (not in sorted, "
+            "corrected or converted ones), and not by names"
         )
     return (
         f"{who} named by {earlier} have released already (ledger {ledger}), and it is unknown whether {records}, "
@@ -127,7 +127,7 @@ def _namings(query: Query) -> list[tuple[str, str | None]]:
            JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1 AND next_row > 0 ORDER BY people""",
         (),
     )
-    # Organisations' runs have no progress of rows; their debits show that they have released.
+    # Runs of organisations record no progress by rows; their debits show that they have released.
     organisations = query(
         f"""SELECT DISTINCT people, digest FROM runs JOIN sources ON sources.number = source
             JOIN tasks ON tasks.number = task WHERE simulated IS NOT 1
@@ -164,7 +164,7 @@ def _words(people: str) -> str:
 class Run:
     """Progress of one task through one file, with ``people`` "row" or "column NAME" and rows ``excluded``, ascending.
 
-    ``next_row`` is the number of rows done, in the order of release; ``counters`` are sums over them ("released",
+    ``next_row`` is the number of rows done, in the order of release; ``counters`` are sums over these rows ("released",
     "clamped", ...) and stay on the device.
     """
 
@@ -186,7 +186,7 @@ class Run:
 
 
 def read_run(file: Database, task_hash: str, source: str) -> Run | None:
-    """Read the progress through a file; None before its first block."""
+    """Return the progress through a file; None before its first block."""
     rows = file.query(
         """SELECT people, excluded, next_row, counters FROM runs
            JOIN sources ON sources.number = runs.source JOIN tasks ON tasks.number = runs.task
@@ -199,8 +199,8 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
     """Raise a UserError if some of these people may have released before under names that cannot be compared.
 
-    They may if another file's people released to the task and rows name people in either; and, if the work begins under
-    a cap over all tasks, if others were named differently.
+    They may have if people of another file released to the task and in one of the two files each row is a person. They
+    also may have if the work begins under a cap over all tasks and people were named in another way before.
     """
     if not begun and is_capped(file.query, task):
         check_recognised(file.query, file.path, "these records", source, people)
@@ -212,5 +212,5 @@ def check_people(file: Database, task: int, source: str, people: str, *, begun: 
     if others:
         raise UserError(
             "people of another file have released to this task. Where each row is a person, nobody can be recognised "
-            "in two files, and people could release twice. Give that file, or name people by a column (--person)"
+            "in two files, and people could release twice. Give the earlier file, or name people by a column (--person)"
         )

@@ -28,7 +28,7 @@ from murk.producers.ledger.names import (
     read_key,
 )
 from murk.producers.ledger.schema import LOST, LedgerFile
-from murk.producers.ledger.transaction import (
+from murk.producers.ledger.spending import (
     DAY,
     Common,
     Owner,
@@ -63,7 +63,7 @@ _OF_PEOPLE = (
     "runs",
     "sources",
 )
-# Whether any name or file is stored.
+# Query: whether any name or file is stored.
 _NAMED = " UNION ".join(
     [*(f"SELECT 1 FROM {table} WHERE home = 0" for table in ("spending", "withdrawals")), "SELECT 1 FROM sources"]
 )
@@ -74,7 +74,7 @@ def _today() -> int:
 
 
 class Names:
-    """Names of people and files in one open ledger; raises `UserError` if the ledger is older than its key."""
+    """Stored names of people and files in one open ledger; raises `UserError` if the ledger is older than its key."""
 
     def __init__(self, file: LedgerFile) -> None:
         self._file = file
@@ -84,7 +84,7 @@ class Names:
         if file.closed_on is not None:
             delete_key(file.path)
             return
-        # Look for the key first: it gets its name after the ledger has its fingerprint.
+        # Look for the key first: it gets its final name only after the ledger has stored its fingerprint.
         named = key_path(file.path).exists()
         fingerprint = self._fingerprint()
         if fingerprint is None and named:
@@ -99,7 +99,7 @@ class Names:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether there is a key. It is made when the first name or file is stored."""
+        """Whether the ledger has a key, which is made when the first name or file is stored."""
         return self._fingerprint() is not None
 
     def missing(self) -> str | None:
@@ -134,7 +134,7 @@ class Names:
             key = make_key(self._file.path)
             connection.execute("INSERT INTO meta VALUES ('key', ?)", (key.fingerprint,))
             self._is_new = True
-            # Not cached: the transaction may still be rolled back, and the key with it.
+            # The key is not cached: the transaction may still be rolled back, and the key with it.
             return key
         key = read_key(self._file.path, fingerprint)
         if not self._is_new:
@@ -142,7 +142,7 @@ class Names:
         return key
 
     def called(self, connection: Connection, people: Sequence[str] | None) -> NameKey:
-        """Return the key for the people of a block (None for rows)."""
+        """Return the key for storing names of a block's ``people`` (None if each row is a person)."""
         return NameKey(None) if people is None else self.writing(connection)
 
     def opening(self) -> NameKey:
@@ -161,13 +161,13 @@ class Names:
             called = self.source(digest, connection)
             row = connection.execute("SELECT number FROM sources WHERE digest = ?", (called,)).fetchone()
             if row is None:
-                # Not cached: the transaction may still be rolled back.
+                # The number is not cached: the transaction may still be rolled back.
                 return int(connection.execute("INSERT INTO sources (digest) VALUES (?)", (called,)).lastrowid or 0)
             self._sources[digest] = int(row[0])
         return self._sources[digest]
 
     def committed(self) -> None:
-        """Give a new key its final name, after the transaction."""
+        """Give a new key its final name; call this after the transaction has committed."""
         if self._is_new:
             self._is_new = False
             if fingerprint := self._fingerprint():
@@ -187,8 +187,8 @@ class Ledger:
     transaction (``synchronous=FULL``) before anything is sent: a crash may lose a report, never a debit. One object
     serves one thread; any number of processes may open the file.
 
-    Opening reads the whole file once and refuses a file that is damaged, foreign, empty, older than ``LEDGER.last``
-    beside it, or of another version or identity with a UserError. An older copy of the whole folder cannot be detected.
+    Opening reads the whole file once. It raises a UserError for a file that is damaged, foreign, empty, older than
+    ``LEDGER.last`` beside it, or of another version or identity. An older copy of the whole folder cannot be detected.
     Raises MurkError if the file cannot be opened or made.
 
     >>> import tempfile
@@ -199,7 +199,7 @@ class Ledger:
     Parameters
     ----------
     path, identity
-        The file, and the only identity that is accepted, if any; a missing file is then refused, not made.
+        The file, and the identity that it must have, if given; a missing file is then refused, not made.
     create, timeout
         Whether a missing file is made, and seconds to wait for another process's transaction.
     """
@@ -216,7 +216,8 @@ class Ledger:
         self._prices = Costs()
         self._common = Common(self._prices)
         self._tasks: dict[str, BookedTask] = {}
-        # Ranges of confirmed releases; whether the write-ahead log may hold deleted ones; when it was emptied.
+        # Confirmed releases to delete, as ranges; whether the write-ahead log may hold deleted ones; when it was
+        # emptied.
         self._confirmed: list[tuple[int, int]] = []
         self._left, self._tidied = False, time.monotonic()
         self.identity = self._file.identity
@@ -264,7 +265,7 @@ class Ledger:
             raise UserError(
                 f"people of the ledger {self.path} release to the task {bound[0][1] or task_hash[:12]!r} on another "
                 f"log (identity {bound[0][0][:8]}, not {log_identity[:8]}), and no record is released twice. Use that "
-                "log. (A task of another name asks these people again, at additional cost; --lifetime caps the sum.)"
+                "log. (A task of another name may ask these people again, at additional cost; --lifetime caps the sum.)"
             )
 
     def book(
@@ -279,9 +280,9 @@ class Ledger:
     ) -> None:
         """Record the costs of a bound task's releases at each level, and the caps promised to everyone.
 
-        ``caps`` are (level, amount) pairs, '' for any level; all of them hold. ``renewing`` ones hold in each window of
-        the task. ``lifetime`` is a cap over all tasks. With ``repeats`` unchanged answers are repeated at no cost.
-        Raises UserError if a cap is larger than the one promised before.
+        ``caps`` are (level, amount) pairs, with '' for any level; all of them hold. Those in ``renewing`` hold in each
+        window of the task. ``lifetime`` is a cap over all tasks. With ``repeats``, unchanged answers are repeated at no
+        cost. Raises UserError if a cap is larger than the one promised before.
         """
         self._common.forget()
         with self._file.write() as connection:
@@ -313,10 +314,10 @@ class Ledger:
     ) -> None:
         """Raise a cap in its currency, with its owners' consent; without a task, the cap over all tasks.
 
-        With ``renews`` it is the cap in each window of the task. The ledger records the day and both caps (`changes`).
+        With ``renews`` the cap holds in each window of the task. The ledger records the day and both caps (`changes`).
 
-        ``instead_of`` is a promised cap of another currency, or in tcdp of another omega, that the new one replaces in
-        the same transaction. Raises UserError, and changes nothing, if it is not promised there.
+        ``instead_of`` is a promised cap of another currency, or in tcdp of another omega; the new cap replaces it in
+        the same transaction. Raises UserError, and changes nothing, if ``instead_of`` is not promised there.
         """
         self._common.forget()
         scope, today = (self._optional_number(task_hash) or 0, level), _today()
@@ -330,7 +331,7 @@ class Ledger:
             set_cap(connection, Cap(*scope, cap.currency, cap.units, cap.delta_units, renews), today)
 
     def changes(self) -> tuple[CapChange, ...]:
-        """Return all changes of promised caps, the earliest first; the first promise of each is one, too."""
+        """Return all changes of promised caps, the earliest first; a cap's first promise counts as a change, too."""
         return read_changes(self._file)
 
     @property
@@ -341,15 +342,15 @@ class Ledger:
     def close_accounts(self) -> None:
         """Delete all accounts and the key of names, for good; afterwards nobody can release with this ledger.
 
-        Tasks, costs, caps and their changes stay. Nobody's spending is known afterwards, so that further tasks with
-        another ledger give these people whole budgets. If a crash comes between the two deletions, the next opening
+        Tasks, costs, caps and their changes stay. Nobody's spending is known afterwards, so further tasks with another
+        ledger give these people full budgets again. If a crash comes between the two deletions, the next opening
         deletes the key.
         """
         self._common.forget()
         with self._file.write() as connection:
             for table in _OF_PEOPLE:
                 connection.execute(f"DELETE FROM {table}")
-                # Also for a process that has the ledger open now.
+                # This also stops a process that has the ledger open now.
                 connection.execute(
                     f"CREATE TRIGGER closed_{table} BEFORE INSERT ON {table} BEGIN SELECT RAISE(ABORT, 'closed'); END"
                 )
@@ -360,13 +361,13 @@ class Ledger:
         self._file.empty_log()
 
     def promises(self, task_hash: str | None = None) -> list[Cap]:
-        """Return the caps of a task, or those over all tasks (None)."""
+        """Return the caps of a task, or the caps over all tasks (None)."""
         query = f"SELECT {Cap.columns} FROM promises WHERE task = ? ORDER BY level, currency, renews"
         return [Cap(*row) for row in self._file.query(query, (self._optional_number(task_hash) or 0,))]
 
     @contextmanager
     def spending(self, task_hash: str, requests: ReleaseRequests) -> Iterator[Spending]:
-        """Decide who may release, and write debits, releases and progress in one transaction.
+        """Decide which requests are granted, and write debits, releases and progress in one transaction.
 
         Inside the ``with`` block the caller randomizes for ``granted`` only and passes the bytes to ``freeze``. Raises
         UserError for an unknown level or an invalid name, MurkError if the ledger cannot be written. After any error
@@ -404,11 +405,11 @@ class Ledger:
         return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
 
     def held(self, task_hash: str, now: float) -> list[Held]:
-        """Return the held records that are due at a time, of the earliest windows first, by the time of each.
+        """Return the held records that are due at ``now``: those of the earliest windows first, then by due time.
 
-        People's dues are drawn anew for each window, so that their places in it do not link their answers.
+        A person's due time is drawn anew for each window, so that it does not link their answers.
         """
-        query = "SELECT window, level, count, name, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
+        query = "SELECT window, level, record FROM held WHERE task = ? AND due <= ? ORDER BY window, due"
         rows = self._file.query(query, (self._booked(task_hash).number, int(now)))
         from murk.producers.ledger.held import read_held
 
@@ -426,7 +427,7 @@ class Ledger:
         return bool(self._file.query(query, (number, self._booked(task_hash).number)))
 
     def confirm(self, numbers: Sequence[int]) -> None:
-        """Delete releases that are on the log, or else let the next transaction do it and report the disk's error."""
+        """Delete releases that are on the log; if that fails, the next transaction does it, and reports the error."""
         self._confirmed.extend(ranges(numbers))
         with suppress(MurkError):
             self.delete_confirmed()
@@ -448,7 +449,7 @@ class Ledger:
 
     @contextmanager
     def _write(self, *, waits: bool = True) -> Iterator[Connection]:
-        """Hold a transaction, which also deletes confirmed releases: commit at the end, or roll back."""
+        """Run the block in a transaction, which also deletes confirmed releases: commit at its end, or roll back."""
         with self._file.write(waits=waits) as connection:
             if deleted := len(self._confirmed):
                 connection.executemany("DELETE FROM outbox WHERE number BETWEEN ? AND ?", self._confirmed)
@@ -469,7 +470,7 @@ class Ledger:
     def withdraw(
         self, person: Key, *, task_hash: str | None = None, source: str | None = None, now: float | None = None
     ) -> int:
-        """Stop all further releases of a person, delete those in the outbox, and return their number.
+        """Stop all further releases of a person, delete their releases in the outbox, and return how many were deleted.
 
         Held records and kept answers are deleted, too. What was spent stays spent, and the log may have some of the
         deleted releases. A withdrawal from a task holds for all tasks of its name. ``person`` is a name, or a row of
@@ -493,7 +494,7 @@ class Ledger:
                     connection.execute(f"DELETE FROM {table} WHERE {where % of_task}", (stored_name, task, task))
             key, owner = self.names.writing(connection), Owner(home, stored_name)
             dropped = drop_unconfirmed(connection, key, "? IS NULL OR task = ?", (task, task), owner)
-            # A number of its own shows whether a copy knows of it.
+            # The withdrawal takes a number, which shows whether a copy of the ledger knows of it.
             ((following,),) = connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'next' RETURNING value")
         self._file.note_last(int(following))
         self._left = True
@@ -501,7 +502,7 @@ class Ledger:
         return dropped
 
     def account(self, person: Key, *, source: str | None = None) -> Account:
-        """Return what was promised to a person (a name, or a row of a file), spent, sent and refused, by task."""
+        """Return an account: what was promised, spent, sent and refused. ``person`` is a name, or a row of a file."""
         from murk.producers.ledger import statements
 
         person = known_by(person, source)
@@ -512,13 +513,13 @@ class Ledger:
         return statements.account(self._file, Owner(int(rows[0][0]) if rows else -1, person), self.names.opening())
 
     def withdrawn(self, source: str, *, task_name: str) -> frozenset[int]:
-        """Return the rows of a file whose people have withdrawn from every task or from one of this name."""
+        """Return the rows of a file whose people have withdrawn from all tasks, or from tasks of this name."""
         query = """SELECT person FROM withdrawals JOIN sources ON sources.number = home
                    WHERE digest = ? AND (task = 0 OR task IN (SELECT number FROM tasks WHERE name = ?))"""
         return frozenset(person for (person,) in self._file.query(query, (self.names.source(source), task_name)))
 
     def has_released(self, source: str, *, task_name: str) -> bool:
-        """Return whether people of a file have released to a task of this name, whatever its public sample was."""
+        """Return whether people of a file have released to any task of this name, whatever its public sample was."""
         query = """SELECT 1 FROM runs JOIN sources ON sources.number = source JOIN tasks ON tasks.number = runs.task
                    WHERE digest = ? AND name = ? AND next_row > 0"""
         return bool(self._file.query(query, (self.names.source(source), task_name)))
@@ -549,28 +550,28 @@ class Ledger:
         return [*describe_together(self.together(), self.totals().who), *several_ways(self._file.query)]
 
     def totals(self) -> Totals:
-        """Return sums over everyone in the ledger; they identify nobody."""
+        """Return sums over all people in the ledger; they identify nobody."""
         from murk.producers.ledger import statements
 
         self.delete_confirmed()
         return statements.totals(self._file)
 
     def group_sums(self, task_hash: str) -> GroupSums:
-        """Return the sums over the people of a task that may be reported to others."""
+        """Return the totals over the people of a task that may be reported to others."""
         from murk.producers.ledger.statements import GroupSums
 
         return GroupSums(self._file, self._task_number(task_hash), self.names.opening)
 
     def windows(self, task_hash: str, source: str | None = None) -> Windows:
-        """Return the windows of organisations, for the file with a digest or for records from no file."""
+        """Return the windows of organisations with records of one file, by its digest, or with records from no file."""
         digest = None if source is None else self.names.source(source)
         return Windows(self._file, self._task_number(task_hash), digest, self.names.reading)
 
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file with a booked task, or return the progress made so far.
 
-        ``people`` is that of a ``Run``; ``excluded`` are rows that release nothing (a public sample). Raises UserError
-        if the file's people were named differently before, or people of another file may be the same ones.
+        ``people`` is as in `Run`; ``excluded`` are rows that release nothing (a public sample). Raises UserError if the
+        file's people were named in another way before, or may have released from another file.
         """
         task = self._booked(task_hash).number
         begun = self.run(task_hash, source) is not None
@@ -594,7 +595,7 @@ class Ledger:
     def order_key(self, task_hash: str, source: str) -> bytes:
         """Return the key of the order in which the rows of a begun file release to a task.
 
-        It follows from the ledger's key, which is drawn from the operating system: it lasts as long, and is not stored.
+        The order's key is derived from the ledger's random key: it lasts as long as that key, and is not stored.
         """
         return self.names.opening().order(task_hash, source)
 
@@ -617,7 +618,7 @@ class Ledger:
         if kind is None:
             self.close()
         else:
-            # Begin no transaction while an error propagates.
+            # Do not begin a transaction while an error propagates.
             self._file.close()
 
     def __repr__(self) -> str:

@@ -1,8 +1,8 @@
-"""The last answer of each person to a task that repeats it while their record codes to the same.
+"""Memos: each person's last answer to a task that repeats answers while a person's coded record stays the same.
 
-A memo is stored under the ledger's key with a pad of its own: a keyed fingerprint of what was randomized, and the
-payload. So the file alone shows neither records nor which releases of a log are whose; whoever has the key, too, can
-test a guess of what a person's last answer was made of. It is deleted when the person withdraws.
+A memo is a keyed fingerprint of what was randomized, and the payload, encrypted under the ledger's key with a pad of
+its own. So the file alone shows neither records nor which releases of a log are whose. Someone who has the key, too,
+can test a guess of the record behind a person's last answer. A memo is deleted when the person withdraws.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 _NONCE: Final = 16
 _PRINT: Final = 16
 _PURPOSE: Final = b"murk memo"
-_DECIMALS: Final = 9  # of what is randomized, so that the order in which rows are added up changes nothing
+_DECIMALS: Final = 9  # decimals of a vector that count, so that the order in which rows are added up does not
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Memo:
 
 
 def fingerprints(vectors: Floats, key: NameKey) -> list[bytes]:
-    """Return keyed fingerprints of what is randomized for each person, (n, d); equal for equal records."""
+    """Return a keyed fingerprint of each person's vector before noise, (n, d); equal records have equal ones."""
     rounded = track(np.round(vectors, _DECIMALS))
     rounded += 0.0  # no negative zero
     return [blake2b(row.tobytes(), key=key.secret or b"", digest_size=_PRINT).digest() for row in rounded]

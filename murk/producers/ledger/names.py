@@ -1,13 +1,13 @@
-"""Names of people and records: their normal spelling, the requests that carry them, and the key that hashes them.
+"""Names of people and records: their normalized spelling, the requests that carry them, and the key that hashes them.
 
 *Spelling.* Names are compared as nicknames in RFC 8266 (section 2.4: white space collapsed, NFKC, only characters
 allowed by RFC 8264), except that case counts (base 64), and that all spellings of a number (7, 7.0, 007, 7e0) are one
 name. Characters that only look alike (Cyrillic and Latin "a") stay different.
 
-*Key.* A ledger hashes names and file digests under a key in a file beside it, made once, with the first name or file:
-under another key everyone would get a new account with nothing spent. While the ledger's write lock is held, the key is
-written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to ``LEDGER.key``. A
-``LEDGER.key`` beside a ledger without a fingerprint shows that the ledger is not the newest.
+*Key.* A ledger hashes names and file digests under a key in a file beside it. The key is made once, with the first name
+or file: under another key everyone would get a new account with nothing spent. While the ledger's write lock is held,
+the key is written as ``LEDGER.key.new``; the ledger commits its fingerprint; then the file is renamed to
+``LEDGER.key``. A ``LEDGER.key`` beside a ledger without a fingerprint shows that the ledger is not the newest.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _PLAIN: Final = rf"(?:0|[1-9][0-9]{{0,{DIGITS - 1}}})"
 _ODD_NUMBER: Final = re.compile(
     rf"^(?!{_PLAIN}$)(?:[-+',.0-9_`#=()\"][-+',.0-9_`()\"eEdD]*|0[xXoObB][0-9A-Fa-f_]+)$", re.MULTILINE
 )
-# What programs put between the digits of a number, after NFKC.
+# Characters that programs put between the digits of a number, after NFKC.
 _GROUPING: Final = (
     r" .,'_`\u00b4\u00b7\u02b9\u02bc\u02d9\u2018\u2019\u201a\u201b\u2027\u2032\u22c5\u2396\u3001\u30fb\ufe50"
 )
 # Digits with thousands signs, a spreadsheet's mark of text, a number sign, brackets for a minus, a Fortran exponent, or
-# another base. Hyphens between digits and letters after them are left to other ids.
+# another base. Digits with hyphens between them, or letters after them, may be ids of another kind.
 _UNCLEAR: Final = re.compile(
     rf"[(#=\"'`+-]*[{_GROUPING}]*[0-9](?:[{_GROUPING}]*[0-9])*(?:[eE][-+]?[0-9{_GROUPING}]+)?[{_GROUPING})\"+-]*"
     r"|[-+]?[0-9]*\.[0-9]*[dD][-+]?[0-9]+"
@@ -61,7 +61,7 @@ _SIGNS: Final = {0x2212: "-", 0x066B: ".", 0x066C: ",", 0x2019: "'"}
 
 
 class PersonName(str):
-    """A normalized name that was written differently; the attribute ``written`` is the original text."""
+    """A normalized name whose original spelling, ``written``, was different."""
 
     written: str
 
@@ -108,7 +108,7 @@ def person_name(name: str) -> str:
 
 
 def are_plain(names: Sequence[str]) -> bool:
-    """Return whether all names are surely normalized; a quick check."""
+    """Return whether a quick check shows that all names are normalized."""
     joined = "\n".join(names)
     if not joined.isascii() or " " in joined or "" in names:
         return False
@@ -151,9 +151,9 @@ def is_unicode(text: str) -> bool:
 
 
 def _is_unclear(text: str) -> bool:
-    """Return whether a name is a number that is not written by its digits alone, and so is another's name as well."""
+    """Return whether a name is a number with more than its digits, which programs read in different ways."""
     if not text.isascii():
-        # Signs around digits, such as an enclosing keycap.
+        # Some signs enclose digits, such as an enclosing keycap.
         text = "".join(each for each in text if unicodedata.category(each) not in ("Me", "Mn"))
     return _UNCLEAR.fullmatch(text) is not None
 
@@ -202,9 +202,9 @@ _NO_KEY = [None]
 class ReleaseRequests:
     """A block of records whose release is requested.
 
-    ``keys`` identify records: rows of the file ``source``, or without a file text, or None for a record that never
-    comes again. ``people`` is None if every row is a person. ``keep_levels`` keeps the level of a person's earlier
-    releases to the task. ``windows`` are numbers of the windows in which the task's budget renews, if it does.
+    ``keys`` identify records: rows of the file ``source``; without a file, a text, or None for a record that is never
+    given again. ``people`` is None if every row is a person. With ``keep_levels`` a person stays at the level of their
+    earlier releases to the task. ``windows`` are the numbers of the records' windows, if the task's budget renews.
     """
 
     keys: Sequence[Key | None] = field(repr=False)
@@ -217,7 +217,7 @@ class ReleaseRequests:
     def checked(self) -> ReleaseRequests:
         """Return the requests with people's names normalized by `person_name`; raise a UserError for invalid ones."""
         if self.source is None and self.keys == _NO_KEY and self.people is not None and len(self.people) == 1:
-            # Fast path: one record that comes once, of a person with a plain name.
+            # Fast path: one record without a key, of a person with a plain name.
             (name,) = self.people
             lengths = {len(self.levels), 1 if self.windows is None else len(self.windows)}
             if type(name) is str and lengths == {1} and are_plain(self.people):
@@ -273,7 +273,7 @@ class NameKey:
 
     @property
     def fingerprint(self) -> str:
-        """Hash that identifies the key and reveals nothing else about it."""
+        """Hash that identifies the key and reveals nothing about its content."""
         return self._hash(b"", b"murk ledger key").hex()
 
     def person(self, name: Key) -> Id:
@@ -328,7 +328,7 @@ def make_key(ledger: Path) -> NameKey:
 
 
 def read_key(ledger: Path, fingerprint: str) -> NameKey:
-    """Read a ledger's key; raise a UserError, without quoting it, if it is missing, damaged, or another ledger's."""
+    """Return a ledger's key; raise a UserError, without the key, if it is missing, damaged, or another ledger's."""
     path = key_path(ledger)
     wrong = False
     # Another process may rename the draft between two attempts.

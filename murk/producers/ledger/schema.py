@@ -1,10 +1,10 @@
 """The ledger's file: its tables, and how it is made, opened and verified.
 
-A missing or unreadable ledger is an error: a new one would let people spend again. So none is made where there has been
-one, and no message advises to continue without it.
+A missing or unreadable ledger is an error: a new ledger would let people spend again. So no ledger is made where there
+has been one, and no message advises to continue without it.
 
-``LEDGER.last`` beside it has the number of the last write that counts. A ledger that does not know that write is an
-older copy, or has lost its ``-wal``, and is refused. A copy of the whole folder cannot be told from the newest.
+The file ``LEDGER.last`` beside the ledger has the number of the last relevant write. A ledger that does not know that
+write is an older copy, or has lost its ``-wal``, and is refused. An old copy of the whole folder cannot be detected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 FORMAT = 1  # number of the file's format
 APPLICATION = 0x4D75726C  # SQLite's application id of a ledger ("Murl")
 
-# Names come in any order, so a block may touch any page of a large ledger
+# Size of the page cache: names come in any order, so a block may touch any page of a large ledger
 CACHE_KIB = 16_384
 BEYOND = (
     "Nothing was spent or sent. Only the ledger records what people have spent: keep what is left of it, and put back "
@@ -45,7 +45,7 @@ def _lost(what: str) -> UserError:
 
 
 class LedgerFile(Database):
-    """A ledger's SQLite file, made only with ``create``, without ``identity``, and where there has never been one.
+    """A ledger's SQLite file. A missing one is made only with ``create``, without ``identity``, where none has been.
 
     ``timeout`` is the number of seconds to wait for another process's write.
     """
@@ -53,7 +53,7 @@ class LedgerFile(Database):
     def __init__(self, path: str | Path, *, create: bool, timeout: float, identity: str | None = None) -> None:
         self._owner = os.getpid(), threading.get_ident()
         path = Path(path)
-        # Look for these first: a ledger that another process is making appears before its companion files.
+        # Look for companion files first: a ledger that another process is making appears before its companions.
         left = [end for end in ("-wal", "-shm", SUFFIX, DRAFT) if Path(f"{path.resolve()}{end}").exists()]
         if path.is_file() and path.stat().st_size == 0:
             raise _lost(f"the ledger {path} is empty: its content was lost")
@@ -89,11 +89,11 @@ class LedgerFile(Database):
             raise MurkError("one block of releases must be done before the next begins")
         super().check()
         if not self._patient:
-            # An interrupt came before it was set again.
+            # An interrupt came before the flag was reset.
             self._wait_again()
 
     def note_last(self, number: int) -> None:
-        """Note the number of a committed write beside the ledger, for `_check_newest`; a full disk is no error."""
+        """Write a committed write's number to a file beside the ledger, for `_check_newest`; ignore a full disk."""
         # Written without a sync: a power failure leaves a smaller number, which refuses less.
         with suppress(OSError):
             handle = os.open(self._last_path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -175,7 +175,7 @@ class LedgerFile(Database):
         )
 
     def _examine(self) -> None:
-        """Read the whole file once: damage found in the middle of a transaction is found too late."""
+        """Read the whole file once, as damage that is found in the middle of a transaction is found too late."""
         if self.query("PRAGMA quick_check(1)") != [("ok",)]:
             raise self.damaged("its pages do not fit together")
         tally = """
@@ -216,7 +216,7 @@ class _Draft(Database):
         super().__init__(draft, KIND, timeout=timeout)
 
     def finish(self) -> None:
-        """Write everything into the one file, or raise: closing does not report a full disk."""
+        """Write everything into the ledger's one file, or raise an error: closing it does not report a full disk."""
         try:
             self.query("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
@@ -235,7 +235,7 @@ def _make(path: Path, timeout: float) -> None:
     """
     draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-        # Readable by its owner only: no noise protects who takes part.
+        # The file is readable by its owner only: no noise protects who takes part.
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _Draft(draft, path, timeout).finish()
         sync(draft)

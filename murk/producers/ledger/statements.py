@@ -1,4 +1,4 @@
-"""Account statements: one person's account as data and as text, and sums over all people, which identify nobody."""
+"""Account statements: one person's account as data and text, and sums over all people, which identify nobody."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from murk.producers.ledger.changes import CapChange, read_changes
 from murk.producers.ledger.costs import CURRENCIES, REPEATED, Cap, Cost, parse_history, read_prices
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
-from murk.producers.ledger.transaction import Owner, WindowCounts, count_by_owner, count_windows
+from murk.producers.ledger.spending import Owner, WindowCounts, count_by_owner, count_windows
 from murk.task.privacy import MOST_LEVELS
 from murk.task.shuffling import COLLUDING, CentralGuarantee
 from murk.task.task import known_words
@@ -33,10 +33,10 @@ _COUNTS = ("released", "refused", "queued", "dropped")
 class LevelAccount:
     """A person's releases at one level of a task.
 
-    ``queued`` releases wait for the log's confirmation, ``dropped`` ones were deleted without it (expired, or the
-    person withdrew); either may be on the log. ``first`` and ``last`` are days (seconds since 1970; None if unknown),
-    ``receipts`` the ledger's numbers of the releases, which are never sent. ``central`` is the guarantee of a shuffled
-    release towards everybody but the shuffler.
+    ``queued`` releases wait for the log's confirmation; ``dropped`` ones were deleted without it (expired, or the
+    person withdrew). Both may be on the log. ``first`` and ``last`` are days (seconds since 1970; None if unknown);
+    ``receipts`` are the releases' numbers in the ledger, which are never sent. ``central`` is the guarantee of a
+    shuffled release towards everybody but the shuffler.
     """
 
     level: str
@@ -78,10 +78,11 @@ class LevelAccount:
 
 @dataclass(frozen=True, slots=True)
 class CapStatus:
-    """A promised cap (None: no cap) and the amount spent (None: unknown in its currency).
+    """A promised cap (None: no cap) and the amount spent (None if it is unknown in the cap's currency).
 
-    In (epsilon, delta) an amount spent is the sum of the releases' own; ``joint`` is then their joint guarantee, which
-    may be smaller, if it is known. A cap that renews with a task's ``window`` has what was spent in the newest one.
+    In (epsilon, delta), ``spent`` is the sum of the releases' guarantees; ``joint``, if known, is their joint
+    guarantee, which may be smaller. For a cap that renews with a task's ``window``, ``spent`` is the amount in the
+    newest window.
     """
 
     cap: PrivacyLoss | None
@@ -100,7 +101,7 @@ class CapStatus:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The windows of a renewing budget in which a person has released: their number, and the newest one's first day."""
+    """The windows of a renewing budget in which a person has released: their number, and the newest one's start."""
 
     window: str
     windows: int
@@ -116,12 +117,12 @@ class TaskAccount:
     """A person's account with one task.
 
     ``published`` tells whether the person's features (without the target) are published unprotected, in the task's
-    public sample. ``accountant`` composes all releases; ``guarantee`` is their total in the strongest definition that
-    all of them satisfy (None without one). ``windows`` counts an organisation's windows; None for a person.
+    public sample. ``accountant`` composes all releases; ``guarantee`` is their joint guarantee in the strongest kind
+    that all of them imply (None without one). ``windows`` counts an organisation's windows; None for a person.
     ``withdrawn_on`` is a day (seconds since 1970; None if unknown). ``from_file`` tells whether records of the task
-    came from a file, which somebody else than the person may hold. ``renewed`` tells in how many windows of a
-    budget that renews the person has released, and the first day of the newest one. ``known`` names the columns that
-    are sent as they are.
+    came from a file, which another party than the person may hold. For a budget that renews, ``renewed`` tells in how
+    many windows the person has released, and the first day of the newest one. ``known`` names the columns that are sent
+    as they are.
     """
 
     name: str
@@ -142,7 +143,7 @@ class TaskAccount:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One person's account: what was promised, spent, sent and refused, by task and, as in `TaskAccount`, over all."""
+    """One person's account: what was promised, spent, sent and refused, by task and (as in `TaskAccount`) in all."""
 
     tasks: tuple[TaskAccount, ...]
     caps: tuple[CapStatus, ...]
@@ -150,7 +151,7 @@ class Account:
     accountant: Accountant
     guarantee: Guarantee | None
     withdrawn_on: int | None = None
-    raised: tuple[CapChange, ...] = ()  # caps of these tasks, or of all tasks, that were raised
+    raised: tuple[CapChange, ...] = ()  # changes that raised a cap for these tasks, or a cap over all tasks
 
     @property
     def is_known(self) -> bool:
@@ -201,7 +202,7 @@ class Totals:
 
     @property
     def who(self) -> str:
-        """Kind of the accounts: ``"person"``, or ``"organisation"`` if all are organisations'."""
+        """Kind of the accounts: ``"organisation"`` if all are organisations', else ``"person"``."""
         return "organisation" if 0 < self.organisations == self.people else "person"
 
     @property
@@ -259,7 +260,7 @@ def _task_lines(task: TaskAccount) -> list[str]:
 
 
 def _joint_words(accountant: Accountant, guarantee: Guarantee | None, *, central: bool) -> str:
-    """Describe the joint guarantee of releases; if some are ``central``, their neighbours are a record and a blank."""
+    """Describe a joint guarantee; ``central``: of an organisation's windows, against windows with a blank record."""
     start = f"{accountant.releases} {'windows' if central else 'releases'} together: "
     if not accountant.releases:
         return accountant.describe()
@@ -286,9 +287,9 @@ _ADDED = " (the sum of the releases' own, which the cap counts)"
 
 
 def added(status: CapStatus) -> str:
-    """Say that an amount spent is a sum, if the releases' joint guarantee may be smaller; else return nothing."""
+    """Return a remark that an amount spent is a sum, if the releases' joint guarantee may be smaller; else ""."""
     spent = status.spent
-    # A level's cap is that of one release.
+    # A level's cap is for one release, so nothing is summed.
     return "" if status.level or spent is None or spent.currency != "approx" or not spent.units else _ADDED
 
 
@@ -432,7 +433,7 @@ def together(file: Database) -> tuple[CapStatus, ...]:
 
 
 def _as_drawn(history: Mapping[int, int], prices: Mapping[int, Cost]) -> dict[int, int]:
-    """Count a person's repeated answers as new ones: how often their record changed is for nobody else to know."""
+    """Count a person's repeated answers as new ones, so that nobody else learns how often their record changed."""
     drawn: dict[int, int] = {}
     paid = {(price.task, price.level): price.number for price in prices.values() if not price.is_free}
     for number, count in history.items():
@@ -452,7 +453,7 @@ def _most_anywhere(histories: Sequence[Mapping[int, int]], prices: Mapping[int, 
 
 
 def _largest(histories: Sequence[Mapping[int, int]], prices: Mapping[int, Cost]) -> Guarantee | None:
-    """Return the weakest joint guarantee of an account; None if one has none."""
+    """Return the weakest of all accounts' joint guarantees; None if an account has none."""
     most = _most_anywhere(histories, prices)
     if most is not None and most.currency != "approx":
         return guarantee_from_dict(most.to_dict())
@@ -468,7 +469,7 @@ def _most(cap: Cap, histories: Sequence[Mapping[int, int]], prices: Mapping[int,
 
 
 def totals(file: Database) -> Totals:
-    """Read sums over everyone."""
+    """Return sums over all people in the ledger."""
 
     def count(what: str, *values: object) -> int:
         return int(file.query(f"SELECT {what}", values)[0][0])
@@ -494,7 +495,7 @@ def totals(file: Database) -> Totals:
 
 
 def _ranges(file: Database, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each task with many levels, and the range of the budgets that its people released at."""
+    """Yield each task with many levels, and the range of the budgets at which its people released."""
     many = [name for name, count in Counter(names).items() if count > MOST_LEVELS + 1]
     if not many:
         return
@@ -537,10 +538,10 @@ def _cap_statuses(
 
 
 def _compose(history: Mapping[int, int], prices: Mapping[int, Cost]) -> tuple[Accountant, Guarantee | None]:
-    """Compose releases, and return their guarantee in the strongest definition that all of them satisfy, or None."""
+    """Compose releases; return also their joint guarantee in the strongest kind that all of them imply, or None."""
     accountant = Accountant()
     for number, count in history.items():
-        # A repeated answer tells nothing new but that it is repeated.
+        # A repeated answer discloses nothing new, except that it is repeated.
         if not prices[number].is_free:
             accountant.compose(prices[number], count)
     return accountant, accountant.strongest() if history else None
@@ -566,10 +567,10 @@ _CHANGED = """
 
 @dataclass(frozen=True, slots=True)
 class PeopleTotals:
-    """Sums over the people of a task that may be reported to others.
+    """Totals over a task's people, which may be reported to others.
 
-    ``people`` counts accounts, ``queued`` releases in the outbox. ``spent`` has pairs (share, number of people), where
-    a person's share is the largest one that they have spent of any of their caps for the task.
+    ``people`` counts accounts, ``queued`` releases in the outbox. ``spent`` has pairs (share, number of people); a
+    person's share is the largest part that they have spent of any of their caps for the task.
     """
 
     people: int
@@ -579,12 +580,12 @@ class PeopleTotals:
 
 
 class GroupSums:
-    """Sums over the people of a task that may be reported to others, repeatedly; made by `Ledger.group_sums`.
+    """Totals over a task's people, which may be reported to others repeatedly; made by `Ledger.group_sums`.
 
-    They cover at least `SMALLEST_GROUP` people and change only when at least that many accounts have changed, so the
-    difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last report, so
-    this also holds for several exporters. Current accounts are in SQLite's temporary storage, so memory does not grow
-    with the number of people. ``opening`` returns the key that decrypts the outbox.
+    The totals cover at least `SMALLEST_GROUP` people and change only after at least that many accounts have changed, so
+    the difference of two reports is a sum over that many people, too. The ledger stores the accounts of the last
+    report, so this also holds for several exporters. Current accounts are in SQLite's temporary storage, so memory does
+    not grow with the number of people. ``opening`` returns the key that decrypts the outbox.
     """
 
     def __init__(self, file: Database, task: int, opening: Callable[[], NameKey]) -> None:
@@ -595,7 +596,7 @@ class GroupSums:
         file.query(f"CREATE TABLE IF NOT EXISTS {self._waiting} (home, person, waiting, PRIMARY KEY (home, person))")
 
     def report(self) -> PeopleTotals | None:
-        """Return new sums if they may be reported, else those reported last; None before the first report."""
+        """Return new totals if they may be reported, else the last reported ones; None before the first report."""
         last = self._last()
         self._take()
         changed = self._file.query(f"SELECT count(*) {_CHANGED.format(now=self._now)}", (self._task,))[0][0]
@@ -661,7 +662,7 @@ def _share(released: Mapping[int, int], caps: Sequence[Cap], prices: Mapping[int
     largest = Fraction(0)
     for cap in caps:
         if cap.renews:
-            # What is spent of it begins anew with each window.
+            # The amount spent of a renewing cap begins at 0 in each window.
             continue
         spent = cap.spent(history, prices) if cap.level in levels else (0, 0)
         if spent is None:

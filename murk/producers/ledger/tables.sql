@@ -49,12 +49,12 @@ CREATE TABLE IF NOT EXISTS renewals (
     newest INTEGER NOT NULL, windows INTEGER NOT NULL CHECK (windows > 0), history TEXT NOT NULL,
     PRIMARY KEY (task, home, person)) WITHOUT ROWID;
 
--- One record of each person and window, of `count` records, which is released from `due` on (seconds since 1970): a time
--- after the window's end, drawn with its first record. The person's name and the coded record are encrypted under the
--- ledger's key.
+-- One record of each person and window, which is released from `due` on (seconds since 1970): a time after the window's
+-- end, drawn with its first record. The coded record, its number among the window's records and the person's name are
+-- encrypted under the ledger's key, anew with each of these records (`held`).
 CREATE TABLE IF NOT EXISTS held (
     task INTEGER NOT NULL, person NOT NULL, window INTEGER NOT NULL, level TEXT NOT NULL,
-    count INTEGER NOT NULL, due INTEGER NOT NULL, name BLOB NOT NULL, record BLOB NOT NULL,
+    due INTEGER NOT NULL, record BLOB NOT NULL,
     PRIMARY KEY (task, person, window)) WITHOUT ROWID;
 
 -- The last answer of a person to a task that repeats it while their record does not change, encrypted under the ledger's

@@ -1,4 +1,4 @@
-r"""Released cells: features and target as one of finitely many combinations of values, in randomized response.
+r"""Released cells: a record is one of finitely many combinations of values, released by randomized response.
 
 A cell c is a combination of categories, of numbers rounded to a grid, and of the target; one further cell is for
 records without a target. The mechanism keeps a cell with probability p and replaces it by each given other one with
@@ -8,9 +8,9 @@ probability q. For any function g of a record
 
 so every loss and its derivatives have exact unbiased estimates from the shares of the released cells.
 
-A number is rounded at random to one of its two neighbours on the grid, so that its mean is its value. This replaces a
-loss by its linear interpolation between neighbours, which exceeds it by at most ``h^2 / 8`` times its largest second
-derivative, h being their distance; on the grid itself nothing changes.
+A number is rounded at random to one of its two neighbours on the grid, so that the mean of the rounded number is the
+number itself. This replaces a loss by its linear interpolation between neighbours at distance h. The interpolation
+exceeds the loss by at most ``h^2 / 8`` times the loss's largest second derivative; on the grid itself both are equal.
 
 Source: Kairouz, Bonawitz, Ramage, "Discrete distribution estimation under local privacy", 2016, for the mechanism.
 """
@@ -52,12 +52,12 @@ def _other(labelled: bool) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """Values of one column: ``points`` are its codes (k, w), at the coded features from ``start`` on."""
+    """The k values of one column: ``points`` are their codes (k, w), for the w coded features from ``start`` on."""
 
     start: int
     points: tuple[tuple[float, ...], ...]
     is_number: bool = True  # whether a code between two points is rounded to one of them
-    indicated: bool = False  # whether the last point is that of a missing value, which the last code indicates
+    indicated: bool = False  # whether the last point means a missing value, and the last code is its indicator
     rounded: bool = field(default=False, repr=False)  # whether values may lie between two points
 
     @classmethod
@@ -86,7 +86,7 @@ class Column:
         return len(self.points[0])
 
     def shares(self, X: Floats) -> Floats:
-        """Return the probability of each point (m, k) for coded records (m, p); their means are the coded values.
+        """Return probabilities (m, k) of rounding coded records (m, p) to the points, whose mean is the coded value.
 
         A missing category, which is 0 in all codes, is equally likely to be any.
         """
@@ -127,7 +127,7 @@ class Cells:
     columns: tuple[Column, ...]
     features: int  # number p of coded features, the constant included
     target: int = 2  # number of values of the target, from -1 to 1
-    labelled: bool = field(default=False, repr=False)  # whether these are several classes, coded by position
+    labelled: bool = field(default=False, repr=False)  # whether the target's values are classes, coded by position
 
     def __post_init__(self) -> None:
         if self.classes > MOST_CELLS:
@@ -172,7 +172,7 @@ class Cells:
             if isinstance(feature, CategoryFeature):
                 add(len(feature.categories), indicated)
             elif isinstance(feature, DateFeature):
-                # A missing date has one indicator for all of its parts, which is here the last part's.
+                # A missing date has one indicator for all of its parts; here the last part's column has it.
                 for part in feature.parts:
                     add(len(PARTS[part]) or None, indicated and part == feature.parts[-1])
             else:
@@ -188,7 +188,7 @@ class Cells:
 
     @cached_property
     def X(self) -> Floats:  # noqa: N802 - as in all learners
-        """Coded features of each cell, (classes, p), the constant last; zeros in the last one."""
+        """Coded features of each cell, (classes, p), the constant last; zeros in the cell without a target."""
         X = np.zeros((self.classes, self.features))
         X[:-1, -1] = 1.0
         repeat = self.target
@@ -200,7 +200,7 @@ class Cells:
 
     @cached_property
     def y(self) -> Floats:
-        """Target of each cell in [-1, 1], or the position of its class, (classes,); NaN in the last one."""
+        """Target of each cell in [-1, 1], or its class's position, (classes,); NaN in the cell without a target."""
         values = np.arange(self.target) if self.labelled else np.linspace(-1.0, 1.0, self.target)
         return np.append(np.tile(values, (self.classes - 1) // self.target), math.nan)
 
@@ -265,12 +265,12 @@ class CellMechanism(Wrapped):
 
     @property
     def variance(self) -> float:
-        """Factor by which noise raises the mean square of a centred function of a record, at most, less 1."""
+        """Largest relative increase, by noise, of the mean square of a centred function of a record."""
         return self.gain**2 - 1.0
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
-        """Randomize the cells of m vectors (x, y) of coded features and target, (m, p + 1), into numbers (m, 1)."""
+        """Return randomized cell numbers (m, 1) of m vectors (x, y) of coded features and target, (m, p + 1)."""
         rows, indices = np.asarray(vectors, dtype=np.float64), np.asarray(records, dtype=np.int64)
         if rows.ndim != 2 or rows.shape[1] != self.cells.features + 1 or indices.shape != (len(rows),):
             raise UserError(
@@ -291,19 +291,19 @@ class CellMechanism(Wrapped):
 
 @dataclass(frozen=True)
 class CellTable:
-    """What a model takes from each cell: its columns X (classes, p) and target y (classes,), NaN without one."""
+    """A model's columns X (classes, p) and target y (classes,) in each cell; y is NaN without a target."""
 
     X: Floats
     y: Floats
-    rounded: tuple[tuple[int, int], ...] = ()  # places of coded features that devices round, and how many values
+    rounded: tuple[tuple[int, int], ...] = ()  # positions of coded features that devices round, and numbers of values
 
     @classmethod
     def of(cls, cells: Cells, columns: Columns | None = None, *, real: bool = False) -> CellTable:
-        """Return the table of the task's own columns, or of a model's; ``real`` if the task's target is."""
+        """Return the table of the task's own columns, or of a model's; ``real`` says that the task's target is real."""
         grids = {column.start: len(column.points) - column.indicated for column in cells.columns if column.rounded}
         if columns is None:
             return cls(cells.X, cells.y, tuple(grids.items()))
-        # Behind the features each class's indicator, the last class first: see `Columns.places`.
+        # Behind the features come the classes' indicators, the last class first: see `Columns.places`.
         labels = np.arange(cells.target)[::-1] if cells.labelled else np.zeros(0)
         both = np.column_stack([cells.X, np.where(cells.y[:, None] == labels, 1.0, -1.0), cells.y])
         X, y = both[:, list(columns.places)], columns.sign * both[:, columns.aim]
@@ -315,7 +315,7 @@ class CellTable:
 
 
 def rounded_names(names: Sequence[str], rounded: Sequence[tuple[int, int]]) -> str:
-    """Return the first features that devices round, with the numbers of values."""
+    """Return words for the first features that devices round, with each one's number of values."""
     listed_names = ", ".join(f"{names[at]} to {grid} values" for at, grid in rounded[:_NAMED])
     return f"{listed_names} and {len(rounded) - _NAMED} more features" if len(rounded) > _NAMED else listed_names
 

@@ -8,8 +8,8 @@ The coefficients minimise ``sum_c h_c f(theta; c)``. Their covariance is the san
 Hessian and S the covariance of the gradient at the estimate, both exact functions of the released cells.
 
 A rare cell that nobody has released yet adds nothing to this S, though people may have it. So S is also computed from
-the shares that cells would have if targets did not depend on features, as far as releases allow these shares, and the
-larger one counts.
+the shares that cells would have if targets did not depend on features, clipped to intervals around their estimates. The
+larger of the two covariances counts (`larger`).
 """
 
 from __future__ import annotations
@@ -49,16 +49,17 @@ from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
 FIRST, SECOND, THIRD = range(3)
 # Sums over all releases: 1, w, w a q, w^2, (w a q)^2; and of the losses l at the reference: w l, (w l)^2, w^2 l.
 COUNT, WEIGHT, SHIFT, SQUARES, SHIFTS, LOSS, LOSS_SQUARES, LOSS_CROSS, TOTALS = range(9)
-_UNKNOWN = -1e300  # sum of squared losses where those of the first releases are unknown, whatever is added
+_UNKNOWN = -1e300  # sum of squared losses if some losses are unknown; it stays negative, whatever is added
 _NEVER = 2**62 - 1  # number of releases that no learner reaches
 _BLOCK = 4096
 _GROWTH = 8
 _STEPS = 50
 _CLOSE = 1e-10
-# Linear predictors with smaller standard errors leave the Hessian nearly as it is, along every direction and in any
-# coding. Larger ones would be small by chance too often: where noise adds to a rare cell it also misplaces it.
+# Linear predictors with standard errors below this limit leave the Hessian nearly as it is, along every direction and
+# in any coding. Errors would be below a larger limit by chance too often, as noise that adds to a rare cell's share
+# lowers its standard error and moves its estimate.
 _SURE = 0.15
-_PSEUDO = 2.0  # releases of each value of the target that count beside the real ones, where variances are pooled
+_PSEUDO = 2.0  # pseudo-releases of each value of the target, added to the real ones for pooled shares
 _COMPATIBLE = 3.0  # standard errors up to which a share agrees with its estimate
 _OF_CLASSES = "mean changes of each class's probability by the softmax model; over the classes they add up to 0"
 
@@ -76,7 +77,7 @@ class CellSums:
         return np.asarray((self.cells[FIRST] - self.totals[SHIFT]) / self.totals[WEIGHT])
 
     def expected(self, shares: Floats) -> CellSums:
-        """Return what as many releases at the same levels are expected to sum to, if cells have these ``shares``."""
+        """Return the expected sums of as many releases at the same levels, if cells have these ``shares``."""
         classes, (_, second, third) = len(shares), self.cells.sum(axis=1)
         weight, shift, shifts = self.totals[[WEIGHT, SHIFT, SHIFTS]]
         # Level by level a release is cell c with probability q + h_c / a, so sums over cells give sums over levels.
@@ -84,7 +85,7 @@ class CellSums:
         return CellSums(np.array([*rows, shifts + (third - classes * shifts) * shares]), self.totals)
 
     def compatible(self, shares: Floats) -> Floats:
-        """Return ``shares``, each moved as near to its estimate as `_COMPATIBLE` standard errors (Wilson's interval).
+        """Return ``shares``, each clipped to the Wilson interval of its estimate, `_COMPATIBLE` errors to each side.
 
         The variance of an estimated share h is ``(u + v h - s h^2) / W^2`` in the sums of `covariance`.
         """
@@ -135,13 +136,13 @@ class CellLoss:
 
     @cached_property
     def basis(self) -> Floats:
-        """Map from rows of coefficients to a score for each class, (K, c); for two labels these are 0 and z."""
+        """Matrix (K, c) from a cell's c linear predictors to the K classes' scores; of two labels they are 0 and z."""
         labels = self.settings.labels
         return contrasts(len(labels)) if labels else np.array([[0.0], [1.0]])
 
     @cached_property
     def _groups(self) -> tuple[Integers, Integers, Floats]:
-        """Each cell's features and its target, numbered (classes,), and how many cells agree in both."""
+        """Numbers of each cell's group by features and group by target (classes,), and of the cells that share both."""
         (_, features), (_, targets) = (
             np.unique(values, axis=0, return_inverse=True) for values in (self.table.X, self.table.y)
         )
@@ -149,7 +150,7 @@ class CellLoss:
         return features, targets, both[2][both[1]].astype(np.float64)
 
     def pooled(self, sums: CellSums) -> CellSums:
-        """Return the expected sums if targets did not depend on features, as far as releases allow."""
+        """Return sums expected if targets did not depend on features, with shares `compatible` with the releases."""
         features, targets, alike = self._groups
         shares, present = sums.shares, ~np.isnan(self.table.y)
         known = shares * present
@@ -161,7 +162,7 @@ class CellLoss:
 
     @property
     def named(self) -> Floats:
-        """The rows of `basis` whose coefficients have names: all, or that of the positive label; others are 0."""
+        """The rows of `basis` of classes with named coefficients: all classes, or the positive one of two labels."""
         return self.basis if self.settings.labels else self.basis[1:]
 
     def chances(self, theta: Floats) -> Floats:
@@ -169,25 +170,25 @@ class CellLoss:
         return class_probabilities(self.table.X @ theta.reshape(-1, self.settings.features).T, self.basis)
 
     def at(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return each cell's loss (classes,), gradient (classes, d), and what `hessian` takes from it.
+        """Return each cell's loss (classes,), its gradient (classes, d), and ``bend``, which `hessian` needs.
 
-        The d coefficients are c rows of p: one row, or for K classes the K - 1 contrasts A, with scores ``B A x``. A
-        Hessian takes the factor of ``x x'`` (classes,), or the probabilities (classes, K): factors of every two
-        contrasts would not fit into memory.
+        The d coefficients are c rows of p: one row, or the K - 1 contrasts A of K classes, whose scores are ``B A x``.
+        ``bend`` is the factor of ``x x'`` in the Hessian (classes,) or, for K classes, their probabilities (classes,
+        K): a factor for every pair of contrasts would not fit into memory.
         """
         X, y = self.table.X, np.nan_to_num(self.table.y)
         known = ~np.isnan(self.table.y)
         if self.settings.labels:
-            chances, own, basis = self.chances(theta), np.eye(len(self.basis))[y.astype(int)], self.basis
-            loss = -np.log(np.maximum((chances * own).sum(axis=1), 1e-300))
-            slope, bend = (chances - own) @ basis, chances * known[:, None]
+            chances, is_class, basis = self.chances(theta), np.eye(len(self.basis))[y.astype(int)], self.basis
+            loss = -np.log(np.maximum((chances * is_class).sum(axis=1), 1e-300))
+            slope, bend = (chances - is_class) @ basis, chances * known[:, None]
         else:
             z = X @ theta
             if self.settings.loss in ("quadratic", "squared"):
                 loss, slope, bend = 0.5 * (z - y) ** 2, z - y, np.ones(len(z))
             else:
                 loss, slope, bend = _BY_MARGIN[self.settings.loss](y * z)
-                # A missing value of a feature that is a model's target is 0.
+                # y is 0 if a feature is the model's target, and its value is missing.
                 slope, bend = y * slope, y * y * bend
             slope, bend = slope[:, None], bend * known
         gradient = (slope * known[:, None])[:, :, None] * X[:, None, :]
@@ -209,13 +210,13 @@ class CellLoss:
             np.tensordot(turned, self.basis, (2, 0)).transpose(0, 1, 3, 2).reshape(2 * [self.settings.size])
         )
 
-    def turns(self, bend: Floats) -> Floats:
-        """Return the squared norm of each cell's Hessian, (classes,)."""
+    def factors(self, bend: Floats) -> Floats:
+        """Return the norm of what multiplies ``x x'`` in each cell's Hessian, (classes,)."""
         square = bend**2
         if self.settings.labels:
-            # That of diag(p) - p p', as contrasts are orthonormal.
+            # The squared norm of diag(p) - p p', as contrasts are orthonormal.
             square = (square * (1.0 - 2.0 * bend)).sum(axis=1) + square.sum(axis=1) ** 2
-        return np.asarray(square * (self.table.X**2).sum(axis=1) ** 2)
+        return np.asarray(np.sqrt(square))
 
     def minimise(self, shares: Floats, ridge: float, start: Floats) -> tuple[Floats, bool]:
         """Minimise the mean loss by damped Newton steps; return the last point and whether it is a minimum."""
@@ -227,7 +228,7 @@ class CellLoss:
             if self.settings.labels:
                 block = matrix[np.ix_(free, free)]
                 try:
-                    # It decides definiteness much faster than eigenvalues, of which there are hundreds.
+                    # Cholesky's factorization tests definiteness much faster than hundreds of eigenvalues would.
                     np.linalg.cholesky(block)
                     step[free] = np.linalg.solve(block, pull)
                 except np.linalg.LinAlgError:
@@ -245,13 +246,13 @@ class CellLoss:
 
     @property
     def free(self) -> Integers:
-        """Places of the learned coefficients."""
+        """Positions of the learned coefficients."""
         p = self.settings.features
         learned = np.arange(p) < p - (not self.settings.intercept)
         return np.flatnonzero(np.tile(learned, self.basis.shape[1]))
 
     def fit(self, sums: CellSums) -> CellFit:
-        """Return the fit: the minimum of the estimated loss, or that of the shares without negative ones."""
+        """Return the minimum of the estimated loss; without one, the minimum with negative shares set to 0."""
         ridge, shares, d = self.settings.regularization, sums.shares, self.settings.size
         positive = np.maximum(shares, 0.0)
         start, _ = self.minimise(positive / positive.sum(), max(ridge, 1e-3), np.zeros(d))
@@ -261,31 +262,41 @@ class CellLoss:
         _, slope, bend = self.at(theta)
         mean, total, crossed = (self.hessian(each, bend) for each in (shares, np.ones(len(bend)), sums.cells[THIRD]))
         values, vectors = np.linalg.eigh((mean + ridge * np.eye(d))[np.ix_(self.free, self.free)])
-        sizes = self.turns(bend)
+        factors = self.factors(bend)
         # The summed variance of the mean Hessian's entries, as in `CellSums.covariance`.
-        square = float(sums.cells[SECOND] @ sizes) - 2.0 * float((crossed * total).sum())
+        square = float(sums.cells[SECOND] @ (factors * (self.table.X**2).sum(axis=1)) ** 2) - 2.0 * float(
+            (crossed * total).sum()
+        )
         square += sums.totals[SHIFTS] * float((total**2).sum()) - sums.totals[SQUARES] * float((mean**2).sum())
         # About how far noise moves eigenvalues: 2 sqrt(d) times the error of one entry.
         noise = 2.0 * math.sqrt(max(square, 0.0) / d) / float(sums.totals[WEIGHT])
-        turns = math.sqrt(float(sizes.max())), float(np.linalg.norm(total))
-        fit = CellFit(theta, slope, turns, values, noise)
+        fit = CellFit(theta, slope, values, noise)
         if not (is_minimum and values[0] > 0.0):
             return fit
         inverse = np.zeros((d, d))
         inverse[np.ix_(self.free, self.free)] = (vectors / values) @ vectors.T
         pulled = slope @ inverse
+        lengths = ((self.table.X @ self._features_part(inverse)) * self.table.X).sum(axis=1)
+        turns = float((factors * lengths).max()), float(np.abs(np.linalg.eigvals(inverse @ total)).max())
         pooled = self.pooled(sums)
         covariance = larger(sums.covariance(pulled), pooled.covariance(pulled))
         error = self.error(covariance)
         determined = bool(values[0] > TRUST * noise) or error < _SURE
-        return replace(fit, pooled=pooled, pulled=pulled, covariance=covariance, error=error, determined=determined)
+        return replace(
+            fit, turns=turns, pooled=pooled, pulled=pulled, covariance=covariance, error=error, determined=determined
+        )
+
+    def _features_part(self, matrix: Floats) -> Floats:
+        """Return the sum of a matrix's diagonal blocks, (p, p): one for each row of coefficients."""
+        p = self.settings.features
+        return np.asarray(np.einsum("kikj->ij", matrix.reshape(-1, p, len(matrix) // p, p)))
 
     def error(self, covariance: Floats) -> float:
-        """Return the largest standard error of a cell's linear predictor, of any named class."""
+        """Return the largest standard error of a linear predictor, over cells and named classes."""
         X, p = self.table.X, self.settings.features
         half = np.tensordot(self.named, covariance.reshape(-1, p, len(covariance) // p, p), 1)
         each = np.einsum("kibj,kb->kij", half, self.named)
-        return math.sqrt(max(float(((X @ own) * X).sum(axis=1).max()) for own in each))
+        return math.sqrt(max(float(((X @ matrix) * X).sum(axis=1).max()) for matrix in each))
 
 
 @dataclass(frozen=True)
@@ -294,11 +305,12 @@ class CellFit:
 
     theta: Floats
     slope: Floats  # gradient of each cell's loss (classes, d)
-    turns: tuple[float, float]  # largest norm of a cell's Hessian, and the norm of the sum of all
     values: Floats  # eigenvalues of the mean Hessian
     noise: float  # about how far noise moves these eigenvalues
+    # bounds on the eigenvalues of a cell's Hessian, and of the sum of all, relative to the mean Hessian
+    turns: tuple[float, float] = (math.inf, math.inf)
     pulled: Floats | None = None  # gradients times the inverse Hessian (classes, d), if there is a minimum
-    pooled: CellSums | None = None  # `CellLoss.pooled`
+    pooled: CellSums | None = None  # sums of `CellLoss.pooled`
     covariance: Floats | None = None  # covariance of the coefficients (d, d)
     error: float = math.inf  # largest standard error of a cell's linear predictor
     determined: bool = False  # whether the releases determine the coefficients
@@ -306,20 +318,20 @@ class CellFit:
 
 @dataclass(frozen=True)
 class CellEstimate(Estimate):
-    """An estimate with average effects on the probability (of each of several classes), if it is of log odds."""
+    """An estimate that, for log odds, has average effects on the probability, or on each of several classes'."""
 
     average: Floats | None = None
     average_covariance: Floats | None = None
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
-        """Return average marginal effects on the probability and half-widths, of the log loss."""
+        """Return average marginal effects on the probability and half-widths; None for other losses than log."""
         if self.average is None or self.average_covariance is None:
             return None
         errors = np.sqrt(np.maximum(np.diag(self.average_covariance), 0.0))
         return self.average, quantile_of(level) * errors
 
     def combined_effect(self, weights: Floats, level: float = 0.95) -> tuple[float, float] | None:
-        """Return a weighted sum of `effects` and its half-width, by their covariance."""
+        """Return a weighted sum of `effects` and its half-width, from the effects' covariance."""
         if self.average is None or self.average_covariance is None:
             return None
         used = np.flatnonzero(weights)
@@ -328,7 +340,7 @@ class CellEstimate(Estimate):
 
     @property
     def effects_note(self) -> str:
-        """The definition of average effects of several classes."""
+        """Definition of average effects of several classes; empty for others."""
         return _OF_CLASSES if self.average is not None and ":" in self.names[-1] else ""
 
 
@@ -392,7 +404,7 @@ class CellEngine(NeverPublished, RecordEngine):
 
     @locked
     def learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[CellMechanism]) -> None:
-        """Randomize coded records (m, p), or without the constant, by one mechanism each or for all; learn them."""
+        """Randomize coded records (m, p), the constant last or left out, by one mechanism each or for all; learn."""
         self._learn_records(X, y, mechanisms)
 
     @wiped
@@ -454,7 +466,7 @@ class CellEngine(NeverPublished, RecordEngine):
         by_cell = (pull, pull**2, pull**2 * other)
         totals = (np.ones(len(cells)), weight, shift, weight**2, shift**2)
         of_loss = (weight * loss, (weight * loss) ** 2, weight**2 * loss)
-        # Replaced, so that readers and interrupts see the old sums or the new.
+        # All sums are replaced at once, so that readers and interrupts see either the old sums or the new ones.
         sums = CellSums(self.sums.cells.copy(), self.sums.totals.copy())
         for row, values in enumerate(by_cell):
             np.add.at(sums.cells[row], cells, values)
@@ -463,7 +475,7 @@ class CellEngine(NeverPublished, RecordEngine):
         self.sums = sums
 
     def add(self, mechanism: CellMechanism, counts: Integers) -> None:
-        """Add simulated releases of a mechanism, with the count of each cell (classes,), losses left out."""
+        """Add simulated releases of a mechanism, ``counts`` (classes,) of each cell, without figures of the loss."""
         gain, other, weight = _weights(mechanism)
         pull, shift, n = weight * gain, weight * gain * other, float(counts.sum())
         by_cell = np.array([pull, pull**2, pull**2 * other])
@@ -533,14 +545,14 @@ class CellEngine(NeverPublished, RecordEngine):
 
 
 def _without_losses(totals: Floats) -> Floats:
-    """Return sums over all releases with unknown losses."""
+    """Return the sums over all releases with the losses marked as unknown."""
     totals = totals.copy()
     totals[[LOSS, LOSS_SQUARES, LOSS_CROSS]] = 0.0, _UNKNOWN, 0.0
     return totals
 
 
 def _weights(mechanism: CellMechanism) -> tuple[float, float, float]:
-    """Return a, q and w of a mechanism."""
+    """Return a, q and w of a mechanism, as in the module's equation."""
     return mechanism.gain, mechanism.other, mechanism.gain**-2
 
 
@@ -591,7 +603,7 @@ def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floa
     """Return the mean of ``p_k v_kj`` over people with a target, by named coefficient, and each cell's influence.
 
     ``p_k`` is the probability of class k, ``v_kj = b_kj - sum_l p_l b_lj`` with the coefficients ``b = B A``, and
-    ``pulled`` each cell's gradient in the metric of the inverse Hessian. By the delta method, with ``m = p B``,
+    ``pulled`` is each cell's gradient times the inverse Hessian. By the delta method, with ``m = p B``,
     derivatives in ``A_ci`` are ``p_k [(B_kc - m_c) (v_kj x_i + 1[i = j]) - x_i sum_l p_l v_lj B_lc]``.
     """
     X, basis, p = loss.table.X, loss.named, loss.settings.features
@@ -616,19 +628,23 @@ def _average_effects(sums: CellSums, loss: CellLoss, theta: Floats, pulled: Floa
 
 
 def _beside(factors: Floats, X: Floats) -> Floats:
-    """Return the rows of X times each of a row's factors, one beside the other."""
+    """Return each row of X times each of the row's ``factors`` (m, K), side by side, (m, K p)."""
     return np.asarray((factors[:, :, None] * X[:, None, :]).reshape(len(X), -1))
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:
-    """Return a bound on how far one forged cell moves an estimate: its pull, and its Hessian, at the estimate."""
-    meat = float(np.linalg.eigvalsh(sums.covariance(fit.slope))[0]) * sums.totals[WEIGHT] ** 2
-    if not meat > 0.0:
+    """Return a bound on how far one forged cell moves an estimate: its gradient, and its Hessian, at the estimate.
+
+    A gradient g moves no combination of coefficients by more than ``sqrt(g' M^-1 g)`` of the standard errors that
+    gradients of covariance M give.
+    """
+    meat = sums.covariance(fit.slope) * sums.totals[WEIGHT] ** 2
+    if not float(np.linalg.eigvalsh(meat)[0]) > 0.0:
         return Influence(math.inf, math.inf)
-    pull, pulls = float(np.linalg.norm(fit.slope, axis=1).max()), float(np.linalg.norm(fit.slope.sum(axis=0)))
     turn, turns = fit.turns
     moved = turned = 0.0
     for gain, other, weight in map(_weights, bounding(engines[0].mechanisms).values()):
-        moved = max(moved, weight * gain * (pull + other * pulls))
+        slopes = weight * gain * (fit.slope + other * fit.slope.sum(axis=0))
+        moved = max(moved, float(np.sum(slopes.T * np.linalg.solve(meat, slopes.T), axis=0).max()))
         turned = max(turned, weight * gain * (turn + other * turns))
-    return Influence(moved / math.sqrt(meat), turned / (float(sums.totals[WEIGHT]) * float(fit.values[0])))
+    return Influence(math.sqrt(moved), turned / float(sums.totals[WEIGHT]))

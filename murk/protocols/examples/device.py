@@ -58,7 +58,8 @@ class ExampleDevice:
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors that the mechanism randomizes, for coded records ``X``, ``(m, p)``, the constant last.
 
-        They are v of an outer product, (m, p + 1), directions, ``y x``, or ``(x, a y)``; zeros without a target (NaN).
+        A vector is v of an outer product, (m, p + 1), a direction, ``y x``, or ``(x, a y)``. If the target is missing
+        (NaN), all numbers are zero except a direction's missingness.
         """
         settings = self.settings
         rows = copied(X) if settings.coordinates is None else settings.coordinates.rows(X)
@@ -95,7 +96,7 @@ class CellDevice:
 
     settings: ExampleSettings  # public settings, from `settle`
     mechanisms: Mapping[str, Any]
-    table: CellTable  # what the model takes from each cell
+    table: CellTable  # the model's columns and target in each cell
     kind = "example"
     interactive = False
     averages = False
@@ -137,7 +138,7 @@ def check_size(settings: ExampleSettings) -> None:
 
 
 def labels_of(task: Task) -> tuple[str, ...]:
-    """Return the names of a task's classes if it has a target of several, else none."""
+    """Return the names of the classes of a task's target; empty for other targets."""
     return tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
 
 
@@ -151,7 +152,7 @@ def settings_of(task: Task) -> ExampleSettings:
     release = block.release or released(None, block.loss or default, task.privacy.levels.values(), coding.size - 1)
     coordinates = None
     if release in ("outer", "directions") and block.intercept and task.covariates is None:
-        # Vectors of any length are divided by it, so that no coordinate needs a bound.
+        # Vectors of any length are divided by their length, so that no coordinate needs a bound.
         coordinates = StatedCoordinates.of(coding)
     return ExampleSettings(
         target=task.target.kind,
@@ -177,7 +178,8 @@ def settings_of(task: Task) -> ExampleSettings:
 def device_for(task: Task) -> ExampleDevice | CellDevice:
     """Return the example device of a resolved task.
 
-    Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples too long.
+    Raises UserError if a level's guarantee is impossible, the radius is outside the valid region, or examples are too
+    long.
     """
     settings = settings_of(task)
     if settings.cells:
@@ -185,7 +187,7 @@ def device_for(task: Task) -> ExampleDevice | CellDevice:
         if task.privacy.per_person is not None and (why := cap_refusal(randomizers, task.privacy.per_person)):
             raise task.error_at(why, "privacy", "per_person")
         return CellDevice(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
-    # Before mechanisms are made, whose errors would blame budgets.
+    # Checked before mechanisms are made: their errors would blame the guarantees.
     check_size(settings)
 
     def mechanism(guarantee: Guarantee) -> ExampleMechanism:

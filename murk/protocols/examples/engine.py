@@ -41,7 +41,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 _BLOCK = 4096
 _OUTER_BLOCK = 512  # records whose outer products stay in the processor's cache
-_ALL = np.zeros(0, dtype=np.int64)  # stands for the current level of all rows
+_ALL = np.zeros(0, dtype=np.int64)  # level indices that mean: all rows are at the current level
 _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")
 _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
@@ -50,8 +50,8 @@ _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "iden
 class Memory(KernelMemory):
     """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
-    ``rows`` are the state vectors, (9, p); ``triangles`` the Newton step's sums; ``noise`` and ``words`` those of a
-    record.
+    ``rows`` are the state vectors, (9, p); ``triangles`` the Newton step's sums; ``noise`` and ``words`` one record's
+    noise and random words.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:
@@ -211,7 +211,7 @@ class IWPEngine(NeverPublished, IterateEngine):
     ) -> tuple[Sequence[Any], Integers, tuple[Floats, Integers]]:
         """Return the mechanisms of rows, each row's index among them, and their parameters for kernels.
 
-        A single one, by default the current, is used from now on, and needs no indices and parameters.
+        A single mechanism, by default the current one, is used from now on; its indices and parameters are empty.
         """
         if mechanisms is None or len(mechanisms) == 1:
             if mechanisms is not None:
@@ -385,7 +385,7 @@ class OuterEngine(IWPEngine):
         if not releases:
             return
         block = block_of(releases)
-        # A part of an outer product decodes the whole of it.
+        # The mechanism of a part of outer products decodes whole payloads.
         payloads = block.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
         levels = self._level_indices(block.levels)
         self.current = None
@@ -403,7 +403,7 @@ class OuterEngine(IWPEngine):
         self._learn_numbers(self.real, self.whole, self._numbers_of(vectors, targets), _ALL, *_NO_LEVELS)
 
     def _numbers_of(self, vectors: Floats, targets: Floats) -> Floats:
-        """Return the numbers of decoded releases."""
+        """Return decoded releases as the rows of numbers that the kernel learns from."""
         return np.ascontiguousarray(vectors, dtype=np.float64)
 
 

@@ -1,9 +1,9 @@
 """Estimates from released examples, their intervals, and the influence of one forged release.
 
-*sandwich*: the polished estimate and covariance of :mod:`murk.protocols.examples.newton`; the average without intervals
-if the mean Hessian is too noisy to invert. *public rows*: the fits of :mod:`murk.protocols.examples.public_fit`, for
-directions of labels and outer products. *random scaling*: on request without the Newton step, as for LDP-SGD (Lee,
-Liao, Seo, Shin 2022).
+*sandwich*: the polished estimate and covariance of :mod:`murk.protocols.examples.newton` or, if the mean Hessian is too
+noisy to invert, the average of the iterates without intervals. *public rows*: the fits of
+:mod:`murk.protocols.examples.public_fit`, for directions of labels and outer products. *random scaling*: on request
+without the Newton step, as for LDP-SGD (Lee, Liao, Seo, Shin 2022).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ NOT_ASKED = (
 )
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
-_PSEUDO = 2.0  # releases of each label that count beside the real ones, in the variance of residuals
-_MANY = 100.0  # rarer labels in the rarest direction of the features from which their own variance is precise
+_PSEUDO = 2.0  # pseudo-releases of each label, added to the real ones for the variance of residuals
+_MANY = 100.0  # rarer labels along the rarest direction of the features from which released residuals are precise
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
@@ -179,13 +179,13 @@ def _coded(settings: Any, coefficients: Floats) -> Floats:
 
 
 def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
-    """Return the least factor between the mean Hessian and the mean of ``r r'``, whatever the released residuals.
+    """Return the factor by which the mean of ``r r'`` at least exceeds the mean Hessian, for any released residuals.
 
-    Few releases have few of the rarer label, or none, and then residuals hardly vary. By the model the mean square of
-    the loss's slope is its mean curvature for `log` (for `probit` nearly), and ``cosh z`` times that at a score z for
-    `exponential`, here of the middle of the features. For `quadratic` it is the variance of a label that does not
-    depend on features, with the ``mean`` of `_PSEUDO` further releases of each label, until the rarer label is frequent
-    in the direction with the ``least`` eigenvalue.
+    With few releases the rarer label is rare or absent, and released residuals hardly vary. So the bound is the
+    model's: the mean square of the loss's slope is its mean curvature for `log` (nearly for `probit`), and ``cosh z``
+    times its mean curvature for `exponential`, here at the score z of the middle of the features. For `quadratic` it is
+    the variance of a label that does not depend on features, where the ``mean`` includes `_PSEUDO` further releases of
+    each label. The bound falls once the rarer label is frequent along the direction with the ``least`` eigenvalue.
     """
     settings = engine.settings
     if settings.target == "real":
@@ -229,7 +229,7 @@ def _outer_with_rows(
     if fit.unlike(released, rows) > UNLIKE:
         return replace(polished, note=f"{polished.note}; {fit.UNUSED}", alike=False)
     mean = np.asarray(polished.values)
-    # Errors depend on the coefficients, which rows change where noise hides some.
+    # Errors depend on the coefficients, and public rows change the coefficients that noise hides: hence two rounds.
     for _ in range(2):
         length = max(float(np.linalg.norm(mean)), settings.radius)
         fitted = fit.hypotheses(released, rows, mean[:free] * (settings.radius / length))
@@ -265,16 +265,17 @@ def _floored_solution(
     radius: float,
     back: Floats | None = None,
 ) -> tuple[Floats, Floats]:
-    """Solve with the ``few`` smallest eigenvalues raised to ``least``; spreads are infinite where these matter.
+    """Solve with the ``few`` smallest eigenvalues raised to ``least``; return the solution and its standard errors.
 
-    Spreads are of the combinations of coefficients that are the rows of ``back``, by default of each coefficient.
+    Errors are of the combinations of coefficients in the rows of ``back``, by default of single coefficients, and
+    infinite for combinations that depend too much on the raised eigenvalues.
     """
     back = np.eye(len(values)) if back is None else back
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
     inverse = back @ (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
     error = np.sqrt(np.diag(inverse @ meat @ inverse.T))
-    # The unknown part of a coefficient: its share of the hidden directions, times what the ball allows.
+    # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
     length = np.linalg.norm(back, axis=1)
     share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length
     unknown = share * length * (radius + float(np.linalg.norm(along[~seen])))
@@ -325,8 +326,9 @@ def _scaling(engine: Any) -> Floats:
 def influence_of(engines: Sequence[Any]) -> Influence | None:
     """Return a bound on how far one forged example moves an estimate; None for losses that are not quadratic.
 
-    The estimate solves ``A theta = b``. A release of weight w moves it by at most ``w |r| / W`` in the residual
-    ``r = g_i`` at the estimate, and A by ``w |H_i| / W``. With L the longest admitted vector, T the largest target and
+    The estimate solves ``A theta = b``. A release of weight w, with residual ``r = g_i`` at the estimate, moves
+    ``A theta - b`` by at most ``w |r| / W``, and A by ``w |H_i| / W``. With L the longest admitted vector, T the
+    largest target and
     v the variance subtracted, ``|r| <= (L |theta| + T) L + v |theta|`` and ``|H| <= L^2 + v``; for outer products
     ``|r| <= L sqrt(|theta|^2 + 1)`` and ``|H| <= L``. Standard errors are at least those from the smallest eigenvalue
     of the mean of ``r r'``.

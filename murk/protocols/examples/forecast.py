@@ -1,7 +1,8 @@
 """Simulated estimates from n people's examples, by simulating the sums from which estimates are computed.
 
-The engine learns from m people, a few thousand, with the fit itself as coefficients. Sums with a known mean (unbiased
-Hessians and gradients) become n times that mean plus ``sqrt(n / m)`` times the error, sums of squares ``n / m`` times.
+The engine learns from m people, a few thousand, with the fit itself as coefficients. Its sums are then scaled to n
+people: sums with a known mean (unbiased Hessians and gradients) become n times that mean plus ``sqrt(n / m)`` times
+their error, and sums of squares are multiplied by ``n / m``.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def estimate(
 def _of_cells(
     device: CellDevice, records: Records, people: int, levels: Mapping[str, float], rng: np.random.Generator
 ) -> Estimate:
-    """Draw how many people release each cell."""
+    """Simulate the estimate from cells, by drawing how many people release each cell."""
     cells, engine = device.settings.cells, device.engine()
     assert cells is not None
     true = np.array(records.shares @ cells.shares(device.vectors(records.X, records.y)))

@@ -182,17 +182,15 @@ def apply(whole: Array, real: Array, state: State, u: Array, target: float) -> N
     v_at = variance * size_at + constant * reference[last] * reference[last]
     weight = 1.0 / real[k.SPREAD] if whole[k.WEIGHTING] == k.INVERSE_VARIANCE else 1.0
 
-    loaded_state_arithmetic = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
-    loaded_state_arithmetic = loaded_state_arithmetic and abs(z) <= real[k.BOUND] * math.sqrt(
-        length
-    ) + IMPLAUSIBLE * math.sqrt(known)
+    is_plausible = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
+    is_plausible = is_plausible and abs(z) <= real[k.BOUND] * math.sqrt(length) + IMPLAUSIBLE * math.sqrt(known)
     if directed:
-        loaded_state_arithmetic = loaded_state_arithmetic and abs(u[p]) <= real[k.TARGET_LIMIT]
-    if loaded_state_arithmetic:
+        is_plausible = is_plausible and abs(u[p]) <= real[k.TARGET_LIMIT]
+    if is_plausible:
         pull, push = pulls(whole, real, z, v, target)
         total = weight * (abs(pull) * math.sqrt(square + 1.0) + abs(push) * real[k.VARIANCE] * math.sqrt(length))
-        loaded_state_arithmetic = total * total - total * total == 0.0
-    if loaded_state_arithmetic:
+        is_plausible = total * total - total * total == 0.0
+    if is_plausible:
         add_loss(real, loss_at(whole, real, at, v_at, target), weight)
         if whole[k.POLISH] == 1 and directed:
             follow_direction(whole, real, reference, u, at, target, weight)

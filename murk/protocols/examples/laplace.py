@@ -161,7 +161,8 @@ def follow_laplace(real: Array, rho: Array, u: Array, f: Array, g: Array, h: Arr
 def learn_laplace(real: Array, whole: Array, numbers: Array, levels: Array, reals: Array, wholes: Array) -> None:
     """Learn from decoded vectors (m, numbers); with empty ``levels``, all at the current level.
 
-    The last number is a real target's, times its scale, in place of the constant; a product may have a target beside.
+    With a real target the last of p numbers is the target times its scale, in place of the constant. A product may have
+    one more number, a target.
     """
     whole, real = borrowed(whole), borrowed(real)
     state, _, u = state_views(real, whole)
@@ -186,8 +187,8 @@ def learn_laplace(real: Array, whole: Array, numbers: Array, levels: Array, real
         expand(whole, real, theta, u, target, f, g, h, rows)
         for j in range(p):
             total += abs(weight * rows[4, j])
-        loaded_state_arithmetic = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
-        if loaded_state_arithmetic and total * total < math.inf:
+        is_plausible = square <= real[k.LIMIT] * real[k.LIMIT] and abs(target) <= real[k.TARGET_LIMIT]
+        if is_plausible and total * total < math.inf:
             for j in range(whole[k.FREE]):
                 gathered[j] += weight * rows[4, j]
             real[k.BATCH_WEIGHT] += weight

@@ -35,7 +35,7 @@ class Noise:
     variance: float  # noise variance of each feature
     constant_variance: float = 0.0  # noise variance of the constant: that of features in a product, else 0
     target_variance: float = 0.0  # noise variance of a real target
-    keep: float = 1.0  # weight of a released label; 1 without randomized response
+    keep: float = 1.0  # weight of a released label, whose opposite has 1 - keep; 1 without randomized response
     laplace: bool = False  # whether the noise is Laplace rather than Gaussian noise
 
 
@@ -56,11 +56,11 @@ class ExampleLoss:
     name: str  # name in tasks and arguments
     code: int  # code in `murk.protocols.examples.transforms`
     radius: float  # default radius of the ball of coefficients: a logit of 3 is odds of 20
-    probabilities: Callable[[Floats], Floats] | None  # the positive label's, at scores; None for a real target
+    probabilities: Callable[[Floats], Floats] | None  # probability of the positive label, by score; None if real
     spread: Callable[[Size], float]  # approximate E||gradient estimate||^2, for weights and step sizes
     moderate: float = math.inf  # largest score variance used by default
     valid: float = math.inf  # score variance below which the estimate exists
-    # The same under Laplace noise; the first by the number of coefficients.
+    # `moderate` and `valid` under Laplace noise; `moderate` depends on the number of coefficients.
     moderate_laplace: Callable[[int], float] = lambda p: math.inf
     valid_laplace: float = math.inf
 
@@ -154,9 +154,10 @@ def _radius_at(largest: float, variance: float) -> float:
 
 
 def default_radius(loss: str, variance: float, laplace: int = 0) -> float:
-    """Return the default radius: valid, and with a moderate score variance."""
-    own = LOSSES[loss]
-    return min(own.radius, _radius_at(own.moderate_laplace(laplace) if laplace else own.moderate, variance))
+    """Return the default radius, within which estimates are valid and the variance of scores is moderate."""
+    loss_settings = LOSSES[loss]
+    moderate = loss_settings.moderate_laplace(laplace) if laplace else loss_settings.moderate
+    return min(loss_settings.radius, _radius_at(moderate, variance))
 
 
 def checked_radius(loss: str, radius: float | None, variance: float, laplace: int = 0) -> float:
@@ -213,9 +214,9 @@ def best_truncation(variance: float, reach: float) -> int:
 def spread(loss: str, noise: Noise, features: int, bound: float, radius: float) -> float:
     """Return about ``E||gradient estimate||^2`` at the edge of the ball, the scale of weights and step sizes.
 
-    It is no bound: a release and its score count as independent. For p noisy numbers, where noise dominates, the mean
-    square of quadratic losses is ``(p + 1) / p`` times this under Gaussian noise, and ``(p + 4) / p`` times
-    under Laplace noise.
+    It is no bound, as it takes a release and its score as independent. For quadratic losses of p numbers dominated by
+    noise, the true mean square is ``(p + 1) / p`` times this under Gaussian noise, and ``(p + 4) / p`` times this under
+    Laplace noise.
     """
     noised = features if noise.constant_variance > 0 else features - 1
     length = bound * bound + noised * noise.variance

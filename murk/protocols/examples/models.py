@@ -94,7 +94,7 @@ class VectorSettings(ExampleSettings):
 
     @cached_property
     def dimension(self) -> int:
-        """Number of integers of a release in kernels: the target's is apart, but for Laplace noise."""
+        """Number of integers of a release in kernels, without the target's (with it under Laplace noise)."""
         return self.features + self.laplace
 
     def noise(self, mechanism: ExampleMechanism) -> Noise:
@@ -158,7 +158,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
             )
         coordinates = coordinates.part(columns.places, columns.aim)
     settings = replace(settings_of(derived), newton=True, coordinates=coordinates)
-    # Lengths are those of the released vector, all of whose columns weigh a record.
+    # A record's weight depends on the length of the released vector, with all of the task's columns.
     note = f"; with x all features of {task.name}" if released.weighted else ""
     p = released.features
     if not own and (released.weighted or released.form == k.PRODUCT):
@@ -191,7 +191,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
         indices = list(columns.places[:-1])
         take = EntrySelection.of([*indices, p - 1 if own else columns.aim], [1] * len(indices) + [columns.sign])
     if own:
-        # The public bound is that of the released record, by which its target is scaled.
+        # The public bound is that of the whole released record, as it determined the scale of the released target.
         settings = replace(settings, square=released.square)
     else:
         values = {each.name: getattr(settings, each.name) for each in fields(ExampleSettings)}
@@ -266,12 +266,12 @@ def _check_served(model: Model, task: Task, columns: Columns, released: ExampleS
 def _of_matrix(columns: Columns, features: int) -> tuple[list[int], list[int]]:
     """Return the indices and signs of a matrix's entries for the model's columns, the target last."""
     position = {pair: at for at, pair in enumerate(combinations_with_replacement(range(features + 1), 2))}
-    own = [features if index < 0 else index for index in (*columns.places, columns.aim)]
+    positions = [features if index < 0 else index for index in (*columns.places, columns.aim)]
     indices, signs = [], []
-    for at, row in enumerate(own):
-        for beside, column in enumerate(own[at:], start=at):
+    for at, row in enumerate(positions):
+        for beside, column in enumerate(positions[at:], start=at):
             indices.append(position[min(row, column), max(row, column)])
-            signs.append(columns.sign if (at == len(own) - 1) != (beside == len(own) - 1) else 1)
+            signs.append(columns.sign if (at == len(positions) - 1) != (beside == len(positions) - 1) else 1)
     return indices, signs
 
 

@@ -1,19 +1,20 @@
 r"""Fits of released examples that also use public covariate rows.
 
-Outer products: rows improve ``A = E x x'/(1 + |x|^2)``; the estimand ``A^-1 b`` stays the same. With the numbers a of
-the released matrix and alpha of the rows' matrix, pi the share of targets present (estimated from the trace) and
-``d = a / pi - alpha``,
+Outer products: rows improve ``A = E x x'/(1 + |x|^2)``; the estimand ``A^-1 b`` stays the same. Let a be the numbers of
+the released matrix, alpha those of the rows' matrix, pi the share of targets present (estimated from the trace), and
+``d = a / pi - alpha``. Let the noise of a / pi have variance nu, let one row's numbers have covariance Gamma, and let
+the rows differ from the people as a sample of 1 / kappa people would. Then the difference's distribution and the best
+combination of both matrices are
 
 .. math:: d \sim N(0,\; \nu I + (\kappa + 1/n) \Gamma), \qquad \alpha^{} + K d, \quad
-    K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}
+    K = \kappa \Gamma (\kappa \Gamma + \nu I)^{-1}.
 
-is the best combination if nu is the noise, Gamma the covariance of one row's numbers, and rows worth 1 / kappa people.
 Each kappa of a grid, from 1 over the number of rows to 1/4, is a hypothesis weighted by its marginal likelihood.
 Eigenvalues are used where their error *relative to the matrix* is small.
 
 Directions of labels: the mean of ``u = y x / |x|`` is linear in the fit weighted by ``1/|x|``, ``E[u] = E[x x' / |x|]
 theta``, so ``theta^ = A_1^-1 mean u~``, with A_1 from public rows, has noise of variance s^2 instead of s^4. As this is
-another estimand, :func:`rows_are_used` chooses it from the task and the rows alone.
+another estimand, it is chosen (:func:`rows_are_used`) by the task and the rows alone, never by releases.
 
 Both compare the rows' second moments with the released ones first, by `misfit` at one false alarm in 10,000.
 """
@@ -85,12 +86,12 @@ class Rows:
 
     @cached_property
     def off_share(self) -> Floats:
-        """Linear map from an error of a to its effect, allowing for pi, which is estimated from a's trace, (k, k)."""
+        """Linear map (k, k) from an error of a to pi times the error of ``a / pi``, as pi is from the trace of a."""
         return np.asarray(np.eye(len(self.alpha)) - np.outer(self.alpha, self._ones) / self.trace)
 
     @cached_property
     def relative(self) -> Floats:
-        """Covariance of one row's numbers after :attr:`off_share`."""
+        """Covariance of one row's numbers mapped by :attr:`off_share`."""
         return np.asarray(self.off_share @ self.gamma @ self.off_share.T)
 
 
@@ -158,7 +159,7 @@ def _fit(released: Released, rows: Rows, theta: Floats, kappa: float, prior: flo
     evidence = math.log(prior) - 0.5 * (square + float(np.sum(np.log(values[kept]))))
     gain = np.linalg.solve(kappa * own + noise * np.eye(len(own)), kappa * own).T
     left = np.eye(len(own)) - gain
-    # Factor of an error of a in the combination.
+    # Matrix from an error of a to the error of the combination.
     weight = np.eye(len(own)) - left @ project
     doubt = share**2 * (kappa + 1.0 / released.people) * left @ own @ left.T
     covariance = released.noise[0] * weight @ weight.T + doubt
@@ -203,7 +204,8 @@ def acting(theta: Floats) -> Floats:
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
     """Return whether directions are fitted with public rows, which depends on public settings alone.
 
-    Needs labels, a noise variance of at least 1 at the noisiest level (mu <= 2), and 20 rows for each coefficient.
+    They are for labels, with a noise variance of at least 1 at the noisiest level (mu <= 2), and at least 20 rows for
+    each coefficient.
     """
     enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
@@ -218,7 +220,7 @@ def with_public(
     first: Floats,
     second: Floats,
 ) -> Estimate:
-    """Fit with public rows; return ``polished``, the fit without them, if they are unlike the people or degenerate.
+    """Fit with public rows; return ``polished``, the fit without rows, if rows are degenerate or unlike the people.
 
     ``sums`` are those of `layout` over all partitions, ``bend`` and ``first`` the weighted means of ``u u'`` and
     ``u~``, and ``second`` is ``sum q^2 u~_j^2``.

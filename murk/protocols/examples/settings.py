@@ -41,7 +41,7 @@ ExampleMechanism = (
     | CellMechanism
 )
 
-LARGEST_LAPLACE = 16  # coefficients, for losses that are not quadratic: up to 34 of their derivatives are accurate
+LARGEST_LAPLACE = 16  # coefficients under Laplace noise, if not quadratic: derivatives are accurate up to order 34
 POLISHED = 64  # Largest number of coefficients polished by default, as the Newton step keeps and updates O(p^2) sums
 
 
@@ -51,7 +51,7 @@ def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (
 
 
 _TYPICAL_SQUARE = 0.25  # ``||theta||^2`` for which `target_scale` is optimal
-_MOST_OF_CLASSES = 512  # a Newton step takes time in proportion to the cube
+_MOST_OF_CLASSES = 512  # coefficients of several classes: a Newton step takes time in proportion to their cube
 _FAR = 20.0  # default radius of coefficients from cells
 AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 
@@ -80,7 +80,7 @@ class ExampleSettings:
     radius: float | None = None
     calibration: Literal["analytic", "classic"] = "analytic"
     regularization: float = 0.0  # lambda
-    batch: int = 1  # releases a step
+    batch: int = 1  # releases per step
     step: Literal["noise-aware"] | InverseScalingStep = "noise-aware"
     averaging: Averaging = "polyak"
     weighting: Weighting = "inverse-variance"
@@ -88,11 +88,11 @@ class ExampleSettings:
     unit: float = 1.0  # value of a coded real target of 1, in its own units
     intercept: bool = True  # whether the constant has a coefficient; otherwise it is 0
     intervals: Literal["random-scaling"] | None = None  # intervals of an unpolished average
-    kind: str | None = None  # mechanism; by default the best for outer products, else Gaussian; laplace also for joint
+    kind: str | None = None  # kind of mechanism: by default the best for outer products, else Gaussian
     corrected: bool = True  # False to learn from releases as if they were the records
     cells: Cells | None = None  # the combinations of values that `release: cells` releases
     labels: tuple[str, ...] = ()  # names of several classes
-    coordinates: StatedCoordinates | None = None  # in which weighted releases are made, if the task states any
+    coordinates: StatedCoordinates | None = None  # coordinates of weighted releases, if `typical` ranges are stated
 
     def __post_init__(self) -> None:
         if self.target == "classes" and not self.cells:
@@ -116,7 +116,7 @@ class ExampleSettings:
         if self.intervals is not None and self.newton:
             raise UserError(
                 f"intervals={self.intervals!r} are for the unpolished average: give newton=False, too, or leave "
-                "intervals= out for the better ones of the newton"
+                "intervals= out for the better ones of the Newton step"
             )
         if self.weighted and self.loss not in losses.DIRECTED_LOSSES:
             kind = "directions" if self.directed else "outer products"
@@ -218,13 +218,13 @@ class ExampleSettings:
 
     @property
     def weight(self) -> str:
-        """Weight of the loss."""
+        """Formula of a record's weight in the loss."""
         x = "x" if self.coordinates is None else "z"
         return f"1/(1 + |{x}|^2)" if self.outer else f"1/|{x}|^2" if self.directed else "1"
 
     @cached_property
     def form(self) -> int:
-        """Number of the release's form in kernels."""
+        """Code of the release's form in kernels."""
         if self.outer:
             return k.OUTER_REAL if self.target == "real" else k.OUTER_LABEL
         if self.directed:
@@ -245,8 +245,8 @@ class ExampleSettings:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
-        # `intervals` is a question to a state.
+        """Fingerprint of the settings: states load, and partitions merge, only if fingerprints are equal."""
+        # `intervals` only decides what is reported of a state.
         parts = [repr(getattr(self, each.name)) for each in fields(self) if each.name != "intervals"]
         parts += ["laplace"] * self.laplace
         return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
@@ -351,7 +351,7 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
     limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
     target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)
     if isinstance(features, LaplaceMechanism):
-        # Laplace noise has long tails: what a receiver accepts is plausible.
+        # Laplace noise has long tails, so that every vector that a receiver accepts counts as plausible.
         ((_, _, square),) = features.payload_bound.parts
         limit = features.spacing * math.sqrt(square)
         target_limit = limit / settings.scale

@@ -43,13 +43,14 @@ _OBJECTIVES: dict[str, Logistic | Balanced | Softmax | Huber] = {
     "squared": Huber(2.0, 1.0),
     "median": Huber(0.05, 1.0),
 }
-# Coded: a logit of 3 is odds of 20, a fit's norm near 1. Larger radii make steps too large (docs/coverage.md).
+# In coded units a logit of 3 means odds of 20, and a linear fit's norm is near 1. Larger radii make steps too large
+# (docs/coverage.md).
 LOGIT_RADIUS, FIT_RADIUS = 3.0, 1.5
-SCALE_MULTIPLIER = 4.0  # raises the scale's coordinate above the noise, which hides it with 1 and c = 0.5
+SCALE_MULTIPLIER = 4.0  # raises the scale's coordinate above the noise; with 1 and c = 0.5 noise hides the scale
 SHARE = 100  # a block of people has at most 1 / SHARE of the number of releases so far
 
 
-# Keys of a task's learner that are settings of the same name.
+# Keys of a task's `learner` whose values are settings of the same name.
 _SETTINGS = ("weights", "clip", "averaging", "weighting", "scale_start", "scale_floor", "intervals", "delays")
 
 
@@ -115,7 +116,7 @@ class GradientDevice:
         return max(1, releases // SHARE)
 
     def check_model(self, theta: Floats) -> None:
-        """Raise HostileModelError, before a record is read, for a wrong size, or beyond the radius or scale bounds."""
+        """Raise HostileModelError, before a record is read, for a wrong size, radius or scale of the model."""
         d, settings = self.dimension, self.settings
         theta = np.asarray(theta, dtype=np.float64)
         if theta.shape != (d,):
@@ -160,7 +161,7 @@ class GradientDevice:
 
 
 def _stated_moment(coding: Coding) -> Floats | None:
-    """Return the second moment of uncorrelated features of stated centres and spreads; None if none is stated."""
+    """Return the second moment of uncorrelated features with the stated centres and spreads; None if none is stated."""
     stated = coding.stated_coordinates
     if stated is None:
         return None

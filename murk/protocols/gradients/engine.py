@@ -60,8 +60,9 @@ _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradie
 class SGDEngine(IterateEngine):
     """LDP-SGD on one partition: ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` and its average; thread-safe.
 
-    ``mechanisms`` are by level, ``"default"`` among them. Noise of :meth:`learn_record` is simulated from ``seed``, or
-    from ``noise``, by default a secure source. No record stays in memory between calls.
+    ``mechanisms`` maps each level, among them ``"default"``, to its mechanism. :meth:`learn_record` simulates noise
+    from ``seed``, or takes it from the source ``noise``, by default a secure one. No record stays in memory between
+    calls.
     """
 
     kind = "gradient"
@@ -85,7 +86,7 @@ class SGDEngine(IterateEngine):
         self.classes = tuple(classes)
         self._known_version = 0
         self._payload_bounds = map_levels(attrgetter("payload_bound"), mechanisms)
-        # Attributes, as every release needs them.
+        # Plain attributes, as every release reads them.
         self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
         self._floor = settings.staleness.floor
         self._coins = np.zeros((1, 3), dtype=np.uint64)
@@ -125,7 +126,7 @@ class SGDEngine(IterateEngine):
 
     @wiped
     def _learn_slowly(self, y: float, missing: int) -> None:
-        """Learn with secure noise the record for which the kernel had too few random words, or none."""
+        """Learn, with secure noise, the record for which the kernel had too few random words, or none."""
         memory, count = self.memory, k.words_of(self._trials)
         if missing == NO_WORDS:
             take_random(memory.words[:count])
@@ -169,11 +170,11 @@ class SGDEngine(IterateEngine):
         count = int(self.memory.whole[k.COUNT]) + ahead
         version = release.version
         if version > count:
-            raise RejectedError("future", f"version {version}, but the partition is at {count}")
+            raise RejectedError("future", f"version {version}, but the partition has {count} releases")
         # In Python's integers: calling compiled code for each release would take as long as learning it.
         age = count - version
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
-            raise RejectedError("stale", f"version {version}, but the partition is at {count}")
+            raise RejectedError("stale", f"version {version} is too old for a partition of {count} releases")
         if version != self._known_version:
             if not is_published(version, self._floor):
                 raise RejectedError("version", f"version {version} was never published")

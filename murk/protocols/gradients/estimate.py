@@ -3,21 +3,24 @@
 *Plug-in*: with public covariates the mean gradient ``G(theta; truth)`` of a right model is known. With weights ``q_i =
 1 / (v C0^2 + d s_i^2)``, s_i^2 the noise of a release and ``v C0^2`` a gradient's approximate mean square, their sum
 ``Q``, and the running means ``m_theta`` of the iterates at which gradients were taken and ``m_g`` of the released
-gradients, ``theta^`` is the truth that would give them. To first order this is a Newton step from ``m_theta`` along the
-Hessian A, which corrects slow directions. For the logistic and balanced losses G is a mean over the iterates' spread
-too, which curves it: iterates wander around the truth with covariance ``A^-1 sum eta_i / (2 d Q)``, that of a linear
-stochastic approximation with steps eta_i. The covariance is ``A^-1 M A^-1``, M the variance of ``m_g``.
+gradients, ``theta^`` is the truth at which ``m_g`` is expected. To first order this is a Newton step from ``m_theta``
+along the Hessian A, which corrects slow directions. For the logistic and balanced losses G is curved, and is averaged
+over the iterates' spread, too: iterates wander around the truth with covariance ``A^-1 sum eta_i / (2 d Q)``, that of
+a linear stochastic approximation with steps eta_i. The estimate's covariance is ``A^-1 M A^-1``, M the variance of
+``m_g``.
 
-A missing target gives a zero gradient, which no release distinguishes from a small one. If a share m is missing, m_g is
-1 - m of that of complete targets, which give ``theta^(m)`` from ``m_g / (1 - m)``, with ``1 / (1 - m)`` times the
-standard error. The interval allows for every share up to m: ``theta^_j +- z sqrt([A^-1 M A^-1]_jj / (1 - m)^2 +
-(theta^(m) - theta^)_j^2)``. m is public, and a half if the task does not state it.
+A missing target gives a zero gradient, which no release distinguishes from a small one. If a share m of targets is
+missing, ``m_g`` is ``1 - m`` times the mean gradient of complete targets. Their estimate is ``theta^(m)``, computed
+from ``m_g / (1 - m)``, with ``1 / (1 - m)`` times the standard error. The interval allows for every share up to m:
+``theta^_j +- z sqrt([A^-1 M A^-1]_jj / (1 - m)^2 + (theta^(m) - theta^)_j^2)``. m is public, and a half if the task
+does not state it.
 
 *Huber*: A is ``P(|u| < c) / sigma`` times the weighted second moment, u the residual over the scale sigma. An estimated
 scale solves ``E min(u^2, c^2) = kappa_c``, which nearly determines ``P(|u| < c)``: for c = 0.5 it is 0.37 for Laplace,
-0.38 for normal and 0.39 for uniform residuals. Its own interval would need more, and there is none. With a known scale
-intervals allow for any unimodal residuals of that standard deviation, by Gauss's inequality. The squared loss has no
-residual beyond the scale times c, so that its A is exact.
+0.38 for normal and 0.39 for uniform residuals. An interval of the scale itself would require more knowledge of the
+residuals' distribution, so there is none. With a known scale intervals allow for any unimodal residuals of that
+standard deviation, by Gauss's inequality. The squared loss has no residual beyond the scale times c, so that its A is
+exact.
 
 *Random scaling*: ``V = t^-2 sum s^2 (bar_s - bar_t)^2`` and ``bar_j +- q sqrt(V_jj / t)`` need no Hessian (Lee, Liao,
 Seo and Shin 2022; for LDP-SGD arXiv 2505.08227), but coverage is too low while a slow direction has not converged.
@@ -57,7 +60,7 @@ NOT_ASKED = (
     "runs of the demonstration (docs/coverage.md). Scores have better intervals, public covariates give others, and "
     "intervals: random-scaling gives these"
 )
-# With public covariates, where an interval needs what they do not tell.
+# Note with public covariates, if an interval needs a quantity that they do not determine.
 UNKNOWN_DENSITY = (
     "none: the density of residuals at zero is unknown, and public covariates do not tell it. Scores have intervals of "
     "a linear model, and intervals: random-scaling gives others (docs/coverage.md)"
@@ -78,7 +81,7 @@ def coefficient_names(settings: Settings, classes: Sequence[object] = ()) -> tup
 
 
 def report_matrix(settings: Settings) -> Floats:
-    """Return the linear map from working parameters to reported coefficients, with one vector for each class."""
+    """Return the linear map from working parameters to reported coefficients (of softmax: a vector for each class)."""
     p = settings.features
     back = np.eye(p) if settings.transform is None else settings.transform.T
     if isinstance(settings.objective, Softmax):
@@ -87,7 +90,7 @@ def report_matrix(settings: Settings) -> Floats:
 
 
 def reported(settings: Settings, working: Floats) -> Floats:
-    """Return working parameters ``(d,)`` in reported coordinates; a diagonal `report_matrix` is not built."""
+    """Return working parameters ``(d,)`` in reported coordinates, without building a diagonal `report_matrix`."""
     if settings.transform is not None or isinstance(settings.objective, Softmax):
         return np.asarray(report_matrix(settings) @ working)
     values = np.array(working)
@@ -159,7 +162,7 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> 
 
 
 def own_moment(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
-    """Return the mean of ``g g'``, ``(d, d)``, g the gradient at the true ``theta``; for a scale its largest value."""
+    """Return the mean of ``g g'``, ``(d, d)``, g the gradient at the true ``theta``; of a scale, a bound on it."""
     points, share = _weighted(settings, covariates, power=2)
     objective = settings.objective
     if isinstance(objective, Softmax):
@@ -180,7 +183,7 @@ def estimate(
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
-    """Return the estimate of the partitions; with ``mechanisms`` by level, also a forgery's largest influence."""
+    """Return the estimate of the partitions; with ``mechanisms`` by level, also a forged release's influence."""
     merged = _estimate(settings, memories, covariates, classes)
     if mechanisms is None:
         return merged
@@ -192,8 +195,9 @@ def _influence(
 ) -> Influence:
     """Return how far one forged gradient could have moved the estimate.
 
-    The plug-in's Newton step corrects the path up to second order. As the first gradients can move iterates across the
-    ball, two standard errors of complete targets are added. The ball alone bounds an average of iterates.
+    The plug-in's Newton step corrects the path up to second order. Two standard errors, as with complete targets, are
+    added because the first gradients can move iterates across the ball. An average of iterates, without the Newton
+    step, is bounded by the ball alone.
     """
     rows = np.linalg.norm(report_matrix(settings), axis=1)
     limit = np.abs(estimate.values) + settings.radius * rows
@@ -311,7 +315,7 @@ def _plug_in(
 
 
 def _sum_of_steps(settings: Settings, memory: Any) -> float:
-    """Return the approximate sum of a partition's steps, apart from shorter ones for old gradients."""
+    """Return the approximate sum of a partition's steps, as if no steps had been shortened for old gradients."""
     real, n = memory.real, float(memory.whole[k.COUNT])
     step = settings.step
     if not isinstance(step, InverseScalingStep):
@@ -327,7 +331,8 @@ def _newton_step(
 ) -> tuple[Floats, Floats]:
     """Return the true parameters for which gradients around ``at`` have mean ``slope``, and the Hessian there.
 
-    ``wander`` times the inverse Hessian is the iterates' covariance. The ball bounds a step, at first mostly noise.
+    ``wander`` times the inverse Hessian is the iterates' covariance. The ball bounds the step, which is mostly noise at
+    first.
     """
     curvature = hessian(settings, covariates, at)
     inverse = np.linalg.pinv(curvature, rcond=1e-9, hermitian=True)
@@ -347,7 +352,7 @@ _Mean = Callable[[Floats], tuple[Floats, Floats]]
 
 
 def _mean_of_labels(settings: Settings, covariates: PublicCovariates, at: Floats, covariance: Floats) -> _Mean:
-    """Return the mean gradient at normal iterates, and its negative derivative, as a function of the truth.
+    """Return the mean gradient over normally distributed iterates, and its negative derivative, by the truth.
 
     At the logit t a residual has mean ``f(t) - p (f(t) + f(-t))``, p the true probability, integrated by quadrature.
     """

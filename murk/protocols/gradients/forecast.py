@@ -29,7 +29,7 @@ from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
 MOST: Final = 100_000  # largest number of steps of one path
-# The same if intervals are taken from the path itself, whose variation fewer steps would underestimate.
+# Largest number of steps if intervals are taken from the path itself, whose variation fewer steps would underestimate.
 MOST_SCALED: Final = 2**20
 _OUTWEIGHS = 8.0  # least ratio of the noise's variance to the variance between people
 
@@ -117,7 +117,7 @@ def _count_everybody(device: GradientDevice, engine: SGDEngine, sizes: Mapping[s
     if device.covariates is not None and has_plug_in(settings):
         memory.whole[k.COUNT] = sum(sizes.values())
     elif more > 1.0:
-        # Random scaling's V is linear in these three sums, and of so many steps.
+        # Random scaling's V is linear in these three sums, and all people are worth this factor more than the steps.
         memory.real[k.SUM_SQUARES] /= more
         memory.rows[[k.SCALING_A, k.SCALING_B]] /= more
 

@@ -229,7 +229,10 @@ _FLATTEST = 0.1  # least curvature h relative to ``C0 / R``: if the iterate hard
 
 @jit
 def age_factor(whole: Array, real: Array) -> float:
-    """Return the factor of the next step: ``SAFE / (h a)`` over the mean recent step, at most 1."""
+    """Return the factor by which delays shorten the next step: at most 1.
+
+    It is the largest safe step, ``SAFE / (h a)``, divided by the mean recent step.
+    """
     count = float(whole[COUNT])
     if whole[DELAYS] == 0 or real[MEAN_AGE] <= 0.0 or count == 0.0:
         return 1.0

@@ -1,4 +1,4 @@
-"""State, settings and work space of gradients, as kernels take them: of a learner, and of one record on a device."""
+"""State, settings and work space of LDP-SGD as kernels read them, of a learner or for one record on a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from murk.protocols.options import InverseScalingStep
 _WEIGHTS = {"norm": k.NORM, "mallows": k.MALLOWS, "clip": k.CLIP}
 _AVERAGING = {None: k.NO_AVERAGE, "polyak": k.POLYAK, "polynomial-decay": k.POLYNOMIAL_DECAY}
 _WEIGHTING = {"uniform": k.UNIFORM, "inverse-variance": k.INVERSE_VARIANCE}
-_DECAY = 3.0  # Shamir and Zhang 2013
+_DECAY = 3.0  # exponent of polynomial-decay averaging (Shamir and Zhang 2013)
 
 
 def level_rows(mechanisms: Sequence[Mechanism]) -> tuple[Floats, Integers]:
@@ -32,7 +32,7 @@ class Memory(KernelMemory):
     """State, settings and work space of one learner, in two arrays that a kernel takes as such or by address.
 
     ``rows`` (6, d) are the iterate, the average, two sums of random scaling and two running means; ``ring`` the
-    published iterates of ``ring_versions``; ``noise`` and ``words`` those of a record.
+    published iterates of ``ring_versions``; ``noise`` and ``words`` one record's noise and random words.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -89,7 +89,7 @@ class Memory(KernelMemory):
         p, d = int(whole[k.FEATURES]), int(whole[k.DIMENSION])
         x = k.places(whole)[1]
         real[x : x + 2 * p + d] = 0.0
-        # The constant of x is written once.
+        # The constant of x is not written again for each record.
         real[x + p - 1] = 1.0
         whole[-2 * d - k.words_of(k.trials_of(d)) :] = 0
 

@@ -25,12 +25,12 @@ LOGISTIC, SOFTMAX, HUBER, HUBER_SCALE, BALANCED = 0, 1, 2, 3, 4
 
 
 class _OfLogit:
-    """An objective whose gradient is ``x w(x)`` times a residual, at most 1 in size, that depends on the logit."""
+    """An objective whose gradient is ``x w(x)`` times a function of the logit and y that is at most 1 in size."""
 
     __slots__ = ()
 
     def dimension(self, features: int) -> int:
-        """Return one parameter for each feature."""
+        """Return the number of parameters: one for each feature."""
         return features
 
     def bound(self, reach: float) -> float:
@@ -81,7 +81,7 @@ class Softmax:
         return contrasts(self.classes)
 
     def dimension(self, features: int) -> int:
-        """Return K - 1 contrasts for each feature."""
+        """Return the number of parameters: K - 1 contrasts for each feature."""
         return (self.classes - 1) * features
 
     def bound(self, reach: float) -> float:
@@ -99,7 +99,7 @@ class FullSoftmax(Softmax):
         return np.eye(self.classes)
 
     def dimension(self, features: int) -> int:
-        """Return K parameters for each feature."""
+        """Return the number of parameters: K for each feature."""
         return self.classes * features
 
 
@@ -159,7 +159,7 @@ class Huber:
         return self.kappa / 2.0 - self.c * self.c / 4.0
 
     def dimension(self, features: int) -> int:
-        """Return one parameter for each feature, and one for an estimated scale."""
+        """Return the number of parameters: one for each feature, and one for an estimated scale."""
         return features + (self.scale is None)
 
     def bound(self, reach: float) -> float:

@@ -21,7 +21,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 Weights = Literal["norm", "mallows", "clip"]
 NAMES: tuple[Weights, ...] = ("norm", "mallows", "clip")
-UNKNOWN_SHARE = 0.5  # largest share of missing targets for which intervals allow if it is not stated
+UNKNOWN_SHARE = 0.5  # largest share of missing targets for which intervals allow if the task states none
 SCALE = "scale"  # name of the estimated scale of residuals among the coefficients
 
 
@@ -40,7 +40,7 @@ def reach(weights: Weights, smallest_square: float = 0.0, largest_square: float 
     if weights == "mallows":
         peak = math.sqrt(2.0)
         return large if large < peak else 2.0 / small if small > peak else peak
-    raise UserError(f"weights={weights!r} have no reach; use one of {', '.join(NAMES)}")
+    raise UserError(f"weights={weights!r} do not bound a record's length; use one of {', '.join(NAMES)}")
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Settings:
             weighting=("inverse-variance", "uniform"),
         )
         if (self.weights == "clip") != (self.clip is not None):
-            raise UserError('weights="clip" and clip= (the bound to clip at) go together')
+            raise UserError('give weights="clip" together with clip=, the bound to clip at, or neither')
         if self.clip is not None and not (math.isfinite(self.clip) and self.clip > 0):
             raise UserError(f"clip must be positive and finite, got {self.clip!r}")
         share: object = self.missing_share
@@ -87,7 +87,7 @@ class Settings:
         if self.intervals == COMPLETE and self.missing_share:
             raise UserError(
                 f'intervals="complete" states that no target is missing, missing_share={self.missing_share!r} that '
-                "some may be: leave one out"
+                "some may be: remove one of them"
             )
         if not self.radius > 0 or (self.step == "noise-aware" and math.isinf(self.radius)):
             raise UserError(f"radius must be positive, and finite for noise-aware steps, got {self.radius!r}")

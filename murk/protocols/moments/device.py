@@ -48,7 +48,7 @@ class MomentDevice:
 
     @property
     def averages(self) -> bool:
-        """Whether people release their records' mean: if all levels have Gaussian noise for joint moments."""
+        """Whether people release the mean of their records' moments: true if all levels have joint Gaussian noise."""
         return all(isinstance(each, MomentMechanism) for each in bounding(self.mechanisms).values())
 
     @property
@@ -125,7 +125,7 @@ def device_for(task: Task) -> MomentDevice:
         observed=block.release == "observed",
         coordinates=coordinates,
     )
-    # Before mechanisms are calibrated, which may be impossible for so many numbers.
+    # Checked before mechanisms are calibrated, which may be impossible for so many numbers.
     check_size(layout)
     release, privacy = block.release or "observed", task.privacy
     mechanisms = privacy.by_level(

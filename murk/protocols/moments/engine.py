@@ -44,7 +44,7 @@ BLOCK = 1024  # Number of records randomized at once, so that their moments stay
 
 
 class MomentMemory(KernelMemory):
-    """Sums to which the kernel of one record adds a mechanism's moments; ``learned`` holds the earlier sums.
+    """Running sums, to which the one-record kernel adds releases of ``mechanism``; they begin as ``learned``.
 
     The kernel holds the interpreter's lock and the sums are read in one step, so nobody sees half of a release.
     """
@@ -90,8 +90,8 @@ class MomentMemory(KernelMemory):
         cached = self._known
         if self.count != cached.count:
             # During numpy's own copy, a kernel of another thread may run.
-            now = np.frombuffer(self._sums.tobytes()).copy()
-            self._known = cached = MomentSums(now[1 + k.SUMS :], now[1 : 1 + k.SUMS], int(now[0]))
+            copied = np.frombuffer(self._sums.tobytes()).copy()
+            self._known = cached = MomentSums(copied[1 + k.SUMS :], copied[1 : 1 + k.SUMS], int(copied[0]))
         return cached
 
 
@@ -167,13 +167,13 @@ class MomentEngine(NeverPublished, RecordEngine):
         return self.with_influence(self.fitted().estimate, self._learned)
 
     def with_influence(self, estimate: Estimate, sums: MomentSums) -> Estimate:
-        """Return the estimate from these sums with the influence of a forged release."""
+        """Return the estimate, which was computed from ``sums``, with the influence of a forged release."""
         model = self.model
         by_rows = model.solver == "score" and model.public is not None and estimate.alike is not False
         return replace(estimate, influence=influence_of(sums, self.layout, self.mechanisms, by_rows=by_rows))
 
     def figures(self) -> dict[str, float]:
-        """Return no figures beyond the estimate."""
+        """Return an empty mapping: there are no figures beyond the estimate."""
         return {}
 
     # Records, each randomized once
@@ -218,10 +218,10 @@ class MomentEngine(NeverPublished, RecordEngine):
         tables = []
         for mechanism in mechanisms:
             cached = self._others.get(id(mechanism))
-            # Another mechanism may have the id of one that is gone.
+            # A new mechanism may have the id of a deleted one.
             if cached is None or cached[0] is not mechanism:
                 cached = mechanism, _table_of(Level.of(mechanism, self.layout))
-                # Budgets may come from a continuum, so the cache is bounded.
+                # Every record may have a mechanism of its own, so the cache is bounded.
                 if len(self._others) < 256:
                     self._others[id(mechanism)] = cached
             tables.append(cached[1])
@@ -312,7 +312,7 @@ _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]  # one row for each le
 
 
 def _table_of(level: Level) -> _Table:
-    """Return a level for the kernel."""
+    """Return a level's settings as arrays of one row, which the kernel reads."""
     return np.array([level.ball]), np.array([level.units]), np.array([level.weights]), np.array([level.variances])
 
 

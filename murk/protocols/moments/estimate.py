@@ -1,6 +1,6 @@
 """Estimation of coefficients and their standard errors from second moments.
 
-Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `root.solve` scales them by c and finds the
+Least squares gives ``beta = M^-1 b`` with slopes u. For a curved link `solve.solve` scales u by c and finds the
 intercept a. Standard errors are by the delta method, from the noise in ``b`` and ``M`` (known exactly), the sampling of
 people (residual variance at most ``1 - b'beta`` in coded units) and of public covariates (measured).
 """
@@ -27,7 +27,7 @@ from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
-from murk.protocols.moments.sums import Design, MomentSums, Private, design_of
+from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, hidden_feature, selection_factors
 
 E = TypeVar("E", bound=Estimate)
 
@@ -42,6 +42,10 @@ _FEW = "the noise hides how many targets are missing"
 _HELPS = (
     "tighter bounds or public rows help, or outer products (examples: {release: outer}), which leave out single "
     "features"
+)
+_HIDDEN = (
+    "{} is left out, as noise hides how much it varies: the other coefficients are of the model without it; "
+    "a `typical` range of it, tighter bounds or public rows help"
 )
 _FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
 _LEFT = "noise outweighs the second moments, which are not repaired"
@@ -68,8 +72,8 @@ def _needs(layout: Statistics, public: Covariates | None) -> str:
 class Fit:
     """A fitted model."""
 
-    direction: Floats  # least-squares slopes and intercept: the response's mean is linear @ x
-    missing: NoRootError | None  # why there is no root, or None
+    direction: Floats  # least-squares slopes and intercept: the line fitted to the response is direction @ x
+    missing: NoRootError | None  # why the curve's equations have no root; None if they have one
     values: Floats  # coefficients, the intercept last if there is one
     _judge: Callable[[], Estimate]
 
@@ -120,11 +124,11 @@ class _Means:
     alike: bool | None  # whether public rows resemble the people
 
     def estimate(self, kind: type[E], values: Floats, method: str, spread: Floats, note: str, **more: Any) -> E:
-        """Return an estimate of a kind with these values."""
+        """Return an estimate of the class ``kind`` with these values."""
         sizes = self.partitions, self.releases
         coordinates, left_out = self.layout.coordinates, self.private.missing
         if coordinates is not None:
-            # Nobody can tell those beyond the bound from those without a target.
+            # Releases do not tell people beyond the bound from people without a target.
             note += f"; of people near the `typical` ranges: {_NEAR.format(coordinates.ordinary_square**0.5)}"
             note += f" ({left_out:.1%} or more are not, or count as without a target)" if left_out > 0.0 else ""
         facts = {"alike": self.alike, "absent": 0.0 if coordinates else left_out, **more}
@@ -146,11 +150,17 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
     curve, response, public = model.curve, model.response, model.public
     p = layout.size
     like, why = (None, None) if public is None or not layout.observed else _usable(private, public)
-    # The model's own equations can be solved over public rows only: if these may be wrong, there is no interval.
+    # The model's own equations can be solved over public rows only: if the rows may be unlike people with a target,
+    # there is no interval.
     scored = model.solver == "score" and public is not None and curve.name != "identity"
     public = public if why is None or (scored and like is not False) else None
     means = _Means(model, private, layout, releases, partitions, like)
     design = design_of(private, public, model.covariance, model.repair)
+    if design.doubtful and layout.observed and public is None and model.repair and private.is_share_known and p > 2:
+        hidden = hidden_feature(private)
+        if hidden is not None:
+            others = fit_private(model, private.without(hidden), layout.without(hidden), releases, partitions)
+            return _with_hidden(others, layout.names[hidden], hidden)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta
     mean = None
@@ -212,6 +222,30 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
     return Fit(back @ direction, missing, values, judge)
 
 
+def _with_hidden(others: Fit, name: str, index: int) -> Fit:
+    """Return a fit without a feature as one in which its coefficient is 0 and has no interval."""
+
+    def with_zero(values: Floats) -> Floats:
+        return np.insert(values, index, 0.0)
+
+    def judge() -> Estimate:
+        found = others.estimate
+        names = (*found.names[:index], name, *found.names[index:])
+        shown = {"names": names, "values": with_zero(found.values), "spread": np.insert(found.spread, index, np.inf)}
+        if np.isfinite(found.spread).any():
+            shown["note"] = f"{found.note}; {_HIDDEN.format(name)}"
+        if isinstance(found, LineEstimate):
+            beyond = Allowance(with_zero(found.beyond.coefficients), with_zero(found.beyond.effects))
+            error = np.insert(found.error, index, np.inf)
+            shown |= {"fit": with_zero(found.fit), "error": error, "beyond": beyond}
+        return replace(found, **shown)
+
+    missing = others.missing
+    if missing is not None:
+        missing = NoRootError(str(missing), {**missing.direction, name: 0.0})
+    return Fit(with_zero(others.direction), missing, with_zero(others.values), judge)
+
+
 def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate:
     """Return log odds with distribution-free intervals, and the average effects of the line."""
     line = replace(at, response=ResponseRange(-1.0, 1.0), curve=LINKS["identity"], a=float(at.beta[-1]), c=1.0)
@@ -249,7 +283,7 @@ def _scored(means: _Means, public: Covariates, direction: Floats) -> Fit:
         elif private.missing > 0.0:
             note = "none: targets are missing, and public covariates are not of the people who have one"
         else:
-            # The covariance of x y is at most x x' minus the square of its mean, as |y| <= 1 in coded units.
+            # The covariance of x y is at most E x x' minus the square of the mean of x y, as |y| <= 1 in coded units.
             varies = (public.second_moment - np.outer(private.cross, private.cross)) / private.people[1]
             by_share = private.share_noise * np.outer(private.cross, private.cross)
             own = half**2 * (private.cross_noise * np.eye(layout.size) + varies + by_share)
@@ -296,7 +330,10 @@ class _At:
 def _errors(at: _At) -> Floats:
     """Return standard errors of the coded features' coefficients."""
     back = at.means.back
-    return np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
+    errors = np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
+    # Public rows have no noise to select by.
+    chosen = at.means.layout.observed and not np.isfinite(at.people)
+    return errors * selection_factors(at.means.private) if chosen else errors
 
 
 def _covariance(at: _At) -> Floats:
@@ -310,7 +347,7 @@ def _covariance(at: _At) -> Floats:
     if at.means.layout.constant:
         by_cross[:, -1] += to_mean
     covariance = private.cross_noise * by_cross @ by_cross.T
-    # The constant part of a target among the features was not released.
+    # If the target is one of the task's features, its constant part was not released, and has no noise.
     released, cross = beta.copy(), private.cross.copy()
     released[-1] -= private.centre
     cross[-1] -= private.centre
@@ -394,7 +431,7 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
 def _alike(private: Private, public: Covariates) -> bool | None:
     """Test whether two second-moment matrices differ by noise and sampling only: one false alarm in 10,000.
 
-    None means that they are too large for the test.
+    Returns None if the matrices are too large for the test.
     """
     p = len(private.matrix)
     if matrix_size(p) > MOST_NUMBERS:

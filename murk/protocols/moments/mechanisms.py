@@ -29,12 +29,12 @@ WHOLE: Final = ("observed", "joint")  # Releases of all moments by one mechanism
 class MomentMechanism(RoundedGaussian):
     """Gaussian noise on moments, calibrated to their joint sensitivity D.
 
-    Noise for twice the bound on the vectors' norm would be 1.22 times as large for b = sqrt 2 r, and sqrt 2 times for
-    small b. So this mechanism computes a *record* from any vector, projects it into the task's bounds and computes its
-    moments again. Two such vectors are at most D apart, and at most ``D/g + sqrt d`` lattice steps of width g when
-    truncated; ``g = D / (2 steps - sqrt d - 2)`` keeps that within the ``2 steps`` of the guarantee of ``noise`` (one
-    step is left for rounding). Raises UserError if the budget is too small for the lattice. Source: Wang, Zhang,
-    Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
+    Calibrating noise to twice the bound on the vectors' norm, instead of D, would take 1.22 times the noise for
+    ``b = sqrt 2 r``, and sqrt 2 times for small b. So this mechanism computes a *record* from any vector, projects it
+    into the task's bounds and computes its moments again. Two such vectors are at most D apart, and at most ``D/g +
+    sqrt d`` lattice steps of width g when truncated; ``g = D / (2 steps - sqrt d - 2)`` keeps this distance within the
+    ``2 steps`` of the guarantee of ``noise`` (one step is left for rounding). Raises UserError if the budget is too
+    small for the lattice. Source: Wang, Zhang, Gaboardi, Xu (docs/public-glm.md), Algorithms 1 to 4.
     """
 
     statistics: Statistics
@@ -74,7 +74,7 @@ class MomentMechanism(RoundedGaussian):
     def randomize_means(
         self, vectors: npt.ArrayLike, counts: Integers, noise: NoiseSource, records: npt.ArrayLike
     ) -> Integers:
-        """Randomize the mean of each person's vectors, one person after the other, ``counts`` (n,) of each.
+        """Randomize the mean of each person's vectors; ``vectors`` has ``counts[i]`` rows of person i after i - 1's.
 
         Means of records' moments are in the convex hull of these, in which no two points are farther apart than two
         records' moments: the sensitivity is that of one record.
@@ -87,7 +87,9 @@ class MomentMechanism(RoundedGaussian):
                 f"{indices.shape}"
             )
         if counts.ndim != 1 or counts.sum() != len(rows) or (counts < 1).any():
-            raise UserError(f"{len(rows)} vectors of moments are not of people with {counts.tolist()} records")
+            raise UserError(
+                f"counts={counts.tolist()} must be at least 1 each and sum to the {len(rows)} vectors of moments"
+            )
         layout, means = self.statistics, empty((len(counts), self.dimension), np.int64)
         kernels.average_block(rows, counts, layout.size, layout.bounds, self.unit, means)
         return np.asarray(means + noise.gaussian(indices, self.dimension), dtype=np.int64)
@@ -116,11 +118,11 @@ def calibrated(
 ) -> Randomizer:
     """Return the mechanism with which a release of moments has ``guarantee``.
 
-    ``"observed"`` and ``"joint"`` are one mechanism; ``"separate"`` is the paper's: Gaussian noise on ``x x'`` and on
-    ``x y``, half the budget and the sensitivities ``2 r^2`` and ``2 b r`` each. ``kind`` None or ``"best"``: the least
-    variance. ``method="classic"`` is the textbook's calibration, with which separate releases have the paper's
-    variances, ``32 log(2.5/delta) / eps^2`` times r^4 and r^2. Raises UserError if the mechanism cannot give the
-    guarantee.
+    ``"observed"`` and ``"joint"`` releases have one mechanism for all moments. ``"separate"`` ones are the paper's:
+    Gaussian noise on ``x x'`` and on ``x y``, each with half the budget, for the sensitivities ``2 r^2`` and ``2 b r``.
+    ``kind`` None or ``"best"`` selects the kind with the least variance. ``method="classic"`` is the textbook's
+    calibration, with which separate releases have the paper's variances, ``32 log(2.5/delta) / eps^2`` times r^4 and
+    r^2. Raises UserError if the mechanism cannot give the guarantee.
     """
     if release in WHOLE:
         if kind == "gaussian" or (kind in (None, BEST) and not is_pure(guarantee)):
@@ -154,7 +156,7 @@ def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
 
 
 def _noise(mechanism: Any, statistics: Statistics) -> float:
-    """Return a coordinate's variance to compare mechanisms by; directions of joint releases count their mean square."""
+    """Return the variance of a coordinate, to compare mechanisms; for directions of joint releases its mean square."""
     if statistics.observed:
         return float(mechanism.variance)
     return float(max(mechanism.second_moment) if isinstance(mechanism, DirectionMechanism) else mechanism.variance)
@@ -165,9 +167,10 @@ class Level:
     """Public facts of a mechanism that the update needs.
 
     ``weights`` and ``variances`` are for the means of ``x x'`` and of ``x y``; weights are
-    ``1 / (noise variance + spread of the moments)``. Directions count their mean square in the worst coordinate as
-    noise. For an ``observed`` layout, all of whose means are divided by the same share of targets, weights are equal,
-    and variances are the noise across a vector's direction and the excess along it (0 without direction).
+    ``1 / (noise variance + spread of the moments)``. The noise variance of directions is their mean square in the worst
+    coordinate. In an ``observed`` layout all means are divided by the same share of targets. So both weights are equal,
+    and ``variances`` are the noise variance across a vector's direction and its excess along that direction (0 for
+    mechanisms without directions).
     """
 
     ball: bool  # whether a release is a direction (l2 ball, PrivUnit)

@@ -21,7 +21,7 @@ class MomentModel:
     response: ResponseRange  # meaning of coded targets
     public: Covariates | None  # None: ``x'w`` is taken as normal
     covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
-    solver: str = "stein"  # the paper's two equations; "score": the model's own over public covariates: see `root`
+    solver: str = "stein"  # "stein": the paper's two equations; "score": maximum likelihood; see `solve`
     repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`
 
     def size(self, layout: Statistics) -> int:
@@ -29,7 +29,7 @@ class MomentModel:
         return layout.size
 
     def own_layout(self, layout: Statistics) -> Statistics:
-        """Return the layout of the numbers that the model uses, of those that people release."""
+        """Return the layout of those released numbers that the model uses."""
         return layout
 
     def private(self, sums: MomentSums, layout: Statistics) -> Private:

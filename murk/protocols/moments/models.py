@@ -26,7 +26,7 @@ from murk.task.task import Task
 
 @dataclass(frozen=True)
 class PartModel(MomentModel):
-    """The model of some columns, fitted to the sums of whole releases; ``labels`` tells whether targets are labels."""
+    """The model of some columns, fitted to the sums of whole releases; ``labels`` if the task's targets are labels."""
 
     columns: Columns = field(kw_only=True)
     names: tuple[str, ...] = field(kw_only=True)
@@ -47,7 +47,7 @@ class PartModel(MomentModel):
 
 
 def part_of_means(private: Private, columns: Columns, coordinates: StatedCoordinates | None = None) -> Private:
-    """Return the means of a model's columns, with the noise of the release; a target among them in coded units."""
+    """Return the means of a model's columns, with the noise of the release; a feature as target is in coded units."""
     indices = list(columns.places)
     among = np.ix_(indices, indices)
     part = replace(private, matrix=private.matrix[among], matrix_noise=private.matrix_noise[among])

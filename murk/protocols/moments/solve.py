@@ -47,7 +47,8 @@ class NoRootError(UserError):
 def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> tuple[float, float]:
     """Return the intercept a and the factor c; a is 0 if ``mean``, the mean response, is None.
 
-    ``scores`` are the ``s_j``, ``shares`` those of people at them, (m,). Raises NoRootError if there is no root.
+    ``scores`` (m,) are the ``s_j``, ``shares`` (m,) the shares of people at each of them. Raises NoRootError if there
+    is no root.
     """
     from scipy.optimize import brentq, minimize_scalar
 
@@ -58,7 +59,7 @@ def solve(curve: Curve, scores: Floats, shares: Floats, mean: float | None) -> t
         )
     centre = 0.0 if mean is None else float(curve.inverse(np.array(mean)))
     low, high = float(scores.min()), float(scores.max())
-    # Successive factors have similar intercepts.
+    # Successive factors have similar intercepts, so that each search begins at the last one.
     last = [centre]
 
     def intercept(c: float) -> float:
@@ -143,7 +144,8 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
 def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
     """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps from ``start``.
 
-    ``cross`` is ``E x y``, (p,), y the response. As the curve increases, there is one solution; or raises NoRootError.
+    ``cross`` is ``E x y``, (p,), y the response. As the curve increases, there is at most one solution; raises
+    NoRootError if there is none.
 
     >>> from murk.protocols.mean_functions import LOSSES
     >>> X = np.column_stack([np.linspace(-1, 1, 201), np.ones(201)])
@@ -194,7 +196,7 @@ def hessian_of(curve: Curve, public: Covariates, w: Floats) -> Floats:
 
 
 def score_covariance(curve: Curve, public: Covariates, w: Floats, middle: float, own: Floats) -> Floats:
-    """Return the covariance of the solution; ``own`` is the covariance of ``cross``, (p, p)."""
+    """Return the covariance of w, (p, p); ``own`` is the covariance of the estimate of ``E x y``, (p, p)."""
     X = public.points
     sides = X * (curve.mean(X @ w) - middle)[:, None]
     centred = sides - public.shares @ sides

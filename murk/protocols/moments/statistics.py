@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def sensitivity(r: float, b: float) -> float:
 
 
 def balanced(r: float) -> float:
-    """Return the target's scale ``sqrt 2 r``: ``x y`` is as noisy as if released alone, ``x x'`` at most twice."""
+    """Return the target's scale ``sqrt 2 r``: ``x y`` is as noisy as if released alone, ``x x'`` at most twice so."""
     return math.sqrt(2.0) * r
 
 
@@ -72,12 +72,12 @@ class Statistics:
     constant: bool = True  # whether the last feature is the constant 1, whose entry 1*1 is public and not released
     root: float = math.sqrt(2.0)  # factor of off-diagonal entries: sqrt 2, or 1 as published
     zero: bool = False  # whether records beyond the bound become zero moments instead of being scaled down
-    # values, in their own units, of a coded feature of 1 and of coded targets of 1 and 0: only equal units add up
+    # Values, in their own units, of a coded feature of 1 and of coded targets of 1 and 0: partitions merge if equal.
     units: tuple[float, ...] = ()
-    # Hidden from the repr, as `digest` hashes the repr.
-    # whether presence of the target is released in place of 1*1; without a target there are no moments
+    # The two fields below are hidden from the repr, as `digest` hashes the repr.
+    # Whether presence of the target is released in place of 1*1; all other moments are 0 without a target.
     observed: bool = field(default=False, repr=False)
-    # in which releases are made, if the task states any; a record beyond the radius then counts as without a target
+    # Coordinates of releases, if the task states any; a record beyond the radius then counts as one without a target.
     coordinates: StatedCoordinates | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -90,6 +90,12 @@ class Statistics:
             raise UserError("without the constant the share of targets cannot be released: use release='joint'")
         if self.coordinates is not None and not self.observed:
             raise UserError("stated coordinates need release='observed', as records beyond the radius are left out")
+
+    def without(self, index: int) -> Statistics:
+        """Return the layout of a model of all features but one, whose records keep their bound."""
+        names = (*self.names[:index], *self.names[index + 1 :])
+        left = None if self.coordinates is None else self.coordinates.without(index)
+        return replace(self, names=names, coordinates=left)
 
     @property
     def size(self) -> int:
@@ -143,7 +149,7 @@ class Statistics:
 
     @property
     def digest(self) -> str:
-        """Fingerprint of the layout: states load, and partitions merge, only between equal ones, for any loss."""
+        """Fingerprint of the layout, for any loss: states load, and partitions merge, only if they have the same."""
         text = repr(self) + " observed" * self.observed
         text += "" if self.coordinates is None else repr(self.coordinates)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -151,8 +157,8 @@ class Statistics:
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return moments (m, dimension) of coded records ``X`` (m, p) and ``y`` (m,) in [-1, 1].
 
-        Non-finite features count as 0, records beyond the bound are projected, or missing in stated ``coordinates``;
-        NaN is missing if ``observed``, else 0.
+        Non-finite features count as 0. Records beyond the bound are projected or, in stated ``coordinates``, count as
+        records without a target. A NaN target counts as missing if ``observed``, else as 0.
 
         >>> Statistics(("a", "1"), radius=2.0).vectors(np.array([[0.5, 1.0]]), np.array([1.0])).round(3).tolist()
         [[0.25, 0.707, 0.5, 1.0]]
@@ -161,7 +167,7 @@ class Statistics:
         rows, targets = copied(X), copied(y)
         if self.coordinates is not None:
             rows = self.coordinates.rows(X)
-            # Shortened features would bias a line; those who remain have the same one.
+            # Shortening features would bias a line; leaving people out does not, if all people have the same line.
             with np.errstate(over="ignore"):
                 squares = np.square(rows[:, : len(self.coordinates.centres)]).sum(axis=1)
             targets = track(np.where(squares > self.clipping_norm**2, np.nan, targets))

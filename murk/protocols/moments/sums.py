@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 
 _SHORTER = 0.7  # factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more
+_TAIL = 0.025
+_QUANTILE = 1.959963984540054  # of the tail
+_FARTHEST = 200.0  # standard deviations of noise by which a moment near the limit may be smaller
+_HALVINGS = 50
 _FEWEST = 1e-6  # Smallest share of targets to divide by
 
 
@@ -54,8 +58,8 @@ class Private:
     matrix_noise: Floats  # noise variances of the matrix's entries, (p, p)
     cross_noise: float  # noise variance of an entry of E x y
     people: tuple[float, float]  # effective numbers of people with a target, for the matrix and for E x y
-    share_noise: float = 0.0  # noise variance of the share of targets over its square; 0 if not released
-    missing: float = 0.0  # fewest people without a target, as a share; 0 where noise explains it (one error in 10,000)
+    share_noise: float = 0.0  # noise variance of the share of targets, divided by its square; 0 if not released
+    missing: float = 0.0  # lower bound on the share of people without a target; 0 if noise explains it (1 in 10,000)
     centre: float = 0.0  # constant part of a target whose other part was released, in coded units
     target_square: float = 1.0  # bound on E y^2, in coded units
 
@@ -63,8 +67,9 @@ class Private:
     def of(cls, sums: MomentSums, layout: Statistics, labels: bool = False) -> Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
-        In an ``observed`` layout, a direction has covariance ``v I + a u u'``, u that of its vector f. This adds ``a
-        (g'f)^2 / |f|^2`` to the variance of ``g'f``, like a smaller number of people for shorter vectors.
+        In an ``observed`` layout, a released direction has covariance ``v I + a u u'``, with u the direction of its
+        vector f. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if shorter vectors were of fewer
+        people.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
         noise = sums.sums[kernels.NOISE : kernels.NOISE + 2] / weights**2
@@ -74,7 +79,7 @@ class Private:
         along = 0.0
         if layout.observed:
             noise, along = np.repeat(noise[0], 2), float(noise[1])
-        # A share below twice its noise may be zero, by which nothing may be divided.
+        # A share below twice its standard error may be zero, and would make quotients arbitrarily large.
         own, observed = float(noise[0]), layout.share(mean)
         share = min(max(observed, 2.0 * math.sqrt(layout.share_variance(own)), _FEWEST), 1.0)
         matrix, cross = matrix / share, cross / share
@@ -91,6 +96,12 @@ class Private:
         answered = float(people[0]) * share, float(people[1]) * share
         square = share**2
         return cls(matrix, cross, matrix_noise / square, cross_noise / square, answered, doubt / square, missing)
+
+    def without(self, index: int) -> Private:
+        """Return the moments of all features but one."""
+        kept = np.delete(np.arange(len(self.cross)), index)
+        at = np.ix_(kept, kept)
+        return replace(self, matrix=self.matrix[at], cross=self.cross[kept], matrix_noise=self.matrix_noise[at])
 
     @property
     def is_share_known(self) -> bool:
@@ -132,29 +143,74 @@ def private_share(private: Private, public: Covariates | None, covariance: str) 
     return known / (known + noisy) if known > 0.0 else 0.0
 
 
+def noise_floor(private: Private) -> float:
+    """Return the largest eigenvalue of pure noise: ``2 sqrt p`` times an entry's standard deviation."""
+    return 2.0 * float(np.sqrt(len(private.matrix) * np.mean(private.matrix_noise)))
+
+
 def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
     """Return the second-moment matrix; ``repair`` raises its eigenvalues to at least the largest one of pure noise."""
     share = private_share(private, public, covariance)
     matrix = share * private.matrix
     if public is not None and share < 1.0:
         matrix = matrix + (1.0 - share) * public.second_moment
-    size = len(matrix)
-    # The largest eigenvalue of pure noise is 2 sqrt p times an entry's standard deviation.
-    floor = share * 2.0 * float(np.sqrt(size * np.mean(private.matrix_noise)))
+    floor = share * noise_floor(private)
     values, vectors = np.linalg.eigh(matrix)
     # Raised, so that a constant feature does not lead to a division of noise by zero.
     if values[0] <= 1e-9 * float(values[-1]):
-        floor = max(2.0 * float(np.sqrt(size * np.mean(private.matrix_noise))), 1e-12 * float(values[-1]))
+        floor = max(noise_floor(private), 1e-12 * float(values[-1]))
     doubtful = bool(values[0] < floor)
     if doubtful and repair:
         matrix = (vectors * np.maximum(values, floor)) @ vectors.T
     return Design((matrix + matrix.T) / 2.0, share, doubtful)
 
 
+def _seen(private: Private) -> tuple[Floats, Floats]:
+    """Return each feature's least eigenvalue beside the constant, and the standard deviation of its noise, (p - 1,)."""
+    means, squares = private.matrix[:-1, -1], np.diag(private.matrix)[:-1]
+    least = (squares + 1.0) / 2.0 - np.hypot((squares - 1.0) / 2.0, means)
+    # The eigenvector: ``x_j - m 1``, of length 1.
+    share = 1.0 / (1.0 + (means / (1.0 - least)) ** 2)
+    noise = np.diag(private.matrix_noise)[:-1] * share**2
+    noise += 4.0 * private.matrix_noise[:-1, -1] * share * (1.0 - share)
+    return least, np.sqrt(noise)
+
+
+def hidden_feature(private: Private) -> int | None:
+    """Return the feature that noise hides most, or None if noise hides none by itself.
+
+    Hidden is a feature whose second moments with the constant have an eigenvalue below the noise's largest. Where noise
+    hides only a combination of features, leaving one out would hand its part to the others.
+    """
+    least, _ = _seen(private)
+    index = int(np.argmin(least))
+    return index if least[index] < noise_floor(private) else None
+
+
+def selection_factors(private: Private) -> Floats:
+    """Return factors of the coefficients' standard errors, as only features that noise does not hide have one, (p,).
+
+    A feature near the noise is learned only where noise adds to its moment. With d the distance from the limit in
+    standard deviations, a moment smaller by t deviations is rejected at 95% if ``P(N > t) <= .025 P(N > t - d)``: t in
+    place of 1.96. The intercept has the largest factor.
+    """
+    from scipy.special import log_ndtr
+
+    least, noise = _seen(private)
+    distance = np.maximum(least - noise_floor(private), 0.0) / np.where(noise > 0.0, noise, 1.0)
+    low, high = np.full(len(least), _QUANTILE), np.full(len(least), _FARTHEST)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        rejected = log_ndtr(-middle) <= math.log(_TAIL) + log_ndtr(distance - middle)
+        low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
+    factors = np.where(noise > 0.0, high / _QUANTILE, 1.0)
+    return np.append(factors, np.max(factors, initial=1.0))
+
+
 def influence_of(
     sums: MomentSums, layout: Statistics, mechanisms: Mapping[str, Randomizer], *, by_rows: bool = False
 ) -> Influence | None:
-    """Return a bound on a forged release's influence, None without releases. With ``by_rows`` no matrix is forged."""
+    """Return a bound on a forged release's influence, None without releases; ``by_rows`` if the matrix is public."""
     if not sums.count:
         return None
     noise = sums.sums[kernels.NOISE : kernels.NOISE + 2].copy()

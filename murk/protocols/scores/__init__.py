@@ -1,1 +1,1 @@
-"""Scores in rounds: the models, the answers and the solution that scores and moments share."""
+"""Scores in rounds: published models, people's answers at them, and the solution of the answers' equations."""

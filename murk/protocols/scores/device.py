@@ -41,7 +41,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 
 # Bytes of a float in a model message, of a float of a state in base64, and of a sum of a state with its comma.
 _MODEL_NUMBER, _STATE_NUMBER, _STATE_SUM = 26, 11, 24
-_SURVEY_SUM = 12  # bytes of a number of answers to a survey's query, or of their sum, which are few
+_SURVEY_SUM = 12  # bytes of a count or a sum of answers to a survey's query, which are smaller than other sums
 _MANY_NUMBERS = 5_000  # longest gradient for which a learner's state has room for the default number of iterates
 
 
@@ -91,10 +91,10 @@ class ScoreDevice:
 
     @property
     def queries(self) -> tuple[Query, ...]:
-        """The queries asked; of those of a survey, which are all alike, the first."""
+        """The queries asked; of a survey's queries, which are all alike, only the first one."""
         names = QUERIES if self.settings.matrices else ("score",)
         if self.settings.once and self.settings.matrices and not (self.settings.labels and not self.settings.rows):
-            # Nobody releases what public covariates show.
+            # Public covariates show the scatter, so that nobody is asked for it.
             names = "score", "curvature"
         covered = ("covered",) if self.settings.wanted is not None else ()
         return (*names, *covered, *([above(0)] if self.settings.survey is not None else []))
@@ -122,7 +122,7 @@ class ScoreDevice:
     # What a device does
 
     def averages_answers(self, query: Query) -> bool:
-        """Return whether answers are vectors or matrices, of which people release means, and not one of two values."""
+        """Return whether a person with several records releases a mean: of vectors or matrices, not of yes or no."""
         return query in QUERIES
 
     def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
@@ -155,7 +155,7 @@ class ScoreDevice:
         return model
 
     def record_kernel(self, level: str, theta: Floats, seed: int | None) -> AnswerKernel | None:
-        """Return a compiled `ask`, `vectors` and mechanism for single records; None if impossible or too early."""
+        """Return a compiled path from single records to answers; None if impossible or not yet worth compiling."""
         # Loaded on demand: most devices release a record or two.
         from murk.protocols.scores.fast_records import AnswerKernel, learn_record, record_kernel
 
@@ -209,7 +209,7 @@ def check_size(settings: Settings, levels: int) -> None:
     model = 0 if settings.once else 512 + _MODEL_NUMBER * size
     sums = levels * (settings.dimension + 2 * sum(lengths[1:]))
     history = history_bytes(len(settings.reported))
-    # A survey's rounds are remembered as the others are: so many fewer hold other sums.
+    # A survey's rounds are among the remembered ones, so that fewer rounds have sums of scores and matrices.
     survey_rounds = 0 if settings.survey is None else len(settings.survey.starts) - 1
     others = max(1 if settings.once else REMEMBERED, survey_rounds) - survey_rounds
     surveyed = _SURVEY_SUM * 2 * levels * (p + 1) * max(map(len, THRESHOLDS))
@@ -234,7 +234,7 @@ def check_size(settings: Settings, levels: int) -> None:
 
 
 def survey_of(kind: str | None, guarantee: Guarantee, dimension: int, numbers: Sequence[bool], **more: Any) -> Survey:
-    """Return a survey whose people answer by the mechanism that goes with scores of a dimension; see `Survey.of`."""
+    """Return a survey with the kind of mechanism that scores of this dimension have; see `Survey.of`."""
     score = calibrate(kind, guarantee, dimension=dimension, radius=1.0)
     bit = calibrate(score.kind, guarantee, dimension=1, radius=1.0)
     return Survey.of(numbers, direction_spread(bit)[0], **more)
@@ -256,7 +256,7 @@ def device_for(task: Task) -> ScoreDevice:
     assert block is not None
     labels = tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
     shared = block.models == "shared"
-    # The task's number is for each partition, but shared rounds count the releases of all partitions.
+    # `forget` is a number of releases for each partition, but shared rounds count the releases of all partitions.
     forget = task.forget if task.forget is None or not shared else task.forget * task.log.partitions
     first = FIRST if task.shuffle is None else max(FIRST, task.shuffle.crowd)
     asked = task.predictions
@@ -289,7 +289,7 @@ def device_for(task: Task) -> ScoreDevice:
                 f"{coding.size} coded ones, whose second moments are too noisy: give the task fewer features, or "
                 "protocol: gradients"
             )
-    # Before mechanisms are calibrated, which may be impossible at this size.
+    # Checked before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels))
     return ScoreDevice(settings, level_mechanisms(task, settings))
 
@@ -312,7 +312,7 @@ def _stated(task: Task) -> Coordinates | None:
     if found is None:
         return None
     centres, spreads = map(np.array, found)
-    # Of a number without statement nothing is known; the spread of a category is a convention.
+    # Nothing is known of a number without a stated range; the spread of a category is a convention, without error.
     doubts = [
         (STATED_ERROR, STATED_ERROR) if at else (1.0, UNTOLD if number else 0.0)
         for at, number in zip(coding.stated, coding.numbers, strict=True)
@@ -322,13 +322,14 @@ def _stated(task: Task) -> Coordinates | None:
 
 
 def _survey(task: Task, classes: int) -> Survey | None:
-    """Return the survey of a task without public covariates, which show features' spreads themselves."""
+    """Return a task's survey; None with public covariates, which show features' spreads, or without features."""
     if task.covariates is not None or not task.features:
         return None
     privacy, coding = task.privacy, task.coding
     guarantee = privacy.levels[DEFAULT_LEVEL]
     separate = task.log.partitions if task.block.models == "per-partition" else 1
-    # Partitions with targets in different units could not be joined; nor is there a unit for prediction sets.
+    # The target is surveyed only if its unit may change: partitions in different units could not be joined, and
+    # prediction sets need the public unit.
     own = task.target if isinstance(task.target, RealTarget) and separate == 1 and task.predictions is None else None
     numbers = (*coding.numbers, *([] if own is None else [True]))
     stated = coding.stated

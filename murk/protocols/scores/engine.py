@@ -49,9 +49,9 @@ class PartitionState:
 
     count: int  # number of releases
     rounds: tuple[Round, ...]  # the remembered rounds, oldest first
-    coordinates: Coordinates | None = None  # what the survey found; None before its end, or without one
+    coordinates: Coordinates | None = None  # centres and spreads by the survey; None before its end, or without one
     shown: PartitionState | None = None  # the earlier state that predictions use, if any
-    windows: Mapping[int, tuple[Round, ...]] = field(default_factory=dict)  # answers by window, in their rounds
+    windows: Mapping[int, tuple[Round, ...]] = field(default_factory=dict)  # by window, the rounds of its answers
 
 
 Learned = tuple[PartitionState, LevelMechanisms]  # a partition and its levels' mechanisms
@@ -93,13 +93,13 @@ class ScoreEngine:
         return merged([self])
 
     def figures(self) -> dict[str, float]:
-        """Return no further figures."""
+        """Return an empty mapping: there are no figures beyond the estimate."""
         return {}
 
     # Releases
 
     def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a forged release, or one of a round that is not known ``ahead`` releases later."""
+        """Raise RejectedError for a forged release, or if its round is not remembered after ``ahead`` more releases."""
         self._check_version(release.version, self.now.count + ahead)
         model = self._models_known().get(release.version)
         if model is not None and not _asks(model, release.query, release.item):
@@ -127,7 +127,7 @@ class ScoreEngine:
         return all_known and self.payloads_fit(releases)
 
     def _models_known(self) -> Mapping[int, Model]:
-        """Return the known models by version."""
+        """Return the models that people may have answered at, by version."""
         return _models(self.now)
 
     def payloads_fit(self, releases: Sequence[ScoreRelease]) -> bool:
@@ -144,7 +144,7 @@ class ScoreEngine:
         )
 
     def _check_version(self, version: int, count: int) -> None:
-        """Refuse a release's version if a partition of ``count`` releases does not know its model."""
+        """Raise RejectedError if a partition of ``count`` releases does not remember a version's model."""
         if version > count:
             raise RejectedError("future", f"version {version}, but the partition has {count} releases")
         if version != self.settings.round_start(version):
@@ -177,14 +177,14 @@ class ScoreEngine:
 
     @locked
     def learn_payloads(self, answers: Mapping[tuple[str, Query], Integers]) -> None:
-        """Learn payloads (m, d) made at the newest model, by level and query; raise MurkError if too many."""
+        """Learn payloads (m, d) made at the newest model, by level and query; raise MurkError if the round is full."""
         self._check_room(sum(map(len, answers.values())))
         start = self._newest
         self._add({(start, level, query): payloads for (level, query), payloads in answers.items()})
 
     @locked
     def learn_sums(self, sums: Mapping[tuple[str, Query], Tally]) -> None:
-        """Learn sums of answers made at the newest model, by level and query; raise MurkError if too many."""
+        """Learn sums of answers made at the newest model, by level and query; raise MurkError if the round is full."""
         now, start = self.now, self._newest
         learned = self._check_room(sum(tally.count for tally in sums.values()))
         rounds = {round_.start: round_ for round_ in now.rounds}
@@ -214,7 +214,7 @@ class ScoreEngine:
     def _add(
         self, answers: Mapping[Answered, Integers], dated: Mapping[tuple[int, int, str, str], Integers] | None = None
     ) -> None:
-        """Add payloads of at most the rest of the round, also by time: all of them or, on an interrupt, none."""
+        """Add payloads, at most until the round's end, and ``dated`` ones to windows: all or, on an interrupt, none."""
         now = self.now
         rounds, learned = {round_.start: round_ for round_ in now.rounds}, 0
         for (version, level, query), payloads in answers.items():
@@ -233,7 +233,7 @@ class ScoreEngine:
         rounds: Mapping[int, Round],
         dated: Mapping[tuple[int, int, str, str], Integers],
     ) -> Mapping[int, tuple[Round, ...]]:
-        """Return windows' rounds with answers added, by time, version, level and query."""
+        """Return the windows' rounds with the ``dated`` answers added, whose keys are time, version, level, query."""
         kept = self.settings.windows
         if kept is None or not dated:
             return windows
@@ -249,7 +249,7 @@ class ScoreEngine:
         return kept.newest(changed)
 
     def _unseen(self, version: int) -> Round:
-        """Return a round of this version without answers."""
+        """Return an empty round for a version without answers so far; raise MurkError if its model is not known."""
         raise MurkError(f"the round of version {version} is not remembered")
 
     def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
@@ -264,7 +264,7 @@ class ScoreEngine:
 
     @property
     def joins(self) -> bool:
-        """Whether learners of parts of a partition can be joined: if no models are made of its releases."""
+        """Whether learners of parts of a partition can be joined: true if no models are made of its releases."""
         return self.settings.once
 
     @locked
@@ -350,7 +350,9 @@ class ScoreEngine:
             raise MurkError(f"the state's coordinates are malformed ({type(error).__name__})") from error
         finite = np.isfinite([middle, width]).all() and np.isfinite([centre, spread, *errors]).all()
         if not (finite and (spread > 0.0).all() and width > 0.0 and 0.0 <= share <= 1.0 and 0.0 <= most <= 1.0):
-            raise MurkError("the state's coordinates are not finite, a spread is not positive, or a share is none")
+            raise MurkError(
+                "the state's coordinates are not finite, a spread is not positive, or a share not in [0, 1]"
+            )
         return Coordinates(centre, spread, errors[0], errors[1], (middle, width), (share, most))
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
@@ -410,7 +412,7 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
     kept = None if settings.forget is None else sum(_level_counts(partitions).values())
     influence = None if forgery is None else forgery.influence
     sets = None
-    # Learners with models of their own have sets of their own.
+    # Learners with models of their own have prediction sets of their own, which cannot be merged.
     if settings.wanted is not None and len(partitions) == 1:
         rounds = partitions[0][0].rounds
         tallies = [tally for round_ in rounds for (_, query), tally in round_.tallies.items() if query == "covered"]
@@ -423,10 +425,10 @@ def merged_of(settings: Settings, known: Sequence[Learned]) -> ScoreEstimate:
 
 
 def estimates_by_window(settings: Settings, known: Sequence[Learned], reach: int) -> dict[int, ScoreEstimate]:
-    """Return the estimate of each window with ``reach`` neighbours to either side, in the coordinates of all."""
+    """Return the estimate of each window with ``reach`` neighbours to either side, in the stream's coordinates."""
     plain = replace(settings, wanted=None)
     pools = neighbours([number for partition, _ in known for number in partition.windows], reach)
-    # Partitions that share models are one, also where the first has no answers at a model.
+    # Partitions that share models count as one, even if the first partition has no answers at a model.
     groups = [known] if settings.shared else [[each] for each in known]
     estimates = {}
     for number, pool in pools.items():
@@ -436,7 +438,7 @@ def estimates_by_window(settings: Settings, known: Sequence[Learned], reach: int
 
 
 def _answered(partitions: Sequence[PartitionState], pool: Sequence[int]) -> PartitionState:
-    """Return a partition that has learned what some partitions have from the answers of some windows."""
+    """Return a partition that has learned only the answers that ``partitions`` have in the windows ``pool``."""
     rounds = _joined(each for partition in partitions for number in pool for each in partition.windows.get(number, ()))
     answers = sum(tally.count for round_ in rounds for tally in round_.tallies.values())
     return PartitionState(answers, rounds, partitions[0].coordinates)
@@ -488,9 +490,9 @@ def _level_counts(partitions: Sequence[Learned]) -> dict[str, int]:
 class SharedScoreEngine(ScoreEngine):
     """A partition of scores whose people answer at models that all partitions share.
 
-    The first partition's learner makes a model from all partitions' sums when they reach a round's start together, and
-    writes it in one piece with its state before anybody can read it, so that a crash never makes two. The others
-    receive it.
+    When all partitions together reach a round's start, the first partition's learner makes a model from the sums of
+    all. It writes the model and its own state together, before anybody can read the model, so that a crash never leads
+    to two models of one version. The other partitions receive the model.
     """
 
     def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
@@ -551,7 +553,7 @@ class SharedScoreEngine(ScoreEngine):
 
     @locked
     def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Add the newest published model, possibly before the state with it; raise HostileModelError if forged."""
+        """Add the newest published model, even before the state that has it; raise HostileModelError if forged."""
         if version > max(self._models):
             self._models = {**self._models, version: self._checked(version, flat)}
 
@@ -689,9 +691,10 @@ def _models(partition: PartitionState) -> dict[int, Model]:
 def drift_of(settings: Settings, partitions: Sequence[Learned]) -> Drift:
     """Return whether later rounds contradict earlier ones (see `murk.inference.drift`).
 
-    The rounds before each boundary are solved as all rounds are: without public rows if people are unlike them, and
-    then with centred scores alone, so that a change of the features alone is no drift, except for lines of several
-    classes. As old rounds are forgotten, a boundary is tested with up to 7 sets of rounds, for which the test corrects.
+    The rounds before each boundary of rounds are solved in the same way as all rounds. If people are unlike the public
+    rows, solutions use no rows and only centred scores, so that a change of the features alone is no drift (except for
+    lines of several classes). As old rounds are forgotten, a boundary is tested with up to 7 sets of rounds, for which
+    the test corrects.
     """
     partitions = equations(settings, partitions)
     settings = settings.at(pooled([partition.coordinates for partition, _ in partitions]))
@@ -713,13 +716,13 @@ def drift_of(settings: Settings, partitions: Sequence[Learned]) -> Drift:
         ]
         before = sum(_level_counts(early).values())
         share, answered = 1.0 - before / answers_counted, _answers(settings, early)
-        # A survey has no answers to solve.
+        # A survey's answers have no equations to solve.
         if not answered or share < SMALLEST_SHARE:
             continue
         try:
             older = whole.refit(answered)
         except (MurkError, np.linalg.LinAlgError):
-            # So few rounds may have no solution.
+            # The few rounds before the boundary may have no solution.
             continue
         change, number, since = (
             whole.values - older.values,

@@ -1,10 +1,10 @@
 """The estimate from rounds' sums, its intervals, signs of forged answers, and forecasts of what it takes to learn more.
 
-In a forecast more people answer at the next model as expected at the solution, with the mechanisms' noise, and all
-equations are solved again. Their number is quadrupled until the interval is bounded, then doubled as a margin. With
-people's own spread 1/p, a release with noise variance s'^2 is worth ``(s^2 + 1/p) / (s'^2 + 1/p)`` releases with noise
-variance s^2, which gives the budgets. Public rows are tried as a sample of rows with the people's released second
-moments. docs/scores.md states how often forecasts are right.
+A forecast adds people who answer at the next model as expected at the solution, with the mechanisms' noise, and solves
+all equations again. The number of people is quadrupled until the interval is bounded, then doubled as a margin. As
+answers of different people have variance 1/p, a release with noise variance s'^2 is worth ``(s^2 + 1/p) / (s'^2 +
+1/p)`` releases with noise variance s^2: this gives the budgets. Forecasts for public rows assume a sample of rows with
+the people's released second moments. docs/scores.md states how often forecasts are right.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from murk.inference.average_effects import mean_slope
 from murk.inference.estimate import Estimate, Extent, People, missing_words, surely_missing
 from murk.inference.levels import quantile_of
 from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
-from murk.inference.stream import StreamChange
+from murk.inference.stream_change import StreamChange
 from murk.privacy.guarantees import Guarantee
 from murk.protocols.linear_algebra import contrasts, flattened
+from murk.protocols.scores.feature_change import FeatureChange, feature_change, impossible
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import Expected, Model, Query, Response, Rows, mean_matrix
 from murk.protocols.scores.next_model import next_model
@@ -41,7 +42,6 @@ from murk.protocols.scores.solve.curve import Solution
 from murk.protocols.scores.solve.line import ProbabilityLine
 from murk.protocols.scores.solve.moments import UNEVEN, extent_of, pooled
 from murk.protocols.scores.solve.public import CurveSolution, PublicSolution
-from murk.protocols.scores.stream import FeatureChange, feature_change, impossible
 from murk.protocols.scores.sums import Key, Round, Summaries, Tally, most_answers, share_of, step_of, summaries
 from murk.protocols.scores.survey.coordinates import STATED_ERROR
 from murk.task.privacy import MOST_LEVELS
@@ -68,9 +68,9 @@ class Need:
     seen: bool = True  # whether enough stood out from noise for a forecast
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
     stated: bool | None = None
-    told: bool = True  # whether anything tells the feature's spread from zero
-    survey: int = 0  # most people of the survey that is still answered; 0 if none is
-    category: bool = False  # whether noise hides the share of a category, about which there is no statement
+    told: bool = True  # whether the feature's spread is known to exceed zero
+    survey: int = 0  # largest number of people in the survey that is under way; 0 if none is
+    category: bool = False  # whether noise hides the share of a category, of which tasks state nothing
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, including the words."""
@@ -119,7 +119,7 @@ class Need:
         if self.public_rows is not None:
             options.append(f"about {self.public_rows:,} public rows like the people")
         if not options:
-            # The search ended, which is no forecast of so many.
+            # The search ended at its limit without success.
             return f"more than {_MARGIN * MOST // 100 * 100:,} times the people"
         words = ", or ".join(options)
         return words.replace("about", "at least") if self.least else words
@@ -134,7 +134,7 @@ def _parameter(guarantee: Guarantee) -> tuple[str, float]:
 def _budgets_words(budgets: Mapping[str, Guarantee]) -> str:
     parameters = {level: _parameter(budget) for level, budget in budgets.items()}
     if len(budgets) > MOST_LEVELS + 1:
-        # Those of a grid.
+        # So many levels are those of a grid: only the range of budgets is stated.
         (name, least), *_, (_, most) = sorted(parameters.values(), key=itemgetter(1))
         return f"{name} of about {least:g} to {most:g}"
     level_words = {level: f" ({level})" if len(budgets) > 1 else "" for level in budgets}
@@ -147,12 +147,12 @@ class Outlook:
 
     settings: Settings
     solution: AnySolution
-    found: Summaries  # the rounds' mean answers that it solves
+    found: Summaries  # the rounds' mean answers, whose equations the solution solves
     mechanisms: LevelMechanisms  # level to mechanisms
     counts: Mapping[str, int]  # level to its number of releases
 
     @property
-    def people(self) -> int:
+    def releases(self) -> int:
         """Number of releases so far."""
         return sum(self.counts.values())
 
@@ -176,18 +176,18 @@ class Outlook:
             return statements | {name: Need(seen=False) for name, each in zip(names, unknown, strict=True) if each}
         model = self.settings.first_model(self.mechanisms)
         if not self.settings.once:
-            model = next_model(self.settings, self.found, self.people, self.mechanisms)
+            model = next_model(self.settings, self.found, self.releases, self.mechanisms)
         times = _MARGIN * self._times(model, quantile, unknown, limits)
         rows = self._rows(model, quantile, unknown, limits)
         needs = statements
         for j in np.flatnonzero(unknown).tolist():
             factor = float(times[j])
-            people = None if math.isinf(factor) else rounded(factor * self.people)
+            people = None if math.isinf(factor) else rounded(factor * self.releases)
             needs[names[j]] = Need(people, self._budgets(factor), int(rows[j]) or None, least=not visible[j])
         return needs
 
     def _statements(self, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> dict[str, Need]:
-        """Return the needs of features whose spread noise hides, for numbers by solving as if it were stated."""
+        """Return the needs of features whose spread noise hides; for numbers, solve as if the spread were stated."""
         solution, coordinates = self.solution, self.settings.coordinates
         if coordinates is None or not isinstance(solution, Solution) or not solution.moments.unseen.any():
             return {}
@@ -217,8 +217,8 @@ class Outlook:
 
     def _learned(self, model: Model, quantile: float, limits: Floats, factor: int) -> NDArray[np.bool_]:
         """Return whether each coefficient is learned from ``factor`` times the people."""
-        people = (factor - 1) * self.people
-        # Half of them are centred, as in every second round.
+        people = (factor - 1) * self.releases
+        # Half of the added people release centred scores, as in every second round.
         centred = 0 if model.exponent == 1.0 else people // 2
         further = [*self._epoch(replace(model, exponent=1.0), centred), *self._epoch(model, people - centred)]
         try:
@@ -235,7 +235,7 @@ class Outlook:
                 continue
             mean = self._answer(model, query)
             for level, known in self.counts.items():
-                count = round(people * known / self.people * share)
+                count = round(people * known / self.releases * share)
                 if count:
                     step = step_of(self.mechanisms[level].mechanism(query))
                     tallies[level, query] = Tally(count, [round(count * value / step) for value in mean.tolist()])
@@ -318,12 +318,12 @@ class Outlook:
         return budget
 
     def _rows(self, model: Model, quantile: float, unknown: NDArray[np.bool_], limits: Floats) -> Integers:
-        """Return the fewest public rows that suffice, (p,); 0 where none do, or there are some already."""
+        """Return the fewest public rows that suffice, (p,); 0 if no number does, or if rows are used already."""
         fewest = np.zeros(len(unknown), dtype=np.int64)
         solution = self.solution
         if not isinstance(solution, Solution) or self.settings.weighed:
             return fewest
-        answers = self._epoch(model, self.people // _MARGIN)
+        answers = self._epoch(model, self.releases // _MARGIN)
         for size in _ROWS:
             rows = Rows(solution.rows.points, solution.rows.shares, float(size))
             try:
@@ -392,15 +392,15 @@ class Forgery:
     """The possible influence of forged answers, and the signs of them.
 
     Of N answers of one level at one model, a query of share s has more than ``N s + sqrt(2 t N s (1 - s)) + t / 3``
-    with probability at most e^-t (Bernstein), with t = 32 as for refusing an honest payload. Beyond that number its
-    mean is weighted as that many answers, and intervals are widened by the possible effect of the excess over the
-    expected number. Single forged answers cannot be identified in sums: nothing is refused, and honest answers are
-    solved bit for bit.
+    with probability at most e^-t (Bernstein); t is 32, as for refusing an honest payload. If a query has more answers,
+    its mean is weighted as that many answers, and intervals are widened by the possible effect of the answers beyond
+    the expected number. Single forged answers cannot be identified in sums, so that none is refused. Without such an
+    excess the estimate is the same, bit for bit, as without this check.
     """
 
     influence: Influence  # influence of one forged answer, whichever query it answers
     excesses: tuple[Excess, ...] = ()  # queries with more answers than their shares allow
-    widened: float = 0.0  # standard errors by which intervals are widened for these
+    widened: float = 0.0  # standard errors by which intervals are widened because of these excesses
 
     @classmethod
     def of(cls, rounds: Sequence[Round], mechanisms: LevelMechanisms) -> Forgery:
@@ -417,7 +417,7 @@ class Forgery:
 
 METHOD = "scores"
 _SURELY = 2.0  # standard errors from which missing targets are reported without public rows
-_UNLIKE_NORMAL = 2.0  # factor by which no features' curvature is lower than that of normal ones
+_UNLIKE_NORMAL = 2.0  # largest factor by which features' curvature is lower than that of normal features
 _OF_CLASSES = (
     "slopes of the least-squares line through each class's indicator (the linear probability model); log odds and odds "
     "ratios are not learned without public covariates"
@@ -455,8 +455,8 @@ class ScoreEstimate(Estimate):
     unit: float = 1.0  # the target's coded unit in its own units
     outlook: Outlook | None = None  # input of the forecasts of :meth:`needs`
     forgery: Forgery | None = None  # the influence of forged answers, and signs of them
-    survey: int = 0  # most people of the survey that is still answered; 0 if none is
-    # Share of targets beyond the ends `cut`, and an upper bound on it, by the survey; None if none is cut
+    survey: int = 0  # largest number of people in the survey that is under way; 0 if none is
+    # Estimated share of targets beyond the ends `cut`, and an upper bound on it, by the survey; None if none is cut
     share_cut: tuple[float, float] | None = None
     _halves: dict[float, Floats] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -466,7 +466,7 @@ class ScoreEstimate(Estimate):
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.solution is None:
             return np.full(len(self.names), np.inf)
-        # Kept, as several parts of a report need half-widths, which take as long as the solution.
+        # Cached, as several parts of a report need half-widths, which take as long as the solution.
         if level not in self._halves:
             quantile = quantile_of(level)
             self._halves[level] = self._wider(quantile) * self.solution.half_widths(quantile)
@@ -479,7 +479,7 @@ class ScoreEstimate(Estimate):
 
     @property
     def cut(self) -> tuple[float, float] | None:
-        """Coded ends beyond which targets count as the ends; None where that is their range."""
+        """Coded ends to which targets beyond them are clipped; None if these are the target's public bounds."""
         coordinates = None if self.outlook is None else self.outlook.settings.coordinates
         if coordinates is None or coordinates.target == (0.0, 1.0):
             return None
@@ -517,7 +517,7 @@ class ScoreEstimate(Estimate):
     def needs(self, level: float = 0.95, within: Mapping[str, float] | None = None) -> dict[str, Need]:
         """Return by name what it would take to learn each coefficient without a bounded interval at ``level``.
 
-        ``within`` asks for half-widths of these sizes. It takes several times as long as the estimate.
+        ``within`` has the half-widths that are wanted, by name. A forecast takes several times as long as the estimate.
         """
         if self.outlook is None:
             return {name: Need(seen=False, survey=self.survey) for name in self.names}
@@ -580,13 +580,14 @@ class ScoreEstimate(Estimate):
     def missing(self) -> float:
         """Return a lower bound on the share of people whose target is missing; 0 unless significant.
 
-        Without public rows it is known from curvatures over scatters of the same people, which no distribution of the
-        features changes. The ratio of curvatures to those of normal features is no such share.
+        Without public rows it is known from the ratio of curvatures to scatters of the same people, which does not
+        depend on the features' distribution. The ratio of curvatures to those of normal features does depend on it, and
+        is not used.
         """
         if not isinstance(self.solution, Solution):
             return 0.0 if self.solution is None else self.solution.missing
         if self.solution.targetless:
-            # Whatever the features' shape, their curvature is not that much lower than of normal ones.
+            # Features of any shape have at least the curvature of normal ones, divided by this factor.
             return max(1.0 - _UNLIKE_NORMAL * (self.solution.targets[0] + _SURELY * self.solution.targets[1]), 0.0)
         line = self.line
         if line is None:
@@ -598,7 +599,7 @@ class ScoreEstimate(Estimate):
 def estimate_of(
     names: tuple[str, ...], outlook: Outlook | None, partitions: int, releases: int, survey: int = 0
 ) -> ScoreEstimate:
-    """Return a solution's estimate, in coded units; while people answer a survey, of at most ``survey`` people."""
+    """Return a solution's estimate in coded units; ``survey`` is the size of a survey that is under way, or 0."""
     if outlook is None:
         unknown, note = np.full(len(names), np.inf), "nothing was learned yet"
         if survey:

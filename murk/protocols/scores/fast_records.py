@@ -1,6 +1,7 @@
 """Answers in place: a kernel draws a record's query, randomizes its answer and adds it to sums, in one memory block.
 
-Sums equal those of `local` for a block. If memory or randomness is short, nothing is learned and the reason returned.
+Sums equal those of `in_process` for a block. If memory or randomness is short, the kernel learns nothing and returns
+the reason.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ def forget(whole: Array, real: Array, noise: Array, payload: Array, words: Array
 
 @jit_helper
 def _target(real: Array, y: float) -> Any:
-    """Return a target in units of the model's; codes of classes are as they are."""
+    """Return a target in the model's units; codes of classes are unchanged."""
     return (y - real[MIDDLE]) / real[WIDTH]
 
 

@@ -39,8 +39,8 @@ MOST_GUARANTEES: Final = 64
 class InProcessScores(RecordEngine, ScoreEngine):
     """A partition that draws each record's query, randomizes the answer and learns it, once.
 
-    Sums are kept by level; a person's own guarantee becomes a level named by it. Predictions use the solution at
-    the last count given by `shown_next`. ``make`` makes the mechanisms of a guarantee.
+    Sums are kept by level; a person's own guarantee becomes a level with the guarantee's repr as name. Predictions use
+    the solution at the last count given by `shown_next`. ``make`` returns the mechanisms of a guarantee.
     """
 
     _kernels = k
@@ -89,11 +89,12 @@ class InProcessScores(RecordEngine, ScoreEngine):
                     "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
                 )
             pair = self._make(guarantee)
-            # Ordered by name, so that sums over levels do not depend on who came first.
+            # Ordered by name, so that sums over levels do not depend on the order of people.
             declared = dict(sorted({**self._own, name: guarantee}.items()))
             known = {**self.mechanisms, name: pair}
             mechanisms = {level: known[level] for level in (*self._declared, *declared)}
-            self._reach, self.mechanisms, self._own = map_levels(reaches, mechanisms), mechanisms, declared
+            self._payload_bounds = map_levels(reaches, mechanisms)
+            self.mechanisms, self._own = mechanisms, declared
         self._names[guarantee] = name
         return name
 
@@ -172,7 +173,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
             done = part.stop
 
     def _learn_rows(self, X: Floats, y: Floats, level: str) -> None:
-        """Learn from rows of one level, at most the rest of the round, in one kernel call."""
+        """Learn from rows of one level, at most until the round's end, in one kernel call."""
         now = self.now
         # A separate memory: the kernel runs without the interpreter's lock, and nobody may read half of a row.
         memory = LearnKernel(now, level, self.mechanisms[level], self.settings, len(X), self._seed)
@@ -209,7 +210,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         return replace(now, shown=before.shown or before)
 
     def estimate(self) -> ScoreEstimate:
-        """Return the estimate in coded units, with intervals; it is kept until the next release."""
+        """Return the estimate in coded units, with intervals, cached until the next release."""
         return self._estimate(self.now)
 
     def shown(self) -> Floats:
@@ -234,13 +235,13 @@ class InProcessScores(RecordEngine, ScoreEngine):
                 return estimate
         solved_estimate = merged_of(self.settings, [(partition, self.mechanisms)])
         now = self.now
-        # At most two: the newest, and the one for predictions.
+        # At most two solutions are cached: the newest, and the one for predictions.
         kept = [each for each in solved if each[0] is now or each[0] is now.shown]
         self._solved = (*kept, (partition, solved_estimate))[-2:]
         return solved_estimate
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy makes solutions and the kernel's memory anew.
+        # A copy computes the solutions and creates the kernel's memory again.
         return {**self.__dict__, "_solved": (), "memory": Held(self.now), "current": None, "_in_place": False}
 
     def state_dict(self) -> dict[str, Any]:

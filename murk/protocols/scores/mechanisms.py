@@ -15,7 +15,7 @@ from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 @dataclass(frozen=True)
 class ScoreMechanisms:
-    """The mechanisms of a privacy level for all queries. Every release is charged at the higher cost."""
+    """The mechanisms of a privacy level for all queries. Every release is charged the same, the largest cost."""
 
     score: Randomizer  # for scores, (p,)
     matrix: Randomizer | None  # for scatters and curvatures, given v, (p,); None if nobody is asked for any
@@ -83,7 +83,7 @@ def score_mechanisms(
 ) -> ScoreMechanisms:
     """Return a level's mechanisms; raise UserError if the kind is unknown or cannot provide the guarantee."""
     score = calibrate(kind, guarantee, dimension=contrasts * features, radius=1.0)
-    # The same kind, so that all have the same cost in every currency and the same guarantee.
+    # All mechanisms are of the same kind, so that they have the same cost in every currency and the same guarantee.
     bit = calibrate(score.kind, guarantee, dimension=1, radius=1.0) if bits else None
     if not matrices:
         return ScoreMechanisms(score, None, bit)

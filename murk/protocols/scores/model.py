@@ -3,14 +3,14 @@
 With coded features x (the constant last), the published origin a and transform W, ``z = W x`` and ``t = x'a``:
 
 - *score* ``r(y, t) c(z) z``, with ``c = min(1, R/|z|) / |z|`` and, for a binary target, ``r(1) = min(1, e^(-g t))``,
-  ``r(0) = -min(1, e^(g t))``; for a real one ``r = (y - m) / w``, cut to [-1, 1], with the published middle m and half
-  width w; for classes see `classes`. No longer than 1.
-- *above-i*, at a model of a survey: 1 if ``z_j > c``, else -1, for the i-th pair of a column j that the transform does
-  not set to zero and a threshold c of the model's list. The constant's column stands for a real target, ``(y - m) / w``
-  instead of z_j, if w is not 0; a missing target is 0.
+  ``r(0) = -min(1, e^(g t))``; for a real one ``r = (y - m) / w``, clipped to [-1, 1], with the published middle m and
+  half width w; for classes see `classes`. A score's length is at most 1.
+- *above-i*, at a model of a survey: 1 if ``z_j > c``, else -1. The i-th pair has a column j that the transform does not
+  set to zero, and a threshold c of the model's list. If w is not 0, the constant's column stands for a real target:
+  ``(y - m) / w`` takes the place of z_j, and the answer for a missing target is 0.
 - *covered*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
   published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
-- *scatter* ``1/2 z z' c(z)`` (where people count as their rows, 0 for a missing target), and *curvature*
+- *scatter* ``1/2 z z' c(z)`` (0 for a missing target if people are weighed by their rows), and *curvature*
   ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the score's mean in the logit, ``p`` the
   probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2 in Frobenius norm; both are released
   as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
@@ -41,7 +41,7 @@ from murk.protocols.scores.survey.coordinates import THRESHOLDS
 if TYPE_CHECKING:
     from murk.protocols.mean_functions import CodedCurve
 
-Query = str  # a name in ALL_QUESTIONS, or "above-i" for the i-th query of a survey
+Query = str  # a name in ALL_QUERIES, or "above-i" for the i-th query of a survey
 # Shares of people asked for a scatter and for a curvature, of several classes, until the moments are known.
 FIRST_SHARES: Final = (0.375, 0.125)
 QUERIES: Final[tuple[Query, ...]] = ("score", "scatter", "curvature")
@@ -50,8 +50,8 @@ ABOVE: Final = "above"  # begins the name of a survey's query
 
 # Bounds far above honest models' coefficients in coded units and whitening factors.
 _LARGEST_ORIGIN, _LARGEST_TRANSFORM = 1e4, 1e8
-_NUMBERS = 7  # numbers of a published model besides its origin, its transform and what sets need
-_LEAST_WIDTH = 1e-6  # of a model's targets
+_NUMBERS = 7  # numbers of a published model besides its origin, its transform and its `SetQuery`
+_LEAST_WIDTH = 1e-6  # least half width w of a model's targets
 _LARGEST_THRESHOLD = 2.0  # the whole range of a coded target
 LARGEST_CLIPPING_NORM: Final = 1e4  # the largest R, beyond all people's |z|: every ``c(z) z`` has length 1
 _MATRIX_CLIPPING_NORM = 2.0  # largest M in units of the typical length sqrt p: a released matrix's noise grows with it
@@ -61,7 +61,8 @@ _MATRIX_CLIPPING_NORM = 2.0  # largest M in units of the typical length sqrt p: 
 class SetQuery:
     """The published prediction, and the threshold of its prediction sets.
 
-    The set of a real target is the interval ``x'b +- t``, of classes those with a probability of at least 1 - t.
+    The set of a real target is the interval ``x'b +- t``; of classes, it has those with a probability of at least
+    1 - t.
     """
 
     origin: Floats  # b, coefficients like a model's origin, (d,)
@@ -85,15 +86,15 @@ class Model:
     transform: Floats  # W, (p, p)
     clipping_norm: float  # R: longer transformed features count for less in scores
     exponent: float  # g in [0, 1]: 1 is the balanced score, whose mean given x is 0 at the truth; 0 is the label's sign
-    scatter: float  # share of people asked for this matrix
-    curvature: float  # likewise; all others release their score
-    survey: int = 0  # list of `THRESHOLDS` that all people are asked about instead of anything else; 0 for none
-    middle: float = 0.0  # m, of real targets
-    width: float = 1.0  # w; 0 for a survey that does not ask about the target
+    scatter: float  # share of people asked for a scatter
+    curvature: float  # share of people asked for a curvature; all others release their score
+    survey: int = 0  # index of the list of `THRESHOLDS` that all people are asked about; 0 for a model of scores
+    middle: float = 0.0  # m, the middle of real targets
+    width: float = 1.0  # w, their half width; 0 for a survey that does not ask about the target
     sets: SetQuery | None = None  # None in tasks without prediction sets
 
     def __getstate__(self) -> dict[str, Any]:
-        # Cached properties are computed anew, as another version's may differ.
+        # Cached properties are left out, as those of another version of the code may differ.
         return {name: value for name, value in self.__dict__.items() if name in Model.__dataclass_fields__}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -111,7 +112,7 @@ class Model:
 
     @property
     def flat(self) -> Floats:
-        """The published vector: the origin, the transform by rows, the seven numbers, and what sets need."""
+        """The published vector: the origin, the transform by rows, seven numbers, and those of `SetQuery`, if any."""
         asked = [self.scatter, self.curvature, float(self.survey)]
         last = [self.clipping_norm, self.exponent, *asked, self.middle, self.width]
         numbers = np.concatenate([self.origin, self.transform.ravel(), last])
@@ -135,7 +136,7 @@ class Model:
 
     @property
     def matrix_clipping_norm(self) -> float:
-        """Length M; transformed features that are longer have less weight in matrices."""
+        """Length M: longer transformed features have less weight in matrices."""
         return min(self.clipping_norm, _MATRIX_CLIPPING_NORM * math.sqrt(len(self.transform)))
 
     @cached_property
@@ -186,7 +187,7 @@ def model_size(features: int, contrasts: int = 1, *, sets: bool = False) -> int:
 
 
 def query_at(place: int) -> Query:
-    """Return the query at an index: those of `ALL_QUESTIONS`, then a survey's."""
+    """Return the query at an index: those of `ALL_QUERIES`, then a survey's."""
     return ALL_QUERIES[place] if place < len(ALL_QUERIES) else above(place - len(ALL_QUERIES))
 
 
@@ -202,7 +203,7 @@ def item_of(query: Query) -> int | None:
 
 
 def drawn_queries(words: Words, model: Model) -> Integers:
-    """Return each person's query, as an index for `question_at`, from a uniform word each and the shares."""
+    """Return each person's query, as an index for `query_at`, from a random word each and the model's shares."""
     if model.survey:
         # The product of two 32-bit numbers fits 64 bits.
         items = (words >> np.uint64(32)) * np.uint64(model.items) >> np.uint64(32)
@@ -264,7 +265,7 @@ class Response:
     classes: int = 0  # K for a target of K classes, else 0
     # mean function other than the logistic one or the line; for answers at a model of zeros only
     curve: CodedCurve | None = None
-    # whether people count as their rows: then the rows that one lacks, without a target, count in no matrix
+    # Whether people are weighed by their rows: rows that a person lacks have no target, and count in no matrix.
     weighed: bool = False
 
     def level(self, logit: Floats) -> Floats:
@@ -317,9 +318,10 @@ def directions(X: Floats, model: Model, clipping_norm: float | None = None) -> F
 def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query, coverage: float = 0) -> Floats:
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
-    Missing targets (NaN) give zeros except in a scatter: curvatures over scatters are the share of targets present.
-    Where people count as their rows, they give zeros there, too, so that all answers have the same weights.
-    Inside or not is 1 or -1, (m, 1); for a missing target 2 ``coverage`` - 1, which leaves the threshold unbiased.
+    Missing targets (NaN) give zeros except in a scatter, so that the ratio of curvatures to scatters is the share of
+    targets present. If people are weighed by their rows, missing targets give zeros in scatters, too, so that all
+    answers have the same weights. The query ``covered`` has the input 1 if the target is inside the set, else -1,
+    (m, 1), and 2 ``coverage`` - 1 for a missing target, which leaves the threshold unbiased.
     """
     X, y = copied(X), copied(y)
     item = item_of(query)
@@ -350,7 +352,7 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query
 def _above(X: Floats, y: Floats, model: Model, item: int) -> Floats:
     column, threshold = model.item(item)
     row, out = model.transform[column], empty((len(X), 1))
-    # A hostile model may overflow, to an infinite number or none.
+    # With a hostile model numbers may overflow to infinity or NaN.
     with np.errstate(all="ignore"):
         if column == len(row) - 1:
             out[:, 0] = y
@@ -395,8 +397,8 @@ class Rows:
     def normal(cls, moment: Floats, along: Floats | None = None, coins: NDArray[np.bool_] | None = None) -> Rows:
         """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-        The columns ``coins``, (p - 1,), take the values -1 and 1 alone, 1 where the normal value is largest, and 0
-        where their second moment is less than 1, as values are missing.
+        The columns ``coins``, (p - 1,), have the values -1 and 1 alone: 1 where the normal value is largest. If their
+        second moment is less than 1, some of their values are missing, and 0.
 
         The draws are always the same, so that results depend smoothly on the moment, and balanced around the direction
         of the coefficients ``along`` (p,), on which results depend most.

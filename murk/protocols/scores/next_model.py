@@ -1,4 +1,4 @@
-"""The model that a learner of scores publishes next, from the answers at all before it."""
+"""The model that a learner of scores publishes next, from the answers to all earlier models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def following(
     coordinates: Coordinates | None,
     mechanisms: LevelMechanisms,
 ) -> tuple[Model, Coordinates | None]:
-    """Return the model of the round that begins at ``count``, and the coordinates by then."""
+    """Return the model of the round that begins at ``count``, and the survey's coordinates, None before its end."""
     if settings.survey is not None and coordinates is None:
         surveyed = [round_ for round_ in rounds if round_.model.survey and round_.tallies]
         concluded = settings.survey.concluded(
@@ -42,11 +42,11 @@ def following(
             return settings.survey_model(concluded), None
         coordinates = concluded
     settings, answers = settings.at(coordinates), summaries(rounds, mechanisms, settings.features)
-    # Rounds as short as a survey's rounds say too little for a model of their own.
+    # Rounds as short as a survey's rounds have too few answers to make a model from.
     if not answers or count <= settings.survey_rounds[-1]:
         model = settings.first_model(mechanisms)
         if model.sets is not None and count < settings.survey_rounds[-1]:
-            # Nor do they say where a prediction set ends.
+            # They have too few answers for the threshold of prediction sets, too.
             model = replace(model, sets=replace(model.sets, share=0.0))
         return model, coordinates
     return next_model(settings, answers, count, mechanisms), coordinates
@@ -82,7 +82,7 @@ def _chosen(
 def sets(
     settings: Settings, solution: AnySolution | None, found: Summaries, model: Model, answers: int
 ) -> PredictionSets:
-    """Return the prediction sets known from the answers at all models, of which ``model`` is the newest."""
+    """Return the prediction sets by the answers at all models; ``model`` is the newest one."""
     assert model.sets is not None
     basis = settings.response.basis if settings.binary or settings.labels else None
     root = root_of(settings, solution, found, model, model.sets.origin)
@@ -90,7 +90,7 @@ def sets(
 
 
 def root_of(settings: Settings, solution: AnySolution | None, found: Summaries, model: Model, origin: Floats) -> Root:
-    """Return what is known of the threshold that covers the stated share of the people."""
+    """Return the posterior of the threshold with the nominal coverage, for the prediction ``origin``."""
     scale = LABELS if settings.binary or settings.labels else REAL
     replies = []
     for each in found:
@@ -101,7 +101,7 @@ def root_of(settings: Settings, solution: AnySolution | None, found: Summaries, 
         change = (asked.origin - origin).reshape(-1, settings.features) @ model.back
         moved = scale.moved(float(np.linalg.norm(change)), asked.threshold)
         share = 0.5 + 0.5 * float(answer.mean[0])
-        # Noise is drawn anew for each answer of a person; people are not.
+        # Repeated answers of one person have independent noise, but are not of different people.
         spread = answer.noise / 4.0, 1.0 / (answer.share * settings.repeats)
         replies.append(Reply(asked.threshold, share, *spread, moved, asked.origin, answer.farthest / 2.0))
     # The share of targets present, by curvatures over scatters and by the replies.
@@ -116,15 +116,15 @@ def _exponent(
 ) -> float:
     """Return g by rule: 0 where the public rows' sampling error is small compared with the noise, else 1/2.
 
-    This takes at least ``n / (p s^2)`` rows, n being the round's end and s^2 the noise's variance. g is 1 without
-    rows, with people unlike them, with missing targets, and in at least every other round: centred scores hold for
-    any distribution of the covariates, and check the other scores.
+    The error is small with at least ``n / (p s^2)`` rows, n being the round's end and s^2 the noise's variance. g is 1
+    without rows, with people unlike them, with missing targets, and in at least every other round: centred scores are
+    valid for any distribution of the covariates, and check the other scores.
     """
     if settings.exponent is not None:
         return settings.exponent
     if settings.covariates is None or not settings.binary or not solution.public or solution.missing:
         return 1.0
-    # If late models skipped rounds, the one before may have had an odd number, too.
+    # If late models skipped rounds, the round before may have had an odd number, too.
     if settings.round_number(count) % 2 == 0 or before.exponent != 1.0:
         return 1.0
     mechanism: Any = mechanisms["default"].score

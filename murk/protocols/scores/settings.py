@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FIRST: Final = 3000  # releases of the first round; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # rounds that a learner keeps: while they double, older ones have under 1% of the releases
 FEWEST_KEPT: Final = FIRST * REMEMBERED  # least releases to keep: no round is shorter than the first
-WINDOW_ROUNDS: Final = 4  # newest rounds whose answers a window keeps: of all but the first windows, all
+WINDOW_ROUNDS: Final = 4  # newest rounds whose answers a window keeps; only the first windows have more rounds
 NEVER: Final = 2**62  # end of an endless round
 
 
@@ -92,7 +92,7 @@ REACH: Final = 1.3  # R in units of the typical length sqrt p: the few people be
 
 MOST_REACH: Final = 2.0  # largest R without public rows, in units of sqrt p, for matrices with little noise
 
-_NOISE = 32.0  # between `REACH` and `MOST_REACH`, R p times the noise's standard deviation in a matrix's number is this
+_NOISE = 32.0  # R p times the standard deviation of a matrix entry's noise, for R between `REACH` and `MOST_REACH`
 
 MOST_NUMBERS: Final = 600  # largest size of a matrix asked for in a single endless round: larger ones are too noisy
 
@@ -107,7 +107,7 @@ class Settings:
     binary: bool  # whether the target is binary; else it is real, in [-1, 1]
     covariates: PublicCovariates | None = None  # public covariates, if any
     exponent: float | None = None  # g; None to choose it by rule
-    labels: tuple[str, ...] = ()  # the classes of a target with several
+    labels: tuple[str, ...] = ()  # names of the target's classes; empty for other targets
     once: bool = False  # whether all answer at the public model of version 0, in a single endless round
     curve: CodedCurve | None = None  # another mean function; not in the digest, as any may be fitted to the releases
     forget: int | None = (
@@ -116,16 +116,16 @@ class Settings:
     shared: bool = (
         False  # whether all partitions share models: rounds then count over all partitions, and their sums add up
     )
-    # whether people are asked for the line (see `line`) while noise would hide the curvature of log odds; not in the
-    # digest, as answers at any model count either way
+    # Whether models determine the line (see `line`) while noise would hide the curvature of log odds; not in the
+    # digest, as answers at any model are used either way.
     line: bool = False
     wanted: CoverageQuery | None = None  # prediction sets, if people are asked about them
-    first: int = FIRST  # releases of the first round; those of a shuffled task are no fewer than a crowd
+    first: int = FIRST  # releases of the first round; in a shuffled task at least as many as a crowd
     survey: Survey | None = None  # the survey that precedes scores, if any
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
-    windows: Windows | None = None  # windows by which sums are kept, too
-    repeats: int = 1  # most answers of one person, for which prediction sets allow
-    weighed: bool = False  # whether people count as their rows
+    windows: Windows | None = None  # windows for which sums are kept besides those by round
+    repeats: int = 1  # largest number of answers of one person, for which prediction sets allow
+    weighed: bool = False  # whether people are weighed by their rows
 
     @cached_property
     def longest(self) -> int:
@@ -193,7 +193,7 @@ class Settings:
 
     @property
     def answers(self) -> int:
-        """Number of classes that scores tell apart; 0 for a target without any."""
+        """Number of classes that scores distinguish; 0 for a target without classes."""
         return len(self.labels)
 
     @property
@@ -239,21 +239,21 @@ class Settings:
             # For classes released matrices also determine missing targets, and must be precise.
             return REACH * typical
         if public or self.once:
-            # No released matrix determines the curvature: nobody needs to count for less to make matrices precise.
+            # Released matrices do not determine the curvature here and need not be precise: no record is shortened.
             return LARGEST_CLIPPING_NORM
         matrix: Any = mechanisms["default"].matrix
         return min(MOST_REACH * typical, max(REACH * typical, _NOISE / (self.features * math.sqrt(matrix.variance))))
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
+        """Fingerprint of the settings: states load, and partitions merge, only if fingerprints are equal."""
         parts = [repr(self.names), repr(self.binary), repr(self.exponent)]
-        # Settings that came later count where they are not the default.
+        # Most settings are left out at their defaults.
         parts += [repr(self.labels)] * bool(self.labels) + ["once"] * self.once
         if self.once and self.coordinates is not None:
             parts.append(repr((self.coordinates.centre.tolist(), self.coordinates.spread.tolist())))
         parts += [f"forget={self.forget}"] * (self.forget is not None) + ["shared"] * self.shared
-        # Learners of other budgets, whose rounds have other lengths, can be merged.
+        # The lengths of a survey's rounds are left out, so that learners with different budgets can be merged.
         if self.survey is not None:
             parts.append(repr((self.survey.numbers, self.survey.stated, self.survey.target)))
         parts += [f"first={self.first}"] * (self.first != FIRST) + [repr(self.wanted)] * (self.wanted is not None)
@@ -285,7 +285,7 @@ class Settings:
         return self if coordinates is None else replace(self, coordinates=coordinates)
 
     def survey_model(self, asked: SurveyRound) -> Model:
-        """Return the model that draws the queries of a round."""
+        """Return the model of a survey's round, by which people's queries are drawn."""
         with np.errstate(divide="ignore"):
             factors = np.where(asked.scale > 0.0, 1.0 / asked.scale, 0.0)
         size = self.features - 1
@@ -303,7 +303,7 @@ class Settings:
     def completed(self, model: Model, origin: Floats, root: Root | None = None) -> Model:
         """Return a model with its targets' units, and with a prediction and the threshold to ask about next.
 
-        ``root`` is what is known of the threshold; by default, nothing.
+        ``root`` is the posterior of the threshold, by default without any answers.
         """
         if self.coordinates is not None and not model.survey:
             middle, width = self.coordinates.target

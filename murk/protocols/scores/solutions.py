@@ -1,4 +1,4 @@
-"""Which equations the answers of rounds give, and how far rounds disagree."""
+"""The solution of rounds' answers by the equations that fit the settings, and how far rounds disagree."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def solution_of(
     return public if public.alike and public.useful else Solution(answers, response, unlike=True)
 
 
-NATS: Final = 20.0  # honest equations count as disagreeing with probability e^-NATS, or 2e-9, at most
+NATS: Final = 20.0  # honest rounds are found to disagree with probability at most e^-NATS, or 2e-9
 
 
 def largest_square(freedom: float) -> float:

@@ -24,7 +24,7 @@ from murk.stream.wire.state import count_of, pack, unpack
 _ERROR_CODE = "MURK-LEARN-001"
 
 Key = tuple[str, Query]
-_LIKELY = 2.5  # standard deviations of noise to which answers of a survey are cut
+_LIKELY = 2.5  # standard deviations of noise beyond which answers to a survey are clipped
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def step_of(mechanism: Any) -> float:
 
 
 def share_of(model: Model, query: Query) -> float:
-    """Return the share of people that a model asks this; 1 for scores, with which everybody may answer."""
+    """Return the share of people whom a model asks a query; 1 for scores, with which everybody may answer."""
     if model.survey:
         return 1.0 / model.items
     return 1.0 if query == "score" else model.shares[query]

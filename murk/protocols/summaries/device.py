@@ -37,7 +37,7 @@ Settings = SketchSettings | GramSettings | NewtonSettings
 
 
 class WindowDevice:
-    """Base class of problems in which organisations release windows of records."""
+    """Base class of devices for tasks to which organisations release windows of records."""
 
     settings: Any
     mechanisms: Any
@@ -61,7 +61,7 @@ class WindowDevice:
 
     @property
     def fewest(self) -> int:
-        """Smallest number of records for which the last window of a source is released."""
+        """Least number of records in a source's last window for which that window is released."""
         # More rows than records cost time without gain, and fewer records than columns do not determine a fit.
         return self.rows or int(self.settings.columns)
 
@@ -104,7 +104,7 @@ class WindowDevice:
 
 @dataclass(frozen=True)
 class SketchDevice(WindowDevice):
-    """The mixtures of a task."""
+    """The device of a task to which organisations release sketches: Gaussian mixtures of a window's rows."""
 
     settings: SketchSettings
     mechanisms: dict[str, GaussMixMechanism]
@@ -121,7 +121,7 @@ class SketchDevice(WindowDevice):
 
 @dataclass(frozen=True)
 class GramDevice(WindowDevice):
-    """The second moments of a task's windows."""
+    """The device of a task to which organisations release second moments of windows."""
 
     settings: GramSettings
     mechanisms: dict[str, GramMechanism]
@@ -134,7 +134,7 @@ class GramDevice(WindowDevice):
 
 @dataclass(frozen=True)
 class NewtonDevice(WindowDevice):
-    """The Newton steps of a task's windows."""
+    """The device of a task to which organisations release Newton steps by windows."""
 
     settings: NewtonSettings
     mechanisms: dict[str, NewtonMechanism]
@@ -159,7 +159,7 @@ class NewtonDevice(WindowDevice):
 
 
 def windows_cap(mechanisms: Mapping[str, Any], level: str, count: int, delta: float) -> Guarantee:
-    """Return a cap in tcdp for so many windows at a level; raise `UserError` if another level could not have it."""
+    """Return a cap in tcdp for ``count`` windows at a level; raise `UserError` if another level cannot have it."""
     cap = truncated_cap(mechanisms[level], count, delta=delta)
     if why := cap_refusal(mechanisms, cap):
         raise UserError(f"privacy.per_person: {why}")
@@ -170,7 +170,7 @@ def device_for(task: Task) -> SketchDevice | GramDevice | NewtonDevice:
     """Return the device of a task to which organisations release, or raise UserError if it has no mechanism."""
     block, coding, binary = task.block, task.coding, task.target.kind == "binary"
     if block is None:
-        raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, not sketch")
+        raise UserError(f"the task {task.name!r} has protocol: {task.protocol}, and organisations need summaries")
     shared: dict[str, Any] = {
         "names": tuple(coding.names),
         "feature_bound": math.sqrt(coding.largest_square) if block.feature_bound is None else block.feature_bound,
@@ -186,7 +186,7 @@ def device_for(task: Task) -> SketchDevice | GramDevice | NewtonDevice:
     def mechanisms(settings: Settings) -> dict[str, Any]:
         """Return the mechanisms of all levels."""
         if isinstance(settings, GramSettings) and settings.columns > LARGEST_COLUMNS:
-            # Before a mechanism raises a less helpful error.
+            # Checked before a mechanism raises a less helpful error.
             settings.check_message()
         people = block.most_rows
         made = {

@@ -118,7 +118,7 @@ def _of_grams(settings: GramSettings, target_weight: float, merged: GramSums, co
 
 
 def _is_line(settings: SketchSettings | GramSettings) -> bool:
-    """Return whether least squares is the model: of a real target, and of labels' shares without features."""
+    """Return whether the least-squares line is itself the model: for a real target, or for labels without features."""
     return settings.kind == "real" or settings.names == (INTERCEPT,)
 
 

@@ -35,7 +35,7 @@ from murk.task.task import Task
 _ERROR_CODE = "MURK-LEARN-001"
 
 _MODELS = 8  # largest number of different models in the simulated windows of a level
-_WINDOWS: Final = 16  # of the same records, for which a cap is suggested
+_WINDOWS: Final = 16  # number of windows of the same records for which a cap is suggested
 _DRAWN: Final = 200  # largest number of windows that are drawn one by one; of more, several share a draw of their noise
 
 
@@ -150,7 +150,7 @@ def effect_variance(device: Any, task: Task, people: int) -> float:
         variance = moments_variance(scale**2 / 2.0 / mechanism.target_weight**2, scale**2 / 2.0, people**2)
         return variance + 1.0 / people + misfit_variance(task)
     if isinstance(mechanism, NewtonMechanism):
-        # The same for the step, whose Hessian is a quarter of X'X, and which has no bias of the model.
+        # As above, for the step: its Hessian is a quarter of X'X, and it has no bias of the model.
         scale, left = _local_scale(mechanism.step), max(people - int(mechanism.first), 1)
         variance = moments_variance(2.0 * scale**2 / mechanism.step.target_weight**2, 8.0 * scale**2, left**2)
         return variance + 1.0 / left
@@ -158,12 +158,12 @@ def effect_variance(device: Any, task: Task, people: int) -> float:
 
 
 def _local_scale(mechanism: GramMechanism) -> float:
-    """Return the noise scale of a guarantee for any two records, like a local one."""
+    """Return the noise scale of a guarantee that, like a local one, holds for any two records."""
     return mechanism.scale * (1.0 if mechanism.neighbours == "replace-one" else math.sqrt(2.0))
 
 
 def remarks(task: Task) -> Iterator[str]:
-    """Yield how many windows an organisation's cap allows, or a cap for several at less than the sum of their costs."""
+    """Yield how many windows an organisation's cap allows, or a cap for several ones below the sum of their costs."""
     try:
         mechanisms, guarantee = device_for(task).mechanisms, task.privacy.guarantee
     except UserError as error:

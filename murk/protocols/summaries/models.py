@@ -1,4 +1,4 @@
-"""Models of other columns on a log of released windows, whose sums are kept whole; Newton steps serve none."""
+"""Models of some columns on a log of released windows, by the sums of all columns; Newton steps serve none."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FurtherModelDevice:
     """The windows of a log, and a model of some columns."""
 
     whole: GramDevice | SketchDevice
-    settings: GramSettings | SketchSettings  # the model's
+    settings: GramSettings | SketchSettings  # the model's settings
     columns: Columns
 
     def check_state(self) -> None:
@@ -81,7 +81,7 @@ class GramPartEngine(_PartEngine, GramEngine):
     def _fit(self, sums: Sequence[GramSums]) -> Estimate:
         weight = self.target_weight if self._columns.own_target else 1.0
         estimate = estimate_grams(self._own, weight, [part_of_sums(each, self._columns) for each in sums])
-        # No smaller than for the model's columns alone, whose eigenvalues are not below those of all.
+        # The influence by all columns is no smaller than by the model's, whose eigenvalues are not below those of all.
         return replace(estimate, influence=influence_of(self.settings, self.mechanisms, sums[0].merged(*sums[1:])))
 
 
@@ -115,7 +115,7 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     kept |= {"range"} if columns.own_target else set()
     derived = task_of(model, task, columns, task.block.model_dump(mode="json", include=kept))
     names, kind = tuple(derived.coding.names), columns.target.kind
-    # Bounds keep their ratio to the box.
+    # The bound on fewer features keeps its ratio to the largest norm that their bounds of [-1, 1] allow.
     share = math.sqrt(len(names) / len(whole.settings.names))
     shared: dict[str, Any] = {"names": names, "kind": kind}
     shared["reach"] = whole.settings.reach if columns.own_target else None

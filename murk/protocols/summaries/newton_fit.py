@@ -3,7 +3,7 @@
 A window's first part gives a model s, as second moments do (`estimates`); its other rows give the gradient b and
 Hessian L of the logistic loss there. With the truth at ``s + d``, ``b = L d + e + R``, with e from labels and noise,
 and R of second order in d, bounded in `second_order`. So ``L^{-1} (b + L s)`` estimates the truth, and windows with
-different models add up: ``(sum L)^-1 sum (b + L s)``. The covariance due to noise is that of `solver.solve_gram`, with
+different models add up: ``(sum L)^-1 sum (b + L s)``. The covariance due to noise is that of `solve.solve_gram`, with
 the distance from s in place of the coefficients. Labels add at most ``L`` to it: a record adds ``h^2 w`` where it adds
 ``h w`` to L, with a weight h of at most 1 and ``w`` as in `second_order`.
 """
@@ -107,7 +107,8 @@ class Slope:
 class NewtonEstimate(MomentEstimate):
     """Log odds that combine start and step, with bounds on the second order that a step misses.
 
-    The narrower of two valid intervals counts: by the combination's error, or the step's own plus their distance.
+    The narrower of two valid intervals counts: that of the combination, or that of the step alone, widened by the
+    distance between step and combination.
     """
 
     beyond: Vector = field(kw_only=True)  # bound on the bias, (p,)

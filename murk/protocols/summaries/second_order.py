@@ -78,7 +78,7 @@ class Scores:
         # Pairs that do not need a constant come first.
         pairs = [("u", "u"), ("u", "v"), ("v", "v"), *([("1", "1"), ("1", "u"), ("1", "v")] if constant else [])]
         totals = [float(at[one] @ sums.step @ at[other]) for one, other in pairs]
-        # The noise, taken at the middle of the models.
+        # The noise of the sums, computed at the middle of the models.
         middle, noise = (sums.low + sums.high) / 2.0, float(sums.step_noise[p, p])
         near = {"1": at["1"][:p], "u": middle, "v": values - middle}
         squared = [

@@ -37,7 +37,7 @@ class WindowSettings:
     largest: float = math.inf  # largest square of a single feature; infinite where only their norm is bounded
     kind: Kind = "real"  # "real" or "binary", with labels -1 and +1 (0: missing)
     reach: float | None = None  # Q of the quadratic surrogate; None for normal scores (`surrogate`)
-    weighting: Weighting = "inverse-variance"  # how to weight windows; "uniform": each person alike
+    weighting: Weighting = "inverse-variance"  # how to weight windows; "uniform": equal weights of people
     window: int | None = None  # largest number of records in a window, if the task limits it
     constant: bool = True  # whether the last of the names is the constant
     surrogate: Surrogate = "minimax"  # which quadratic on [-Q, Q]
@@ -76,7 +76,7 @@ class WindowSettings:
 
     @property
     def digest(self) -> str:
-        """Fingerprint of all settings: states continue, and sums merge, only between equal ones."""
+        """Fingerprint of all settings: states continue, and sums merge, only if fingerprints are equal."""
         parts = [*self.prefix, *(repr(getattr(self, name)) for name in self.digested)]
         parts += [] if self.constant else ["no constant"]
         parts += [] if self.surrogate == "minimax" else [self.surrogate]
@@ -163,7 +163,7 @@ class SketchSettings(WindowSettings):
 
     @property
     def signal(self) -> float:
-        """A person's mean square in a direction that weights assume."""
+        """Mean square of a person's row in a direction, as weights assume it."""
         return SIGNAL * self.square / self.columns
 
     def weight(self, records: int, noise: float) -> float:

@@ -11,7 +11,7 @@ from murk._internal.arrays import Integers, Matrix, Vector
 from murk._internal.jit import jit
 
 SIGNAL = 0.1
-"""A person's mean square of residual times feature, over C_X^2 C_Y^2, for which weights balance noise and sampling."""
+"""Mean square of a person's residual times feature, over C_X^2 C_Y^2, for which weights balance noise and sampling."""
 
 
 @dataclass
@@ -135,11 +135,11 @@ class NewtonSums(WindowSums):
         if not n:
             return
         d = self.columns
-        put, at = np.vstack([np.eye(d), np.append(model, 0.0)]), np.append(model, 1.0)
+        embedding, extended_model = np.vstack([np.eye(d), np.append(model, 0.0)]), np.append(model, 1.0)
         self.low[...] = np.minimum(self.low, model) if self.stepped else model
         self.high[...] = np.maximum(self.high, model) if self.stepped else model
-        self.step += w * (put @ step @ put.T)
-        self.step_noise += w * w * v * np.outer(at, at)
+        self.step += w * (embedding @ step @ embedding.T)
+        self.step_noise += w * w * v * np.outer(extended_model, extended_model)
         self.stepped += w * n
         self.step_sampled += w * w * n
 
@@ -192,7 +192,8 @@ class SketchSums(WindowSums):
 def sketch_precision(*, rows: int, records: int, noise: float, unit: float) -> float:
     """Return a sketch's weight by public numbers, ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``.
 
-    It is the inverse variance of the estimate of one person's mean square m, for a sketch at most that of its k rows.
+    Times n, it is proportional to the inverse variance of the sketch's estimate of one person's mean square m, and at
+    most k: the sampling of n records and the k rows both add to that variance.
     """
     if records == 0:
         return 0.0

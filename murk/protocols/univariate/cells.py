@@ -6,13 +6,13 @@ Let u be the unbiased estimate of a target from one release (indicators of the c
 *linear effects*, and lines of real targets, are least squares of u on x, with the sandwich of HC1. They always exist.
 
 *log odds* minimise :math:`\sum_l \kappa_l \sum [\log \sum_k e^{s_k} - u's] + |A|^2 / 50` over contrasts A of scores s.
-Weights :math:`\kappa_l = \mathrm{tr}\,V_0 / \mathrm{tr}\,V_l` are of the covariances of r without noise and at level
-l, at the overall shares. The covariance is
+The weights are :math:`\kappa_l = \mathrm{tr}\,V_0 / \mathrm{tr}\,V_l`, with the covariances V_0 of r without noise and
+V_l at level l, both at the overall shares. The covariance is
 :math:`H^{-1} (\sum \kappa^2 \mathrm{Cov}(r) \otimes x x' + \Lambda) H^{-1}`. The weak prior makes the fit exist, and
-its interval allow for it.
+intervals allow for this prior.
 
-Every covariance is the larger one of two: of each cell's own residuals, and of residuals with the same covariance in
-all cells. While a rare outcome has not occurred in a small cell, its own covariance is far too small. There is no
+Every covariance is the larger of two: by each cell's own residuals, and by residuals that are pooled over cells. While
+a rare outcome has not occurred in a small cell, the covariance by its own residuals is far too small. There is no
 interval before the smallest category has max(100, 25 skew^2) people, for the skewness of one release.
 """
 
@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.links import class_probabilities
-from murk.inference.estimate import Estimate, People, larger, missing_words, surely_missing
+from murk.inference.estimate import Estimate, People, larger, surely_missing
 from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.privacy.mechanisms.selection import SubsetSelection
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.univariate.estimate import Totals
+from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Cells, Numbers, Statistics, Windows
 
@@ -41,7 +41,7 @@ METHOD: Final = "sandwich (HC1)"
 _PRIOR: Final = 25.0  # variance of a contrast's coefficients a priori
 _UNLEARNED: Final = 0.25  # share of the prior variance from which a coefficient is mostly the prior
 _FEWEST, _PER_SKEW = 100, 25.0
-CLEAR: Final = 4.0  # standard errors by which the number of people with a target exceeds zero
+CLEAR: Final = 4.0  # standard errors by which the number of people with a target must exceed zero
 _STEPS, _CLOSE = 60, 1e-9
 _SINGULAR: Final = 1e-9  # share of the largest eigenvalue below which people do not determine a direction
 _EFFECTS: Final = "differences of a linear model of the probability, by least squares"
@@ -52,18 +52,18 @@ class CellMeans:
     """Means of a target's classes, or of a number, among people with a target, for each cell of known columns."""
 
     values: Integers  # number of each column's value, (cells, columns)
-    counts: Integers  # releases, (cells,)
+    counts: Integers  # number of releases, (cells,)
     means: Floats  # (cells, k)
     errors: Floats  # standard errors (cells, k), infinite where too few people answered
     absent: Floats  # estimated shares of missing targets, (cells,); zeros if every person has one
     absent_errors: Floats  # their standard errors, (cells,)
-    spread: Floats  # standard errors whatever the number of people, (cells, k)
+    spread: Floats  # standard errors, also for few people, (cells, k)
     fewest: float  # least number of people for an interval
 
 
 @dataclass(frozen=True)
 class KnownEstimate(Estimate):
-    """Coefficients of known columns, with linear effects on probabilities beside log odds, and the means of cells."""
+    """Coefficients of known columns, the linear effects on probabilities in addition to log odds, and cells' means."""
 
     noise_hides: ClassVar[bool] = True
 
@@ -90,13 +90,13 @@ class KnownEstimate(Estimate):
 
     @property
     def effects_note(self) -> str:
-        """The model that defines average effects."""
+        """The model that defines average effects; empty for a real target."""
         return "" if self.line is None else _EFFECTS
 
 
 @dataclass(frozen=True)
 class Level:
-    """Releases of one level, in the cells that have any, and the unbiased estimates of one release."""
+    """Releases of one level by cell, with the mean and covariance of the unbiased estimate from one release."""
 
     statistics: Cells
     counts: Floats  # (cells,)
@@ -117,13 +117,13 @@ class Level:
 
     @property
     def pooled(self) -> tuple[Floats, Floats]:
-        """Mean and covariance of one release of all cells together; no class seems certain to be empty."""
+        """Mean and covariance of one release over all cells; pseudo-releases keep classes from seeming surely empty."""
         count = int(self.counts.sum())
         summary = self.statistics.inner.summary(self.sums.sum(axis=0), count)
         return summary.values, summary.covariance * count
 
     def skewness(self, classes: int) -> Floats:
-        """Return an upper bound on the size of the skewness of each class's number, or of a number, in one release."""
+        """Return an upper bound on the size of the skewness of one release, by class (or of a number)."""
         inner, (means, covariance) = self.statistics.inner, self.pooled
         variances = np.maximum(np.diag(covariance), 1e-300)
         if isinstance(inner, Windows):
@@ -201,7 +201,7 @@ class Table:
         return np.asarray(level.counts[:, None, None] * (own + residuals[:, :, None] * residuals[:, None, :]))
 
     def meats(self, fit: Floats, weights: Sequence[float], basis: Floats) -> tuple[Floats, Floats]:
-        """Return the covariance of the summed scores ``B'r x``, by each cell's own residuals and by all, (d, d)."""
+        """Return covariances (d, d) of the summed scores ``B'r x``, by each cell's own residuals and by pooled ones."""
         p, width = self.X.shape[1], basis.shape[1]
         both = [np.zeros((width, p, width, p)) for _ in range(2)]
         people = self.counts.sum()
@@ -227,13 +227,13 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     if not count:
         return nothing
     every, used = table_of(settings, totals, statistics)
-    # Coded in the middle, people without a value would have to be there: effects are of those who have one.
+    # An undeclared value is coded in the middle, where these people need not be: effects are of the other people.
     declared = settings.known.declared(used)
     if not declared.any():
         return nothing
     table = every.only(declared)
     p, k = table.X.shape[1], table.outputs
-    # Of two classes only the second has a name, unless both have.
+    # Of two classes coefficients are reported of the second, or of both.
     shown = np.eye(k) if real or len(names) == k * p else np.eye(k)[1:]
     skew = np.max([level.skewness(settings.classes) for level in table.levels], axis=0)
     means = _means(settings, every, used, skew)
@@ -245,7 +245,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     missing = surely_missing(absent, error)
     note = "noise and the sampling of people count; the larger one of each cell's own and the pooled residuals"
     if missing:
-        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     people = People(table.X, table.counts / table.counts.sum(), sampled=True)
     if not declared.all():
         note += "; of people whose known columns all have a declared value"
@@ -268,7 +268,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
 
 
 def table_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics]) -> tuple[Table, Integers]:
-    """Return the table of cells that have releases, and their numbers."""
+    """Return the table of the cells that have releases, and the numbers of these cells."""
     by_level = []
     for level, (count, sums) in totals.items():
         if count:
@@ -281,10 +281,10 @@ def table_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statis
 
 
 def too_few(table: Table, skew: Floats, settings: Settings, used: Integers, absences: tuple[Floats, Floats]) -> Floats:
-    """Return of each coefficient whether one of its categories has too few people for an interval, (p k,).
+    """Return for each coefficient whether one of its categories has too few people for an interval, (p k,).
 
-    So has a category in which all targets may be missing, by the shares of missing ones in the cells ``used``, and
-    their standard errors.
+    A category has too few, too, if all of its targets may be missing: ``absences`` are the shares of missing targets in
+    the cells ``used``, and their standard errors.
     """
     values, smallest = settings.known.values(used), []
     for place, column in enumerate(settings.known.columns):
@@ -299,7 +299,7 @@ def too_few(table: Table, skew: Floats, settings: Settings, used: Integers, abse
         arms = np.where(present < CLEAR * np.sqrt(squares), 0.0, arms)
         smallest += [min(arms[0], arms[each]) for each in range(1, column.categories)]
         smallest += [arms[-1]] * column.indicated
-    # The constant is the fit at the middle of every column.
+    # The constant is the fit at the middle of every column, and so needs all categories.
     smallest.append(min(smallest))
     return np.asarray((np.array(smallest)[None, :] < fewest(skew)[:, None]).ravel())
 
@@ -310,7 +310,7 @@ def fewest(skew: Floats) -> Floats:
 
 
 def _line(table: Table, shown: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return least squares of each output with standard errors and covariance, (k p,), of outputs with names."""
+    """Return least-squares coefficients of the outputs with names, (k p,), their standard errors and covariance."""
     weights = [1.0 / level.statistics.variance for level in table.levels]
     X, p, k = table.X, table.X.shape[1], table.outputs
     gram, pull = np.zeros((p, p)), np.zeros((k, p))
@@ -391,7 +391,7 @@ def _kappa(table: Table, level: Level) -> float:
 
 
 def _means(settings: Settings, table: Table, used: Integers, skew: Floats) -> CellMeans:
-    """Return the means of each cell; standard errors are the larger ones of its own and the pooled residuals."""
+    """Return the means of each cell; standard errors are the larger of those by its own and by pooled residuals."""
     weights = np.array([level.counts / level.statistics.variance for level in table.levels])
     weights /= weights.sum(axis=0)
     k = table.outputs
@@ -439,13 +439,13 @@ def _absent(settings: Settings, table: Table) -> tuple[float, float]:
 def influence(table: Table) -> Influence:
     """Return a bound on one forged release's effect, relative to the standard error.
 
-    Of a coefficient ``a'sum(r x)`` with ``|a'x|`` at most its maximum over the cells, at the cell where it is largest.
+    A coefficient is ``a'sum(r x)``: the forged release is in the cell with the largest ``|a'x|``.
     """
     moved = noise = 0.0
     for level in table.levels:
         moved = max(moved, level.statistics.longest / level.statistics.variance)
         noise += float(level.counts.sum()) / level.statistics.variance
-    # The smallest cell, at which leverage is largest, bounds the share of the people that a forger can outweigh.
+    # A forger outweighs most people in the cell with the largest leverage, which is the smallest one.
     gram = (table.X * table.counts[:, None]).T @ table.X
     leverage = float(np.einsum("ci,ij,cj->c", table.X, np.linalg.pinv(gram), table.X).max())
     return Influence(moved / math.sqrt(noise) * math.sqrt(max(leverage * float(table.counts.sum()), 1.0)))

@@ -1,4 +1,4 @@
-"""Known columns: their combinations of values are numbered cells, which devices send as they are."""
+"""Known columns, which devices send without noise: their combinations of values are numbered cells."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ENOUGH: Final = 1_000  # releases from which on a stream's cells can be judged
 
 
 def identifying_words(counts: Sequence[int], columns: Sequence[str]) -> str:
-    """Return how known columns nearly identify people, with counts of their cells' people; empty if they do not.
+    """Return in words that known columns nearly identify people, by the ``counts`` of cells' people; or empty.
 
     >>> identifying_words([1] * 40 + [200], ["zip"])[:61], identifying_words([1, 200], ["zip"])
     ('known columns nearly identify people: 40 of 240 people are in', '')
@@ -42,7 +42,7 @@ def identifying_words(counts: Sequence[int], columns: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column with declared categories, and a last value for those missing or undeclared unless they are coded."""
+    """A column of declared categories, with a last value for missing or undeclared ones unless these are ``coded``."""
 
     categories: int
     coded: bool = False  # whether a missing value counts as one of the categories
@@ -67,7 +67,7 @@ class KnownColumn:
 
     @property
     def codes(self) -> Floats:
-        """The codes of each value, (values, width): zeros of a missing one."""
+        """The codes of each value, (values, width): zeros for a missing value."""
         rows = np.zeros((self.values, self.width))
         own = rows[: self.categories]
         own[:] = -1.0

@@ -1,4 +1,4 @@
-"""The target of a task without features, or with known and private ones, shared by devices and learners.
+"""The target of a task without features, or with known columns and private features, for devices and learners.
 
 Does not import River.
 """
@@ -45,7 +45,7 @@ class TargetDevice:
 
     @property
     def averages(self) -> bool:
-        """Whether people release their records' mean: if a mean is learned by Gaussian noise."""
+        """Whether people release the mean of their records: true if a mean is learned with Gaussian noise."""
         is_mean = not (self.settings.classes or self.settings.quantiles)
         return is_mean and isinstance(self.mechanisms["default"], SimplexGaussian)
 
@@ -71,7 +71,7 @@ class TargetDevice:
 
     def _check_cells(self) -> None:
         known, levels = self.settings.known, len(self.mechanisms)
-        # Counts of a number's outcomes are the most that is kept for a cell without private features.
+        # Without private features, the counts of a number's outcomes are the largest statistics of a cell.
         kept = max(1 + self.settings.categories, 1 + 2 * LEVELS if not self.settings.classes else 0)
         if self.settings.private:
             numbers = self.dimension - 1
@@ -118,7 +118,7 @@ def device_for(task: Task) -> TargetDevice:
     quantiles: tuple[float, ...] = ()
     if isinstance(target, RealTarget) and target.quantiles is not None:
         quantiles, names = target.quantiles, tuple(quantile_name(each, names[0]) for each in target.quantiles)
-    # Zero states that every person has a target; rows that a person lacks have none.
+    # A missing share of zero states that every person has a target; rows that a person lacks have none.
     missing = target.missing_share != 0.0 or task.most_rows > 1
     known = KnownColumns.of(task)
     places = set(known.places)

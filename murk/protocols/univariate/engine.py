@@ -72,7 +72,7 @@ class TargetEngine(NeverPublished):
         return len(self.settings.names)
 
     def figures(self) -> dict[str, float]:
-        """Return no further figures."""
+        """Return an empty mapping: there are no figures beyond the estimate."""
         return {}
 
     def estimate(self) -> Estimate:
@@ -156,7 +156,7 @@ class TargetEngine(NeverPublished):
 
     @locked
     def add(self, payloads: Integers, level: str) -> None:
-        """Learn payloads (m, d) of a level, which a mechanism made."""
+        """Learn payloads (m, d) that the mechanism of a level released."""
         for start in range(0, len(payloads), BLOCK):
             self._add(payloads[start : start + BLOCK], level)
 
@@ -189,9 +189,10 @@ class TargetEngine(NeverPublished):
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state as plain data."""
         levels = _state_of(self.totals)
-        more = {"windows": [[number, _state_of(sums)] for number, sums in self.windows.items()]} if self.windows else {}
+        windows = [[number, _state_of(sums)] for number, sums in self.windows.items()]
+        windows_state = {"windows": windows} if windows else {}
         own = {name: guarantee.to_dict() for name, guarantee in sorted(self._own.items())}
-        return {"schema": 1, "settings": self.settings.digest, "levels": levels, "own": own, **more}
+        return {"schema": 1, "settings": self.settings.digest, "levels": levels, "own": own, **windows_state}
 
     @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -200,7 +201,7 @@ class TargetEngine(NeverPublished):
             if state["schema"] != 1:
                 raise MurkError(f"a state of schema {state['schema']!r} does not fit a learner of schema 1")
             if state["settings"] != self.settings.digest:
-                raise MurkError("the state is for a different target: make the learner with the same target")
+                raise MurkError("the state is for different settings: make the learner with the same settings")
             for name, data in state["own"].items():
                 if self._make is None or self.level(guarantee_from_dict(data)) != name:
                     raise MurkError("the state holds levels of another task")
@@ -235,10 +236,10 @@ def _state_of(totals: Sums) -> dict[str, Any]:
 
 
 def merged(engines: Sequence[TargetEngine]) -> Estimate:
-    """Return the joint estimate of several partitions; raise UserError if their targets differ."""
+    """Return the joint estimate of several partitions; raise UserError if their settings differ."""
     first = engines[0]
     if any(engine.settings != first.settings for engine in engines):
-        raise UserError("only learners with the same target can be merged")
+        raise UserError("only learners with the same settings can be merged")
     return _joint([(engine, engine.totals) for engine in engines])
 
 

@@ -63,8 +63,7 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
         note = _TOO_FEW if count < _FEWEST else _FEW
     missing = surely_missing(absent, error)
     if missing:
-        note += f"; {missing_words(missing, settings.rows)}"
-        note += "" if settings.rows > 1 else ", and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     influence = _influence(totals, statistics)
     return Estimate(
         names,
@@ -80,8 +79,14 @@ def estimate_of(settings: Settings, totals: Totals, statistics: Mapping[str, Sta
     )
 
 
+def missing_note(settings: Settings, missing: float) -> str:
+    """Return what a note says of a lower bound on the share of missing targets."""
+    whose = "" if settings.rows > 1 else ", and the estimate is of people who have one"
+    return f"; {missing_words(missing, settings.rows)}{whose}"
+
+
 def _of_present(settings: Settings, values: Floats, present: float) -> tuple[Floats, Floats]:
-    """Return what is reported of people with a target, and its derivatives by the estimated numbers."""
+    """Return the reported numbers of people with a target, and their derivatives by the estimated numbers."""
     if not settings.classes:
         mean = float(values[0]) / present
         slopes = np.array([[1.0, mean if settings.missing else 0.0]]) / present

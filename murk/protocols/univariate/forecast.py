@@ -61,9 +61,10 @@ estimates = design.one_by_one(_likely)
 
 
 def _normal(records: Records) -> Records:
-    """Return records whose targets have a normal distribution with the same mean and variance, cut at the bounds.
+    """Return records whose targets are normal with the same mean and variance, clipped to the bounds.
 
-    Means depend on no more than mean and variance, which two values have, too; quantiles depend on the density.
+    A mean's forecast needs only the mean and variance of targets, for which two values suffice; a quantile's forecast
+    needs a density.
     """
     y, known = records.y.copy(), np.isfinite(records.y)
     shares = records.shares[known] / records.shares[known].sum()
@@ -125,7 +126,7 @@ def _of_cells(statistics: Cells, places: Floats, drawn: Floats, rng: Generator) 
 
 
 def _of_products(statistics: Products, vectors: Floats, drawn: Floats, rng: Generator) -> Floats:
-    """Draw the sums of decoded products and of their products, of which ``drawn[i]`` have the vector i."""
+    """Draw the sums of decoded numbers and of these numbers' products, if ``drawn[i]`` people have the vector i."""
     exact = outer(vectors, vectors.shape[1])
     numbers = design.released_sum(statistics.mechanism, exact, drawn, rng)
     across, along = direction_spread(statistics.mechanism)
@@ -171,14 +172,14 @@ def _counts(statistics: Grid | Windows, places: Floats, drawn: Floats, rng: Gene
     return total
 
 
-_MANY: Final = 10**9  # people of which the variance of one release is hardly random
+_MANY: Final = 10**9  # number of people from whom the variance of one release is estimated almost exactly
 
 
 def residual_variances(device: TargetDevice, records: Records) -> tuple[float, float, float]:
-    """Return the variance of one person's binary or real target around its mean, of the release and of the value.
+    """Return the variance of one person's released target around the mean, and that of the target itself.
 
-    The third number is the least number of people of an arm for an interval. The real target is in coded units; the
-    mean is of people with a target.
+    The third number returned is the least number of people in an arm for an interval. A real target is in coded units;
+    the mean is that of people with a target.
     """
     statistics = device.engine().statistics[DEFAULT_LEVEL]
     assert isinstance(statistics, Cells)
@@ -206,12 +207,13 @@ def residual_variances(device: TargetDevice, records: Records) -> tuple[float, f
 
 
 def effect_variance(device: TargetDevice, task: Task, people: int) -> float:
-    """Return the variance of a mean, of a share's 2 s - 1, or of a quantile, of a target coded to -1 and +1.
+    """Return the variance of the estimate: of a mean, of a share (as 2 s - 1) or of a quantile, in coded units.
 
-    With known columns it is that of an effect.
+    With known columns it is the variance of an effect.
 
-    A quantile's is that of a normal interval as wide as the one for even targets: where a run of a share d of the
-    thresholds ends at the quantile, the mean of F is d / 2 away, and its variance is that of d n answers.
+    For a quantile it is the variance with which a normal interval is as wide as the quantile's. If targets are evenly
+    distributed, and a run of a share d of the thresholds ends at the quantile, the mean of F over the run is d / 2 from
+    its value at the quantile, and the mean has the variance of d n answers.
     """
     variance = statistics_of(device.settings, device.mechanisms[DEFAULT_LEVEL]).variance
     if device.settings.quantiles:

@@ -9,12 +9,12 @@ beta``. The line solves
 
 which is least squares of y on x: products of known columns are exact, those of known with private ones are private
 entries times the codes, and noise is on private entries only. The covariance is the sandwich of the scores
-``(k R_0, R_1)``, with the releases' own spread within each cell, by the larger one of each cell's own and the pooled
-residuals (see `murk.protocols.univariate.cells`). It includes the noise in second moments, to first order.
-Coefficients of private features, and the part of the others that these move, are ratios whose denominator is the
-private features' variance given the known columns: with its noise r relative to it, intervals reach the farther end of
-Fieller's. There is none where r exceeds a half. Log odds do not follow from products: of two classes the line is that
-of labels -1 and +1.
+``(k R_0, R_1)``, with the spread of releases within each cell: the larger of the covariances by each cell's own and by
+pooled residuals (see `murk.protocols.univariate.cells`). It includes the noise in second moments, to first order.
+Coefficients of private features, and the part of other coefficients that these move, are ratios. Their denominator is
+the private features' variance given the known columns. With the relative noise r of this variance, intervals reach the
+farther end of Fieller's; there is none if r exceeds a half. Log odds do not follow from products: of two classes the
+line is that of labels -1 and +1.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats, Integers
-from murk.inference.estimate import Estimate, People, larger, missing_words, surely_missing
+from murk.inference.estimate import Estimate, People, larger, surely_missing
 from murk.protocols.univariate import cells
 from murk.protocols.univariate.cells import METHOD, CellMeans, KnownEstimate
-from murk.protocols.univariate.estimate import Totals
+from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Products, Statistics
 
@@ -42,7 +42,7 @@ _LEAST: Final = 1e-6  # least share of targets present to divide by
 
 @dataclass(frozen=True)
 class _Layout:
-    """Which entries of a release are which products, and the factors to their own units."""
+    """Positions of the products among the numbers of a release, and the factors to the products' units."""
 
     settings: Settings
 
@@ -76,7 +76,7 @@ class _Layout:
         return np.asarray(found)
 
     def slopes(self, line: Floats) -> Floats:
-        """Return the derivatives of ``V e`` without its last row by the released numbers, of lines e (cells, p + 2)."""
+        """Return derivatives by the released numbers of ``V e`` without its last row, for lines e (cells, p + 2)."""
         rows, size = self.features + 1, self.features + 2
         slopes = np.zeros((len(line), rows, size * (size + 1) // 2))
         for row in range(rows):
@@ -115,7 +115,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
     missing = surely_missing(absent, error) if settings.missing else 0.0
     note = "noise and the sampling of people count; the larger one of each cell's own and the pooled residuals"
     if missing:
-        note += f"; {missing_words(missing)}, and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     if not declared.all():
         note += "; of people whose known columns all have a declared value"
     if not clear:
@@ -140,10 +140,11 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
 
 
 def _line(layout: _Layout, table: cells.Table) -> tuple[Floats, Floats, float, Floats, Floats]:
-    """Return the coefficients of known codes, the constant and private features, and what is known of them.
+    """Return the coefficients of known codes, the constant and private features, with their covariance.
 
-    That is their covariance, the noise of the private features' least variance relative to it, the mean of known codes,
-    constant and private features in each cell, and the matrix to the parts that move with private coefficients.
+    Also returns the noise of the private features' least variance, relative to that variance; the mean of known codes,
+    constant and private features in each cell; and the matrix from the coefficients to their parts that move with
+    private coefficients.
     """
     p, K = layout.features, table.X
     known = K.shape[1]
@@ -177,7 +178,7 @@ def _line(layout: _Layout, table: cells.Table) -> tuple[Floats, Floats, float, F
         shared = np.einsum("c,crs->rs", level.counts / level.counts.sum(), scatter)
         pooled += np.einsum("c,cir,rs,cjs->ij", counts, into, shared, into)
     covariance = larger(inverse @ own @ inverse, inverse @ pooled @ inverse)
-    # Of the private features, given the known columns.
+    # Eigenvalues of the private features' second moments, given the known columns.
     part = gram[:known, known:]
     from_known = np.linalg.pinv(gram[:known, :known], hermitian=True) @ part
     sizes, vectors = np.linalg.eigh(gram[known:, known:] - part.T @ from_known)
@@ -218,7 +219,7 @@ def _skewness(layout: _Layout, level: cells.Level) -> float:
 
 
 def _means(layout: _Layout, table: cells.Table, used: Integers, skew: Floats) -> CellMeans:
-    """Return the means of each cell's targets; standard errors are the larger ones of its own and the pooled."""
+    """Return the means of each cell's targets; standard errors are the larger of those by own and pooled residuals."""
     weights = np.array([level.counts / level.statistics.variance for level in table.levels])
     weights /= weights.sum(axis=0)
     products = [layout.products(level.means) for level in table.levels]

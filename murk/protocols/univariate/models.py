@@ -24,7 +24,7 @@ class PartDevice(TargetDevice):
     """The target of a log, and the settings ``part`` of a model of fewer known columns."""
 
     part: Settings = field(kw_only=True)
-    cells: Integers = field(kw_only=True)  # the model's cell of each of the log's
+    cells: Integers = field(kw_only=True)  # for each cell of the log, the model's cell
 
     def engine(self) -> TargetEngine:
         """Return a learner of the model, at version 0."""
@@ -49,7 +49,7 @@ class PartEngine(TargetEngine):
         folded: dict[str, tuple[int, list[int]]] = {}
         known: dict[str, Statistics] = {}
         for level, (count, sums) in totals.items():
-            # Of Python's integers, which have no largest one.
+            # An array of Python integers, which do not overflow.
             by_cell = np.array(sums, dtype=object).reshape(device.settings.known.cells, -1)
             new = np.zeros((part.known.cells, by_cell.shape[1]), dtype=object)
             np.add.at(new, device.cells, by_cell)

@@ -8,8 +8,8 @@ bias
 whose sign tells on which side of t the q-quantile lies, whatever pi is. A candidate between two thresholds is rejected
 from below if the answers at it and above show D < 0, and from above if those below it show D > 0. Because F rises, both
 tests may pool runs of thresholds; each candidate has its own tests of a few runs, with Bonferroni's correction. The
-interval runs from the first to the last candidate that is not rejected, so that only the tests of the true one need to
-have their level. Variances are those at D = 0, the largest over pi.
+interval runs from the first to the last candidate that is not rejected, so that only the tests of the true candidate
+need to have their nominal level. Variances are those at D = 0, the largest over pi.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.inference.estimate import Estimate, missing_words, surely_missing
+from murk.inference.estimate import Estimate, surely_missing
 from murk.inference.levels import quantile_of
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import THRESHOLDS
-from murk.protocols.univariate.estimate import Totals, combined
+from murk.protocols.univariate.estimate import Totals, combined, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Statistics, Thresholds
 
 METHOD: Final = "tests at thresholds"
 RUNS: Final = (1, 3, 9, 27)  # lengths of the runs of thresholds that each test pools
-# Of confidence sequences, whose nominal level is that of one test, four need at most this factor from 90% on.
+# Factor of critical values at which four confidence sequences hold together, for levels from 90% on.
 _FOUR_SEQUENCES: Final = 1.274
 _FEWEST: Final = (
     10.0  # squared largest contributions that the variance of a run exceeds, so that its sum is near normal
 )
-_LEVEL: Final = 0.95  # below which an estimate without any interval says so
+_LEVEL: Final = 0.95  # level at which the note of an estimate states that it has no interval
 _LEAST: Final = 1e-6  # least share of targets present to divide by
 _GRID: Final = 2.0 * np.arange(THRESHOLDS + 1) / THRESHOLDS - 1.0  # thresholds and the upper bound, in coded units
 
@@ -128,8 +128,7 @@ def quantiles_of(
     if max(from_below.max(), from_above.max()) <= critical_value(_LEVEL):
         note = "none: so far noise hides on which side of a quantile any threshold lies"
     elif missing:
-        note += f"; {missing_words(missing, settings.rows)}"
-        note += "" if settings.rows > 1 else ", and the estimate is of people who have one"
+        note += missing_note(settings, missing)
     return QuantileEstimate(
         names,
         np.array([_quantile(distribution, q) for q in settings.quantiles]),
@@ -152,7 +151,7 @@ def _thresholds(statistics: Statistics) -> Thresholds:
 def _tests(
     q: float, sums: Floats, counts: Mapping[str, Floats], statistics: Mapping[str, Statistics]
 ) -> tuple[Floats, Floats]:
-    """Return the largest standard errors by which answers from a candidate on, and before it, reject it.
+    """Return by how many standard errors, at most, runs of answers from each candidate on, and before it, reject it.
 
     ``sums`` are those of D at each threshold, weighted by inverse variance.
     """
@@ -192,7 +191,7 @@ def null_variance(q: float, statistics: Thresholds) -> tuple[float, float]:
 
 
 def _rising(values: Floats, weights: Floats) -> Floats:
-    """Return the weighted least-squares fit that does not fall (pool adjacent violators); no weight carries on."""
+    """Return the weighted least-squares fit that does not fall (pool adjacent violators); weights may be 0."""
     blocks: list[tuple[float, float, int]] = []
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
         blocks.append((value, weight, 1))

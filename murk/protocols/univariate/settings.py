@@ -1,4 +1,4 @@
-r"""What people release of a target, and the mechanism of least variance for it. A device loads this.
+r"""What people release of a target, and the mechanism of least variance for it. Devices import this module.
 
 Beside known columns a task may have p private coded features u. Then people release the products ``v v'`` of
 :math:`v = (a, u, a y) / c`, with :math:`a^2 = p` and :math:`c^2 = 3 p`, so that v is no longer than 1; without a target
@@ -43,14 +43,14 @@ _BETTER: Final = 0.99
 class Settings:
     """The public settings of a target alone, or beside known columns and private features."""
 
-    # Of the shares of all classes, of the positive class alone, of the mean or of quantiles; of the coefficients.
+    # Names of the reported numbers: shares of all classes or of the positive one, a mean, quantiles, or coefficients.
     names: tuple[str, ...]
     classes: int  # K; 0 for a real target
     missing: bool = True  # whether targets may be missing
     quantiles: tuple[float, ...] = ()  # asked of a real target instead of its mean
     known: KnownColumns = NONE_KNOWN
-    windows: Windows | None = None  # windows by which sums are kept, too
-    rows: int = 1  # most rows by which a person counts
+    windows: Windows | None = None  # windows for which sums are kept besides the total sums
+    rows: int = 1  # largest number of a person's rows that count
     private: tuple[int, ...] = ()  # positions of the private coded features beside known columns
 
     @property
@@ -65,12 +65,12 @@ class Settings:
 
     @property
     def categories(self) -> int:
-        """Number of classes, one of which is a missing target; of a number, of the vertices of its simplex."""
+        """Number of classes, a missing target included; for a number, of the vertices of its simplex."""
         return (self.classes or 2) + self.missing
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of the settings: states load, and partitions merge, only between equal ones."""
+        """Fingerprint of the settings: states load, and partitions merge, only if fingerprints are equal."""
         fields = (
             self.names,
             self.classes,
@@ -84,9 +84,9 @@ class Settings:
         return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
 
     def vectors(self, X: Floats, y: Floats) -> Floats:
-        """Return the mechanism's inputs for coded records: after the number of the known cell, if there is one.
+        """Return the mechanism's inputs for coded records: `positions`, or the vector v of private features and target.
 
-        They are `positions`, or the vector v of private features and target.
+        With known columns the number of the known cell comes first.
         """
         private = self._private_vectors(X, y) if self.private else self.positions(y)
         if not self.known.columns:
@@ -131,7 +131,7 @@ class Settings:
         return out
 
     def family(self, guarantees: Iterable[Guarantee]) -> str:
-        """Return the mechanisms of all levels: those of least variance at the first, if all levels can have them."""
+        """Return the family of all levels' mechanisms: the best one at the first level, if all levels can have it."""
         first, *others = guarantees
         if self.private:
             return GAUSSIAN  # which `mechanism` does not read
@@ -158,7 +158,7 @@ class Settings:
         return ThresholdMechanism(bare)
 
     def _best_family(self, guarantee: Guarantee) -> str:
-        # Where the likelihood of two points is not used, two classes are as several.
+        # If the likelihood of two points is not used, two classes are treated like several.
         beside = self.quantiles or (self.classes and self.known.columns)
         classes = self.categories + 1 if beside else self.classes
         return _best_family(self.categories, classes, self.missing, guarantee)

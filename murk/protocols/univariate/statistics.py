@@ -1,13 +1,14 @@
 """Exact sums of released integers, and the unbiased estimates with covariances that follow from them.
 
-Of shares, an estimate is that of the K classes and, if targets may be missing, of a missing one, (k,). Of a mean, it is
-the mean of the coded number, 0 for a missing one, and the share of missing ones, (2,).
+An estimate of shares has the shares of the K classes and, if targets may be missing, of missing targets, (k,). An
+estimate of a mean has the mean of the coded number, with 0 for a missing one, and the share of missing numbers, (2,).
 
-*Subsets*: sums of each category's indicator. *Windows*: numbers of each outcome. *Gaussian noise*: of more than two
-classes sums of the payloads, of a number also sums of their products; of two classes numbers of the releases in each
-cell of a grid, since the likelihood needs fewer people than the mean if one class is rare. *Thresholds*: of each
-threshold the number of releases and the sums of payloads. *Known columns*: of each cell the number of releases and
-their sums. *Products* of private features and the target: sums of the decoded numbers and of their products.
+The sums depend on the mechanism. *Subsets*: sums of each category's indicator. *Windows*: numbers of releases with each
+outcome. *Gaussian noise*: for more than two classes sums of the payloads; for a number also sums of their products; for
+two classes numbers of releases in each cell of a grid, since the likelihood needs fewer people than the mean if one
+class is rare. *Thresholds*: for each threshold the number of releases and the sums of payloads. *Known columns*: for
+each cell the number of releases and their sums. *Products* of private features and the target: sums of the decoded
+numbers and of their products.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ class Statistics(Protocol):
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
 
     @property
     def longest(self) -> float:
-        """Largest change of a number that is estimated, if one release is replaced, times the number of releases."""
+        """Largest change of an estimated number if one release is replaced, times the number of releases."""
 
     @property
     def variance(self) -> float:
@@ -64,7 +65,7 @@ class Statistics(Protocol):
 
 
 def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
-    """Return what is summed of a mechanism's releases."""
+    """Return the statistics that sum a mechanism's releases."""
     if isinstance(mechanism, ThresholdMechanism):
         return Thresholds(mechanism)
     if isinstance(mechanism, KnownMechanism):
@@ -84,25 +85,25 @@ def _sums_of(settings: Settings, mechanism: BareMechanism) -> Subsets | Windows 
 
 
 def _present(shares: Floats, count: int, pseudo: float) -> Floats:
-    """Return shares without negative or, with pseudo-releases, certain ones, for variances."""
+    """Return shares for variances: not negative and, with pseudo-releases, neither 0 nor 1."""
     raised = np.maximum(shares * count, 0.0) + pseudo
     return np.asarray(raised / raised.sum())
 
 
 @dataclass(frozen=True)
 class Subsets:
-    """Indicators of categories."""
+    """Sums of the indicators of categories."""
 
     mechanism: SubsetSelection
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return self.mechanism.categories
 
     @property
     def longest(self) -> float:
-        """Largest change of a share by one release, times their number."""
+        """Largest change of a share by replacing one release, times the number of releases."""
         return 1.0 / self.mechanism.gain
 
     @property
@@ -122,18 +123,18 @@ class Subsets:
 
 @dataclass(frozen=True)
 class Windows:
-    """Numbers of outcomes."""
+    """Numbers of releases with each outcome."""
 
     mechanism: WindowSelection
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return self.mechanism.outcomes
 
     @property
     def longest(self) -> float:
-        """Largest change of a mean by one release, times their number."""
+        """Largest change of a mean by replacing one release, times the number of releases."""
         return float(np.ptp(self.mechanism.weights[:, 0]))
 
     @property
@@ -142,11 +143,11 @@ class Windows:
         return self.mechanism.variance
 
     def add(self, payloads: Integers) -> Integers:
-        """Return the numbers of outcomes."""
+        """Return how many payloads have each outcome."""
         return np.bincount(payloads[:, 0], minlength=self.size).astype(np.int64)
 
     def summary(self, sums: Floats, count: int, pseudo: float = _PSEUDO) -> Summary:
-        """Return the mean and the share of missing numbers; people's own spread is in that of the outcomes."""
+        """Return the mean and the share of missing numbers; the outcomes' spread includes that of people."""
         weights = self.mechanism.weights
         # A pseudo-release of either end of the range, so that no end seems certain to be empty.
         ends = self.mechanism.chances[0] + self.mechanism.chances[len(self.mechanism.values) - 1]
@@ -165,12 +166,12 @@ class Points:
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return self.mechanism.vertices
 
     @property
     def longest(self) -> float:
-        """Largest change of a share by one release, times their number."""
+        """Largest change of a share by replacing one release, times the number of releases."""
         return 2.0 * math.sqrt(self.mechanism.payload_bound.parts[0][2]) * self.mechanism.unit
 
     @property
@@ -199,7 +200,7 @@ def _axes(payloads: Integers) -> Integers:
 
 @dataclass(frozen=True)
 class Numbers:
-    """Sums and products of a number's points in Gaussian noise."""
+    """Sums of a number's points in Gaussian noise, and of the products of their coordinates."""
 
     mechanism: SimplexGaussian
 
@@ -209,12 +210,12 @@ class Numbers:
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return self._axes + self._axes * (self._axes + 1) // 2
 
     @property
     def longest(self) -> float:
-        """Largest change of a mean by one release, times their number."""
+        """Largest change of a mean by replacing one release, times the number of releases."""
         return 2.0 * math.sqrt(2.0 * self.mechanism.payload_bound.parts[0][2]) * self.mechanism.unit
 
     @property
@@ -253,7 +254,7 @@ class Numbers:
 class Products:
     """Sums of the products ``v v'`` of private features and the target, and of the products of these numbers."""
 
-    mechanism: Any  # of `outer_mechanism`
+    mechanism: Any  # a mechanism from `outer_mechanism`
     settings: Settings
 
     @property
@@ -263,7 +264,7 @@ class Products:
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return self.numbers + self.numbers * (self.numbers + 1) // 2
 
     @property
@@ -278,7 +279,7 @@ class Products:
 
     @property
     def longest(self) -> float:
-        """Largest change of a target's mean by one release, times their number."""
+        """Largest change of a target's mean by replacing one release, times the number of releases."""
         reach = self.mechanism.unit
         if not is_directional(self.mechanism):
             reach *= math.sqrt(self.mechanism.payload_bound.parts[0][2])
@@ -324,9 +325,9 @@ class Grid:
 
     @property
     def _ends(self) -> list[tuple[int, int, int]]:
-        """Start, width and number of the cells along each axis; the outermost have no end."""
+        """Start, width and number of the cells along each axis; the outermost cells are unbounded."""
         height = self.mechanism.height
-        # Of 3.5 standard deviations of noise beyond the vertices.
+        # The grid reaches 3.5 standard deviations of noise beyond the vertices.
         ends = [(-height - 5 * WIDTH, height + 5 * WIDTH, _ACROSS)]
         if self.mechanism.vertices == 3:
             ends.append((-height - 9 * WIDTH, 2 * height + 9 * WIDTH, _DOWN))
@@ -334,12 +335,12 @@ class Grid:
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return math.prod(cells for _, _, cells in self._ends)
 
     @property
     def longest(self) -> float:
-        """Largest change of a share by one release, times their number."""
+        """Largest change of a share by replacing one release, times the number of releases."""
         even = np.full(self.mechanism.vertices, 1.0 / self.mechanism.vertices)
         return float(np.ptp(self._weights(even), axis=1).max())
 
@@ -358,7 +359,7 @@ class Grid:
     @cached_property
     def chances(self) -> Floats:
         """Probability of each cell for each vertex, (k, cells)."""
-        # Loading it is slow, and most processes do not need it.
+        # Loading SciPy is slow, and most processes do not need it.
         from scipy.special import ndtr
 
         height, tables = self.mechanism.height, []
@@ -374,7 +375,7 @@ class Grid:
         return np.asarray((tables[0][:, :, None] * tables[1][:, None, :]).reshape(len(tables[0]), -1))
 
     def _weights(self, shares: Floats) -> Floats:
-        """Return the numbers for each cell (k, cells) whose means are the shares, of least variance at ``shares``."""
+        """Return weights of cells (k, cells), whose means over releases are the shares, of least variance at them."""
         per = self.chances / np.maximum(shares @ self.chances, 1e-300)
         return np.asarray(np.linalg.solve(per @ self.chances.T, per))
 
@@ -407,12 +408,12 @@ class Thresholds:
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return THRESHOLDS * self.mechanism.dimension
 
     @property
     def longest(self) -> float:
-        """Largest change of a share by one release, times their number."""
+        """Largest change of a share by replacing one release, times the number of releases."""
         return self.inner.longest
 
     @property
@@ -448,12 +449,12 @@ class Cells:
 
     @property
     def size(self) -> int:
-        """Number of integers."""
+        """Number of integers that are summed."""
         return self.mechanism.cells * (1 + self.inner.size)
 
     @property
     def longest(self) -> float:
-        """Largest change of a number of one cell by one release, times their number."""
+        """Largest change of a number of one cell by replacing one release, times the number of releases."""
         return self.inner.longest
 
     @property

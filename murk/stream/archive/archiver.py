@@ -1,4 +1,4 @@
-"""Copy a log's messages to an archive, each exactly once, whenever the archiver is stopped and started again."""
+"""Copy a log's messages to an archive, each exactly once even if the archiver is stopped and started again."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
 
-_BATCH: Final = 16_384  # messages that are read at once
+_BATCH: Final = 16_384  # largest number of messages read at once
 _TIMES = re.compile(rb'"(time|expires)"\s*:\s*(\d{1,16})[,}]')
 _log = logging.getLogger(__package__)
 
 
 @dataclass
 class _Tail:
-    """A partition's file that has not ended: what was read of it, and what of that is on the archive."""
+    """A partition's newest, incomplete file: the messages read so far, and how many of these the archive has."""
 
-    begin: int  # of the file
+    begin: int  # first offset of the file
     end: int  # next offset to read
-    stored: int  # end of the file on the archive
+    stored: int  # end offset of the file that the archive has
     parts: list[Fetched] = field(default_factory=list)
-    size: int = 0  # bytes of messages
+    size: int = 0  # bytes of the messages read
 
     @property
     def extent(self) -> Extent:
@@ -57,15 +57,29 @@ class PartitionArchive:
 
 
 class Archiver:
-    """Copies partitions of a log, by default all, to a folder.
-
-    `step` reads a batch of each partition and writes the files that have ended, `flush` the begun ones. An archive is a
-    function of the log: two archivers write the same files, and one that was killed anywhere continues with the files
-    that it finds. A time is truncated to the task's granularity, unless a worker would then judge the message's expiry
-    otherwise. ``learner`` is a new one of the task if its partitions share models, which are archived too.
+    """Copy partitions of a log to a folder.
+    `step` reads a batch of each partition and writes complete files; `flush` writes the incomplete ones too. An archive
+    is a function of the log: two archivers write the same files, and an archiver that was killed at any point continues
+    with the files that it finds. Append times are truncated to the task's granularity, except where this would change
+    a worker's decision on the message's expiry.
 
     Raises UserError if the log carries another task, or the folder has another log's archive; MurkError if retention
     has removed messages that the archive lacks.
+
+    Parameters
+    ----------
+    log, task
+        The log, and the task that it carries.
+    folder
+        The folder of the archive.
+    partitions
+        Numbers of the partitions to copy; by default all.
+    learner
+        A new learner of the task. If the task's partitions share models, the models are archived too.
+    rows, size
+        For a new archive: offsets of a file, and bytes of messages at which a file ends earlier.
+    clock
+        Time in seconds since 1970, for the age of messages that the archive lacks.
     """
 
     def __init__(
@@ -122,20 +136,20 @@ class Archiver:
         return tail
 
     def step(self) -> int:
-        """Read a batch of each partition and write the files that have ended; return the number of messages read."""
+        """Read a batch of each partition and write complete files; return the number of messages read."""
         read = sum(self._read(partition, tail) for partition, tail in self._tails.items())
         self.archived += read
         return read
 
     def flush(self) -> None:
-        """Write the files that have begun, so that the archive has all that was read."""
+        """Write the incomplete files too, so that the archive has all messages read."""
         self._archive_models()
         for partition, tail in self._tails.items():
             if tail.end > tail.stored and tail.parts:
                 self._write(partition, tail)
 
     def has_archived(self, ends: Sequence[int]) -> bool:
-        """Return whether every partition was read up to its end."""
+        """Return whether every partition was read up to its offset in ``ends``."""
         return all(tail.end >= ends[partition] for partition, tail in self._tails.items())
 
     def measure(self) -> dict[int, PartitionArchive]:
@@ -161,7 +175,7 @@ class Archiver:
         if not len(fetched):
             tail.end = max(tail.end, self._log.skip(partition, tail.end))
             return 0
-        # After the messages were read, and before they are written: then their models are known.
+        # Between reading and writing the messages: the models that these releases name are then on the log.
         self._archive_models()
         self._add(partition, tail, self._truncated(fetched))
         return len(fetched)
@@ -210,7 +224,7 @@ class Archiver:
             self._state = state
 
     def _truncated(self, fetched: Fetched) -> Fetched:
-        """Return messages with truncated times, where a worker judges them as by the exact ones."""
+        """Return messages with truncated times; a time that decides on the message's expiry stays exact."""
         granularity, lifetime = self._task.granularity, lifetime_of(self._task.expiry)
         exact, truncated = fetched.times, fetched.times - fetched.times % granularity
         begins, expires = _times(fetched.messages)
@@ -224,11 +238,11 @@ class Archiver:
 
 
 def _times(packed: Packed) -> tuple[Integers, Integers]:
-    """Return each message's ``time`` and ``expires``; -1 for both of a message that does not have each once."""
+    """Return each message's ``time`` and ``expires``; -1 for both if one of these fields is missing."""
     numbers = np.full((2, len(packed)), -1, np.int64)
     for index, value in enumerate(packed.values()):
         matched = {name: int(number) for name, number in _TIMES.findall(value)}
-        # A message with escapes may have other names for them.
+        # With JSON escapes a message may spell these fields differently.
         if len(matched) == 2 and b"\\" not in value:
             numbers[:, index] = matched[b"time"], matched[b"expires"]
     return numbers[0], numbers[1]

@@ -3,7 +3,7 @@
 ``partition=P/BEGIN-END.parquet`` holds the messages of the offsets from BEGIN to before END, in columns that Spark's
 source of Kafka topics also has: partition, offset, timestamp and value. A file ends at a multiple of `ROWS`, or where
 its messages reach `BYTES`, so it depends on the log alone. The last file of a partition may be shorter, and is replaced
-by longer ones; until the shorter one is deleted, the longest file of a beginning counts.
+by longer ones. Until the shorter file is deleted, the longest of the files with the same first offset counts.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from murk.errors import MurkError, UserError
 from murk.stream.wire.packed import Fetched, Packed
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
-OTHER: Final = "MURK-ARCHIVE-002"  # code of the error that an archive is not the one of a log or task
+OTHER: Final = "MURK-ARCHIVE-002"  # code of the error for an archive of another log or task
 
 FORMAT: Final = 1
-ROWS: Final = 2**18  # offsets of a file
-BYTES: Final = 2**27  # bytes of messages from which a file ends earlier
+ROWS: Final = 2**18  # largest number of offsets in a file
+BYTES: Final = 2**27  # number of bytes of messages at which a file ends earlier
 TASK, MODELS = "_task.json", "_models.json"
-_WHOLE_ROWS: Final = 2**16  # rows of a group, which a reader holds
+_WHOLE_ROWS: Final = 2**16  # rows of a Parquet row group, which a reader holds in memory
 _NAME = re.compile(r"(\d{19})-(\d{19})\.parquet")
 
 
@@ -73,7 +73,7 @@ class Folder(ABC):
         """Return the number of bytes of a file."""
 
     def sweep(self, folder: str) -> None:  # noqa: B027 - optional
-        """Delete what a killed process has left of a write to a folder."""
+        """Delete the partly written files that a killed process has left in a folder."""
 
 
 class LocalFolder(Folder):
@@ -129,7 +129,7 @@ class Bucket(Folder):
         return data
 
     def write(self, name: str, data: bytes) -> None:
-        # Buckets have no folders, and accept this.
+        # A bucket has no folders, and ignores this call.
         self._system.create_dir(f"{self._root}/{name}".rpartition("/")[0], recursive=True)
         with self._system.open_output_stream(f"{self._root}/{name}") as file:
             file.write(data)
@@ -159,7 +159,7 @@ def folder_of(path: str) -> Folder:
     try:
         system, root = FileSystem.from_uri(path)
     except (OSError, ValueError) as error:
-        # Its text quotes the URL, which may hold a password.
+        # The error's text quotes the URL, which may hold a password.
         why = type(error).__name__
         raise UserError(f"the archive's URL {shown_url(path)} is invalid or cannot be reached ({why})") from None
     return Bucket(shown_url(path), system, root)
@@ -183,13 +183,13 @@ def check_pyarrow() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The file ``_task.json``: which log and task an archive holds, and how its files end."""
+    """The file ``_task.json``: which log and task an archive holds, and where its files end."""
 
     identity: str
     task: str
     document: str
     rows: int
-    size: int  # bytes of messages from which a file ends earlier
+    size: int  # number of bytes of messages at which a file ends earlier
 
     def encode(self) -> bytes:
         """Return the file's content."""
@@ -328,7 +328,7 @@ def _packed(column: Any) -> Packed:
 
 
 def add_models(folder: Folder, shared: Mapping[str, Any]) -> None:
-    """Add models that people answered at, by version, to an archive's file of models; the rest is replaced."""
+    """Add published models, by version, to an archive's file of models; its other content is replaced."""
     stored = read_models(folder) or {}
     models = {**shared["models"], **stored.get("models", {})}
     data = json.dumps({**shared, "models": models}, sort_keys=True).encode()
@@ -337,7 +337,7 @@ def add_models(folder: Folder, shared: Mapping[str, Any]) -> None:
 
 
 def read_models(folder: Folder) -> dict[str, Any] | None:
-    """Return what `add_models` wrote; None if nothing was."""
+    """Return the models that `add_models` wrote; None if it wrote none."""
     data = folder.read(MODELS)
     if data is None:
         return None

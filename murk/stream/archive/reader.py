@@ -26,11 +26,11 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
 
-_HELD = 2  # decoded files that are kept
+_HELD = 2  # number of decoded files kept in memory
 
 
 class ArchiveLog(Log):
-    """An archive's messages; raise UserError if the folder holds none. ``name`` is that of a model or None."""
+    """An archive as a log, for the task's own learner or the model ``name``; raise UserError if there is no archive."""
 
     def __init__(self, folder: Folder, name: str | None = None) -> None:
         manifest = Manifest.read(folder)
@@ -65,7 +65,7 @@ class ArchiveLog(Log):
         return files.read_models(self._folder)
 
     def crowd_mark(self) -> CrowdMark | None:
-        # Only a log with a shuffler is archived where the task is shuffled.
+        # If the task is shuffled, the archived log is one that a shuffler writes to.
         return None if self.task.shuffle is None else CrowdMark("", 0)
 
     def extents(self, partition: int) -> Sequence[Extent]:
@@ -100,7 +100,7 @@ class ArchiveLog(Log):
         return Fetched.empty()
 
     def first_since(self, partition: int, time: float) -> int:
-        # Times are truncated, some of them.
+        # An archived time may be truncated.
         return super().first_since(partition, time - self.task.granularity)
 
     def _decoded(self, partition: int, extent: Extent) -> Fetched:

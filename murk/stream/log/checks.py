@@ -1,4 +1,4 @@
-"""What is checked of a log before anything is written to it, or read."""
+"""Checks of a log before it is written or read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The interface of logs: an ordered, partitioned, replayable stream of one task, and the partitions' states.
 
-A log holds releases in partitions, the newest model of each partition (partition ``c`` reads partition ``c``), each
-partition's state with its offset, and dead letters. Offsets grow along a partition but need not be consecutive.
+A log holds releases in partitions, each partition's newest model and its state with its offset, and dead letters.
+Offsets grow along a partition but need not be consecutive.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _ERROR_CODE = "MURK-LOG-001"
 
 _PAGE = 4096  # messages read at once by `Log.messages`
-NO_LOG = "MURK-LOG-004"  # code of the error that there is no log at a URL
-REMOVED = "MURK-LOG-007"  # code of the error that retention has removed messages
-FIRST_PARTITION = 0  # partition under which models are stored that all partitions share
+NO_LOG = "MURK-LOG-004"  # code of the error for a URL without a log
+REMOVED = "MURK-LOG-007"  # code of the error for messages that retention has removed
+FIRST_PARTITION = 0  # number of the partition under which the models of all partitions are stored if they share them
 
 
 def truncate_time(time: float, granularity: int) -> int:
@@ -38,7 +38,7 @@ def truncate_time(time: float, granularity: int) -> int:
 
 
 def segment_seconds(retention: int) -> int:
-    """Return for a retention, in seconds, how long a broker writes to a segment before it begins the next one."""
+    """Return the number of seconds after which a broker begins a new segment, from the retention in seconds."""
     return max(600, retention // 8)
 
 
@@ -51,7 +51,7 @@ class Message(NamedTuple):
 
 
 class DeadLetter(NamedTuple):
-    """A message that was not learned, with its place, a reason from `REASONS` and a detail."""
+    """A message that was not learned, with its partition and offset, a reason from `REASONS` and a detail."""
 
     partition: int
     offset: int
@@ -64,14 +64,14 @@ Dead = Sequence[DeadLetter]
 
 
 class Checkpoint(NamedTuple):
-    """State of a partition, None at first, and the first offset that is not in it."""
+    """State of a partition (None at first), and the first offset whose message the state has not read."""
 
     state: bytes | None
     offset: int
 
 
 class PartitionStatus(NamedTuple):
-    """A partition's checkpoint, and the end of its partition just after that was read."""
+    """A partition's checkpoint, and the partition's end offset, which was read just after the checkpoint."""
 
     checkpoint: Checkpoint
     end: int
@@ -108,7 +108,7 @@ class Membership(ABC):
 
     @abstractmethod
     def partitions(self) -> frozenset[int]:
-        """Return the partitions assigned to this process; call it often, as it also reports that the process lives.
+        """Return the partitions assigned to this process; call it often, as each call reports that the process lives.
 
         Two processes may briefly be assigned the same partition: `Log.acquire` decides between them. Raises
         ``UnreachableError`` if the log cannot be reached.
@@ -116,7 +116,7 @@ class Membership(ABC):
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that others take over now; with ``for_good=False`` only if this process does not restart soon."""
+        """Leave, so that other processes take over: at once, or if not ``for_good``, unless this one restarts soon."""
 
 
 class AllPartitions(Membership):
@@ -165,12 +165,12 @@ class Ownership(ABC):
 
 
 class Log(ABC):
-    """An ordered, partitioned, replayable stream of one task, open in any number of processes; for one thread."""
+    """An ordered, partitioned, replayable stream of one task, for many processes; each object is for one thread."""
 
-    url: str  # for messages, without credentials
-    model_name: str | None = None  # model whose states, estimates and owners these are; None: the task's own learner
+    url: str  # the log's URL without credentials, for messages to users
+    model_name: str | None = None  # model whose states this object uses; None: the task's own learner
     _registered: Task | None = None
-    # Whether a sender searches the log for a release whose arrival is unknown. Otherwise it sends the release again.
+    # Whether a sender that does not know if a release arrived looks for it on the log. Otherwise it sends it again.
     readable_by_senders: bool = True
 
     @property
@@ -206,7 +206,7 @@ class Log(ABC):
 
     @property
     def partitions(self) -> int:
-        """Number of partitions, which is the number of partitions."""
+        """Number of the log's partitions."""
         return self.registered_task().log.partitions
 
     @property
@@ -218,9 +218,9 @@ class Log(ABC):
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         """Append (partition, message) pairs in order; all of them are durable on return.
 
-        After an error, a log in a file has appended none, and a broker any of them: sending them again is safe, since a
-        release counts once. Raises `UserError`, and appends nothing, for an unknown partition or a message longer than
-        ``MAX_MESSAGE`` bytes; `MurkError` if the log could not write.
+        After an error, a log in a file has appended no message, and a broker may have appended some. Sending all of
+        them again is safe, since a release counts once. Raises `UserError`, and appends nothing, for an unknown
+        partition or a message longer than ``MAX_MESSAGE`` bytes; `MurkError` if the log could not write.
         """
 
     def crowd_mark(self) -> CrowdMark | None:
@@ -230,25 +230,25 @@ class Log(ABC):
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         """Reserve the log for a shuffler and return its mark; with ``replace``, take it over from another shuffler.
 
-        Raises `UserError` if another shuffler appends to the log, it has releases that were not shuffled, or it takes
-        no crowds.
+        Raises `UserError` if another shuffler appends to the log, if the log holds unshuffled releases, or if this
+        kind of log does not support crowds.
         """
         raise _without_crowds(self.url)
 
     def append_crowd(self, messages: Iterable[tuple[int, Packed]], mark: CrowdMark) -> None:
-        """Append a crowd's messages, by partition and in order, and then the mark, in one atomic, durable write.
+        """Append a crowd's messages (by partition, in order) and write the mark, in one atomic, durable write.
 
-        Raises ``FencedError``, and appends nothing, unless the log's mark is that shuffler's, with one crowd fewer;
-        `MurkError` if the log could not write: either everything was written or nothing.
+        Raises ``FencedError``, and appends nothing, unless the log's current mark has the same shuffler and one crowd
+        fewer than ``mark``; `MurkError` if the log could not write: either everything was written or nothing.
         """
         raise _without_crowds(self.url)
 
     def discard(self, partition: int, offset: int) -> None:
-        """Delete a partition's messages before an offset; a file overwrites them, a broker keeps whole batches."""
+        """Delete a partition's messages before an offset; a file overwrites them, a broker may still store some."""
         raise _without_crowds(self.url)
 
     def fetch(self, partition: int, offset: int, limit: int) -> Fetched:
-        """Read messages in one piece; see `read`."""
+        """Read messages like `read`, packed into one piece of bytes."""
         import numpy as np
 
         from murk.stream.wire.packed import Fetched, Packed
@@ -258,7 +258,7 @@ class Log(ABC):
 
     @abstractmethod
     def read(self, partition: int, offset: int, limit: int) -> list[Message]:
-        """Read at most ``limit`` messages from ``offset`` on, in order; none only if there is none yet.
+        """Read at most ``limit`` messages from ``offset`` on, in order; an empty list only if there are none yet.
 
         Raises `MurkError` if retention has removed the message at ``offset``, or the log never reached it.
         """
@@ -286,15 +286,15 @@ class Log(ABC):
         return begin
 
     def skip(self, partition: int, offset: int) -> int:
-        """Return the offset after records without a message, once a `read` from ``offset`` has returned none."""
+        """Return where to continue after an empty `read` from ``offset``: after records that hold no message."""
         return offset
 
     def releases(self, partition: int | None = None) -> Iterator[Any]:
         """Iterate over the releases of one partition or of all, each once, in the order in which a learner learns them.
 
         These are the messages of the log's task that came before their expiry and repeat no earlier release. Size and
-        magnitude are checked by a learner's ``learn_release``, which raises RejectedError for what no honest device
-        sends. Reading costs nobody further budget. Raises `UserError` if the log carries no task.
+        magnitude are checked by a learner's ``learn_release``, which raises RejectedError for releases that no honest
+        device sends. Reading spends no privacy budget. Raises `UserError` if the log carries no task.
         """
         from murk.stream.wire.blocks import DuplicateWindow
         from murk.stream.wire.duplicates import Unexpired
@@ -330,9 +330,9 @@ class Log(ABC):
         """Return a partition's newest model, or None."""
 
     def cached_model(self, partition: int) -> tuple[bytes | None, int]:
-        """Return a partition's newest model and its end, for devices, even while a log is unreachable.
+        """Return a partition's newest model and its end offset, for devices, even while a log is unreachable.
 
-        They may be a moment old. The model is never newer than the end.
+        Both may be a moment old. The model is never newer than the end.
         """
         return self.model(partition), self.end(partition)
 
@@ -357,7 +357,7 @@ class Log(ABC):
         return {}
 
     def join(self, name: str | None = None) -> Membership:
-        """Share the partitions with all processes that join; one that joins again under its ``name`` keeps its own.
+        """Join the processes that share the partitions; a process that rejoins under its ``name`` keeps its partitions.
 
         On a log in a file, the newest process learns all partitions.
         """
@@ -473,7 +473,7 @@ def not_an_input_log(url: str) -> UserError:
 
 
 def check_mark(url: str, found: CrowdMark | None, wanted: CrowdMark) -> None:
-    """Raise ``FencedError`` unless a log's mark allows its shuffler to append the crowd that leads to ``wanted``."""
+    """Raise ``FencedError`` unless ``found``, a log's mark, has the shuffler of ``wanted`` and one crowd fewer."""
     if found is None or found.shuffler != wanted.shuffler or found.crowds != wanted.crowds - 1:
         words = f"another shuffler has taken {url} over; this one stops and appended nothing. Run one shuffler per log"
         raise FencedError(words)
@@ -489,14 +489,15 @@ def check_claim(url: str, found: CrowdMark | None, shuffler: str, replace: bool,
         )
     if found is not None and found.shuffler != shuffler and not replace:
         raise UserError(
-            f"another shuffler appends to {url}: give its --store; if that is lost, --replace gives up what it held",
+            f"another shuffler appends to {url}: give its --store. If this file is lost, --replace takes the log over "
+            "and gives up the releases in the file",
             code="MURK-SHUFFLE-001",
         )
     return found is None or found.shuffler != shuffler
 
 
 def taken_over(partition: int, url: str) -> FencedError:
-    """Return the error of a commit by a worker whose partition was taken over."""
+    """Return the error for a commit by a worker whose partition another worker has taken over."""
     return FencedError(
         f"another worker has taken over partition {partition} of {url}; this one stops, and what it had not committed "
         "was discarded. Run one worker for each partition"

@@ -61,7 +61,7 @@ LOG_FILE = FileKind("log", int.from_bytes(b"MLog"), VERSION, TABLES, page_bytes=
 
 
 def checksum(value: bytes, *numbers: int) -> int:
-    """Return the checksum of a row, so that a damaged disk alters no answer: of its bytes, and of its numbers."""
+    """Return the checksum of a row's bytes and numbers, by which reading notices a damaged disk."""
     return crc32(value, crc32(struct.pack(f"<{len(numbers)}q", *numbers)))
 
 
@@ -120,7 +120,7 @@ def _sizes(number: int, value: bytes) -> tuple[int, ...]:
 
 
 class _States:
-    """The table that holds the partitions' states of the task's own learner, or of a model's."""
+    """The table of the partitions' states: those of the task's own learner, or those of a model."""
 
     def __init__(self, model: str | None) -> None:
         self.model = model
@@ -349,7 +349,7 @@ class SqliteLog(Log):
                 if offsets and first <= offsets[-1]:
                     raise ValueError("a batch begins within another")
                 own, head = ((len(value),), 0) if number == 1 else (_sizes(number, value), _SIZE * number)
-                # Of the first and the last row some messages were not asked for.
+                # The first and the last row may have messages outside the range.
                 begin, stop = max(offset - first, 0), min(end - first, number)
                 offsets += range(first + begin, first + stop)
                 times += repeat(appended, stop - begin)
@@ -473,7 +473,7 @@ class SqliteLog(Log):
             if not committed:
                 raise self._incomplete(partition)
             limit = committed[0][0] - window
-            # The clock may have been set back: messages after a younger one are kept with it.
+            # The clock may have been set back: messages that follow a newer one are kept with it.
             rows = self._database.query(
                 'SELECT "offset" FROM batches WHERE "partition" = ? AND "offset" < ? AND time >= ? '
                 'ORDER BY "offset" LIMIT 1',

@@ -29,7 +29,7 @@ _ERROR_CODE = "MURK-LOG-001"
 
 
 class Block(list[Any]):
-    """Releases of one kind, in order; never changed.
+    """Releases of one kind, in order; immutable.
 
     >>> from collections import namedtuple
     >>> release = namedtuple("release", "level payload")
@@ -115,7 +115,7 @@ _BRACES = (ord("{"), ord("}"))
 
 
 def struct_of(model: type[Release], widest: int = LARGEST, **only: tuple[str, ...]) -> type[msgspec.Struct]:
-    """Return a msgspec struct with a release model's fields, but without the regular expressions of texts."""
+    """Return a msgspec struct of a release model, with payloads up to ``widest``, without regular expressions."""
     types: dict[str, Any] = {}
     for name, about in model.model_fields.items():
         bounds = {key: getattr(bound, key) for bound in about.metadata for key in _BOUNDS if hasattr(bound, key)}
@@ -264,7 +264,7 @@ def block_receiver(rules: WireRules) -> Callable[[Sequence[bytes]], Block | None
 
 
 def _magnitudes(rules: WireRules) -> tuple[Mapping[str, int], int, int]:
-    """Return the largest plausible coordinate by level, and bounds on these."""
+    """Return the largest plausible coordinate by level, and the smallest and largest of these numbers."""
     if isinstance(rules.magnitudes, LazyLevels):
         # Known only once a level's mechanism is made, at its first release.
         return rules.magnitudes, 0, LARGEST
@@ -277,7 +277,7 @@ def _within(bound: int, payloads: Sequence[Sequence[int]]) -> bool:
 
 
 class DuplicateWindow:
-    """Ids at the previous ``size`` offsets of a partition, and those of ``unexpired`` releases before.
+    """Ids at the previous ``size`` offsets of a partition, and ids of ``unexpired`` releases before these offsets.
 
     A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o' < o``, whether or
     not that message was learned, and ``o' >= o - size`` or that release has not expired. A window rebuilt from all such

@@ -77,8 +77,8 @@ class WireRules:
     max_bytes: int = 0  # longest message that is parsed; by default that of the longest valid release
     kind: str = GradientRelease.model_fields["kind"].default
     lifetime: int = 2**53  # longest time, in seconds, for which a release is remembered
-    is_shuffled: bool = False  # whether what expires later than that is refused, since it could be repeated
-    ahead: int | None = None  # most seconds by which a release's time may be after the log's; None where it has no use
+    is_shuffled: bool = False  # whether releases that expire later are refused, since they could be repeated
+    ahead: int | None = None  # most seconds by which a release's time may be after the log's; None: any time
 
     def __post_init__(self) -> None:
         if not self.lengths or min(self.lengths) < 1:

@@ -30,27 +30,27 @@ Bytes = NDArray[np.uint8]
 
 Array = Any
 _ID, _WHOLE, _PAYLOAD, _WORD = range(4)  # what a hole holds: an id, a count, integers, or one of some words
-_MOST_DIGITS = 19  # with which an integer does not overflow 64 bits
+_MOST_DIGITS = 19  # number of digits with which an integer cannot overflow 64 bits
 _LARGEST = 2**62 - 1  # largest integer of a release
 _LATEST = 2**53 - 1  # largest time
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Releases of one kind as columns, in order: a hole's number is a count, or the index of one of its words."""
+    """Releases of one kind as columns, in order. The number in a hole is a count, or the index of the hole's word."""
 
     layout: Layout
     packed: Packed
-    ids: Words  # (m, 2), big-endian halves
-    numbers: Integers  # (m, holes); of the payload, how many integers it has
-    texts: Integers  # (m, 2), the beginning and the end of the payload in the data
-    integers: Integers  # of all payloads
+    ids: Words  # (m, 2), halves of the ids, the high one first
+    numbers: Integers  # (m, holes), the number in each hole; for the payload, the number of its integers
+    texts: Integers  # (m, 2), the beginning and the end of the payload's text in the data
+    integers: Integers  # the integers of all payloads, one payload after another
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def column(self, name: str) -> Integers:
-        """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
+        """Return the numbers of a field; zeros if this kind of releases does not have the field."""
         index = self.layout.places.get(name)
         column: Integers = np.zeros(len(self), np.int64) if index is None else self.numbers[:, index]
         return column
@@ -93,7 +93,7 @@ class Columns:
 
 
 def distinct(column: Integers) -> set[int]:
-    """Return the distinct numbers of a column, most often one."""
+    """Return the distinct numbers of a column, of which there is usually one."""
     low, high = int(column.min()), int(column.max())
     return {low} if low == high else set(np.unique(column).tolist())
 
@@ -132,7 +132,7 @@ class Layout:
         words = [[word.encode() for word in self.words.get(name, ())] for name in holes]
         limits = [{"time": _LATEST, "expires": _LATEST, "item": MOST_ITEMS - 1}.get(name, _LARGEST) for name in holes]
         literal, word = (Packed.of([b"", *texts]) for texts in (literals, [*chain.from_iterable(words)]))
-        # What kernels read: literal text, what each hole holds, its limit, and words, with the first word of each hole.
+        # Arguments of kernels: literal texts, each hole's kind and limit, all words, and the first word of each hole.
         self._program = (
             np.frombuffer(literal.data, np.uint8),
             literal.ends,
@@ -178,17 +178,17 @@ class Layout:
     def write(
         self, records: Bytes, count: int, level: str, version: int, time: int, expires: int, last: Words
     ) -> list[tuple[int, Packed]]:
-        """Return the messages of records (see `merge`), of one level, version and time, by partition.
+        """Return messages by partition, made from stored ``records`` (format: `merge`) of one level, version and time.
 
-        The id of a release decides its partition, which says nothing more of the release than the id. ``last`` is the
-        id of the record before these, and becomes that of the last one. Raises `ValueError` if the records are damaged:
-        `read` takes every message.
+        A partition follows from a release's id, so it reveals nothing further about the release. ``last`` is the id of
+        the record before these, and is set to the id of their last one. Raises `ValueError` if the records are damaged:
+        `read` accepts every message that is returned.
         """
         if level not in self.words["level"] or not 0 <= version <= _LARGEST:
             raise ValueError("a crowd has no such level or version")
         starts, partitions = np.empty(count, np.int64), np.empty(count, np.int64)
         if not locate(records, self.rules.partitions, last, starts, partitions):
-            raise ValueError("what waits for a crowd is not whole, or not in order")
+            raise ValueError("a stored record is incomplete or out of order")
         given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
         checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
         messages = []
@@ -212,7 +212,7 @@ _ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
 
 @jit_helper
 def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) -> Any:
-    """Return an integer of at most a limit's size and the offset after it; the offset -1 where there is none."""
+    """Return the integer at an offset, at most ``limit`` in size, and the offset after it, which is -1 without one."""
     negative = signed and at < end and data[at] == _MINUS
     if negative:
         at += 1
@@ -221,7 +221,7 @@ def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) ->
         value = value * np.uint64(10) + np.uint64(data[at] - _ZERO)
         at += 1
     digits = at - begin
-    # No zeros before a number, and no zero below zero: these are not canonical.
+    # Leading zeros and a negative zero are not canonical.
     if digits == 0 or digits > _MOST_DIGITS or (data[begin] == _ZERO and (digits > 1 or negative)):
         return np.int64(0), np.int64(-1)
     if value > np.uint64(limit):
@@ -318,12 +318,12 @@ def _head(records: Array, at: Array) -> Any:
 def merge(
     known: Array, given: Any, order: Array, shift: Array, first: Array, out: Array, ends: Array, counts: Array
 ) -> bool:
-    """Merge new records into known ones, sorted by id, and note where each part ends and how many records it has.
+    """Merge new records (``given``) into ``known`` ones by id; fill in each part's end and its number of records.
 
     A record has the length of its payload's text (4 bytes, big-endian), its id (16), its query (1), the query's
-    item (4, big-endian) and the text. A part holds the ids of equal highest bits; ``first`` is the number of the first
-    one. ``given`` has the data, texts, ids, queries and items of the new records, which ``order`` sorts. Returns
-    whether the known records were whole, sorted, and of these parts.
+    item (4, big-endian) and the text. A part has the records whose ids have the same highest bits; ``first`` is the
+    number of the first part. ``given`` has the data, texts, ids, queries and items of the new records, which ``order``
+    sorts. Returns whether the known records were complete, sorted, and belonged to these parts.
     """
     data, texts, ids, queries, items = given
     at = new = written = 0
@@ -376,7 +376,7 @@ def merge(
 
 @deferred
 def locate(records: Array, count: Array, last: Array, starts: Array, partitions: Array) -> bool:
-    """Note where records begin, their partitions, and the last id; return whether all are whole, and sorted by id."""
+    """Fill in records' starts and partitions, and the last id; return whether records are complete and sorted by id."""
     at = 0
     for m in range(len(starts)):
         if len(records) - at < HEAD:
@@ -394,9 +394,9 @@ def locate(records: Array, count: Array, last: Array, starts: Array, partitions:
 def compose(  # noqa: C901
     records: Array, starts: Array, program: Any, fixed: Array, lengths: Array, bound: Array, out: Array, ends: Array
 ) -> bool:
-    """Write messages of the records at ``starts``; of a word whose number is not fixed, they have the number.
+    """Write the messages of the records at ``starts``; numbers that are not ``fixed`` are read from each record.
 
-    Returns whether they are in the words, and payloads are integers within the bound, of one of the lengths.
+    Returns whether words have these numbers, and payloads are integers within the bound, of one of the lengths.
     """
     literals, literal_ends, kinds, _, words, word_ends, word_places = program
     written = 0

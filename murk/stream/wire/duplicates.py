@@ -19,9 +19,9 @@ from murk._internal.jit import deferred, jit_helper
 
 SLACK = 86_400
 """Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
-_PERIODS = 16  # periods in which releases expire that are made at one time, at most
-_SPARE = 2**17  # ids for which an empty filter has room
-_BITS = 12  # bits of a filter for each id: it takes fewer than 1 of 150 new ids for a known one
+_PERIODS = 16  # largest number of periods until a release expires
+_SPARE = 2**17  # number of ids for which an empty filter has room
+_BITS = 12  # bits of a filter for each id: fewer than 1 of 150 new ids are false positives
 _MOST_BITS = 2**32
 _PROBES = 4
 _HELD = 2**16  # ids that are kept unsorted
@@ -34,7 +34,7 @@ def lifetime_of(expiry: int) -> int:
 
 
 def key_of(identity: str) -> Words:
-    """Return a key of fingerprints that follows from a log's random identity, so that what is learned does, too."""
+    """Return the key of fingerprints, a function of a log's random identity, so that a replay decides the same."""
     return np.frombuffer(blake2b(identity.encode(), digest_size=16, person=b"murk duplicates").digest(), "<u8").astype(
         np.uint64
     )
@@ -81,8 +81,8 @@ class Filter:
 class Unexpired:
     """Releases that have not expired, by id and time of expiry, in about 11 bytes of memory for each.
 
-    ``key`` is that of fingerprints; a release expires at most ``lifetime`` seconds after it came, so that what expires
-    that long before the newest one is forgotten, whole periods of ``period`` seconds at once.
+    ``key`` is the key of fingerprints. A release expires at most ``lifetime`` seconds after it came, so releases that
+    expire that long before the newest one are forgotten, whole periods of ``period`` seconds at once.
 
     >>> known = Unexpired(np.array([1, 2], np.uint64), 60, 600)
     >>> one, two = b"one of 16 bytes.", b"two of 16 bytes."
@@ -103,7 +103,7 @@ class Unexpired:
 
     @classmethod
     def of(cls, identity: str, expiry: int, granularity: int) -> Self:
-        """Return an empty memory of the releases on a log with an identity, of a task with these settings."""
+        """Return an empty set for the log with this identity, and a task with this ``expiry`` and ``granularity``."""
         return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry))
 
     def add(self, ids: Sequence[bytes], expires: Sequence[int]) -> None:
@@ -115,7 +115,7 @@ class Unexpired:
             self._sort()
 
     def has(self, ids: Sequence[bytes], expires: Sequence[int]) -> Array:
-        """Return which releases are known and not forgotten."""
+        """Return which of these releases were added before and are not forgotten."""
         repeated = np.fromiter(map(self._held.__contains__, zip(ids, expires, strict=True)), np.bool_, len(ids))
         if self._filter is not None:
             prints = self._prints(ids, expires)
@@ -135,7 +135,7 @@ class Unexpired:
             self._held = {each: None for each in self._held if each[1] >= before}
 
     def _sort(self) -> None:
-        """Move the ids that are kept unsorted into runs, merged with runs that are not twice as long."""
+        """Move the unsorted ids into runs; a new run is merged with existing ones until these are twice as long."""
         ids, expires = zip(*self._held, strict=True)
         prints, ends = self._prints(ids, expires), ends_of(np.array(expires), self._period)
         self._held = {}
@@ -156,7 +156,7 @@ class Unexpired:
 
 
 def contained(prints: Words, known: Words) -> Any:
-    """Return which ones of some fingerprints are among sorted ones.
+    """Return which fingerprints are among ``known``, which are sorted.
 
     >>> contained(np.array([1, 3], np.uint64), np.array([2, 3], np.uint64)).tolist()
     [False, True]

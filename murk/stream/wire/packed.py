@@ -38,7 +38,7 @@ class Packed:
         return np.diff(self.ends, prepend=0)
 
     def rows(self, start: int, stop: int) -> Self:
-        """Return the messages from one number to before another."""
+        """Return the messages from index ``start`` to before ``stop``."""
         begin, last = (int(self.ends[at - 1]) if at else 0 for at in (start, stop))
         return type(self)(self.data[begin:last], self.ends[start:stop] - begin)
 
@@ -65,5 +65,5 @@ class Fetched:
         return cls(nothing, nothing, Packed(b"", nothing))
 
     def rows(self, start: int, stop: int) -> Self:
-        """Return the messages from one number to before another."""
+        """Return the messages from index ``start`` to before ``stop``."""
         return type(self)(self.offsets[start:stop], self.times[start:stop], self.messages.rows(start, stop))

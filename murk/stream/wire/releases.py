@@ -22,7 +22,7 @@ TaskHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 LevelName = Annotated[str, Field(pattern=LEVEL_PATTERN)]
 Count = Annotated[int, Field(ge=0, lt=2**62)]
 Coordinate = Annotated[int, Field(gt=-(2**62), lt=2**62)]
-MOST_ITEMS: Final = 2**31  # above every number of a survey's queries
+MOST_ITEMS: Final = 2**31  # limit of the numbers of a survey's queries
 Item = Annotated[int, Field(ge=0, lt=MOST_ITEMS)]
 Seconds = Annotated[int, Field(ge=0, lt=2**53)]
 
@@ -113,10 +113,10 @@ class ScoreRelease(Release):
 
     - ``version``: Number of releases, of the partition or of all partitions that share models, at which the round of
       the answered model began.
-    - ``query``: What was asked. ``score``: the bounded score, one number for each coded feature and the constant,
-      K - 1 times as many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric matrix of
-      them, row by row. ``covered``: whether the target is in the model's prediction set, one number. ``above``: whether
-      a feature is above a threshold, one number.
+    - ``query``: The query that the payload answers. ``score``: the bounded score, one number for each coded feature and
+      the constant, K - 1 times as many for K classes. ``scatter`` and ``curvature``: the upper triangle of a symmetric
+      matrix over features and constant, row by row. ``covered``: whether the target is in the model's prediction set,
+      one number. ``above``: whether a feature is above a threshold, one number.
     - ``item``: With ``above``, the number of feature and threshold in the model's list; else 0.
     """
 
@@ -162,11 +162,11 @@ class TargetRelease(Release):
     """One person's privatized target, randomized once (tasks without features, or with known ones).
 
     - ``payload``: Integers that the mechanism released. Subset selection: for each class, and then for a missing
-      target, 1 if it is in the subset, else 0. Window selection: the number of the window. Gaussian noise: the point of
-      the simplex, an integer for each class (of a number, for either bound), and then for a missing target. Where every
-      person has a target, there is no number for a missing one. With known columns the first integer is the number of
-      their combination of values, which is not randomized, and the target's follow. With private features beside
-      these, the integers are those of products of these features and the target (docs/known.md).
+      target, 1 if it is in the subset, else 0. Window selection: the number of the window. Gaussian noise: a point of
+      the simplex, one integer for each class (of a real target, for each bound), and then one for a missing target. If
+      every person has a target, there is no integer for a missing one. With known columns the first integer is the
+      number of their combination of values, which is not randomized; the target's integers follow. With private
+      features as well, integers of products of these features and the target take their place (docs/known.md).
     """
 
     kind: Literal["target"] = "target"

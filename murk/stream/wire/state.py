@@ -4,7 +4,7 @@ A state is JSON with an explicit schema, so that a monitor or another version ca
 write arrays as base64 of little-endian float64 (`pack`).
 
 The history of a partition is the history of its estimate. Its points lie on a grid of counts, four per octave: 1, 2,
-..., 8, 10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. A replay gives the same ones.
+..., 8, 10, 12, 14, 16, 20, ... If there are too many points, every second one is dropped. Replays give the same points.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class HistoryRecorder:
         return (index - _OCTAVE * exponent) << exponent
 
     def add_if_due(self, learner: Estimating, time: int) -> None:
-        """Add a point if the learner's number of releases is on the grid; ``time`` is when the newest was appended."""
+        """Add a point if the learner's number of releases is on the grid; ``time`` is the newest one's append time."""
         count = learner.n_releases
         if self.next(count - 1) == count:
             self.record(learner, time)
@@ -169,7 +169,7 @@ def most_points(coefficients: int) -> int:
 
 
 def history_bytes(coefficients: int) -> int:
-    """Return the largest number of bytes that the history, the history of estimates, takes in a partition's state."""
+    """Return the largest number of bytes that the history of estimates takes in a partition's state."""
     # A count and a time with their commas, and base64 of float32.
     return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
 
@@ -309,7 +309,7 @@ def count_of(value: object, name: str) -> int:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Convert errors of reading a state, a key that is missing or of another type, into a MurkError."""
+    """Convert errors in reading a state (a key is missing, or a value has another type) into a MurkError."""
     try:
         yield
     except MurkError:
@@ -374,8 +374,8 @@ class EstimateMessage(BaseModel):
     - ``task``, ``name``: Hash and name of the task.
     - ``simulated``: Whether the noise was simulated; then nobody's privacy was protected.
     - ``releases``: Number of releases learned; it only grows.
-    - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and what is known of their
-      coverage; the note ends with the looks at which they hold (docs/intervals.md).
+    - ``level``, ``method``, ``note``: Nominal level of the intervals, their origin, and a note on their coverage,
+      which ends with the looks at which the intervals hold (docs/intervals.md).
     - ``standard_error``: Root of the coefficients' summed squared standard errors; null where one is unknown.
     - ``coefficients``: Coefficients by name.
     """

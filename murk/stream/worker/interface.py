@@ -68,7 +68,7 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
         kind=learner.kind,
         lifetime=lifetime,
         is_shuffled=task.shuffle is not None,
-        # As much as a device's clock may be ahead.
+        # A device's clock may be ahead by as much.
         ahead=None if task.track is None else DAY,
     )
 

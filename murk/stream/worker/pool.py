@@ -103,8 +103,8 @@ class WorkerPool(Generic[Learner]):
     If a partition moves to another process, its worker is closed, and the other process reads again what was not
     committed. The pool waits for an unreachable log; all other errors of logs and states are raised. ``learner``
     returns a new learner, ``membership`` the partitions assigned to this process. ``estimates`` is called when the
-    first partition is taken over and returns the ``estimates`` of its `Worker`, and ``adopted`` is that of each.
-    ``clock`` gives seconds, for pauses between attempts.
+    first partition is taken over, and returns the argument ``estimates`` of its `Worker`; ``adopted`` is passed to
+    every `Worker`. ``clock`` gives seconds, for pauses between attempts.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class WorkerPool(Generic[Learner]):
             for partition, end in zip(partitions, self._log.ends_of(partitions), strict=True):
                 self.pulse.measured(partition, end - self._workers[partition].offset)
         except UnreachableError:
-            # The next step reports it.
+            # The next step reports the error.
             return
 
     def close(self, *, for_good: bool = True) -> None:
@@ -196,7 +196,7 @@ class WorkerPool(Generic[Learner]):
             self.pulse.owns(partition, version=learner.n_releases, offset=worker.offset)
 
     def _ends(self) -> dict[int, int]:
-        """Return the ends of all partitions in one request while nothing arrives, so that no step reads; else {}."""
+        """Return the end of each partition, read in one request, if nothing arrived lately; else {}, so steps read."""
         partitions = sorted(self._workers)
         return dict(zip(partitions, self._log.ends_of(partitions), strict=True)) if self._idle and partitions else {}
 

@@ -1,4 +1,4 @@
-"""Resume a partition on the log that its state was learned from; another would count releases twice or never."""
+"""Resume a partition on the log that its state was learned from; on another log releases would count twice or never."""
 
 from __future__ import annotations
 

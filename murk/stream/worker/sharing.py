@@ -29,18 +29,18 @@ Learner = TypeVar("Learner", bound=StreamLearner)
 
 
 class CommittedLearners(Generic[Learner]):
-    """Loads partitions' learners at their last commit, made by ``make``; decodes a state again only if it changed."""
+    """Load the learners of partitions at their last commit, made by ``make``; a state is decoded only if it changed."""
 
     def __init__(self, log: Log, task: Task, make: Callable[[], Learner]) -> None:
         self._log, self._task, self._make = log, task, make
         self._known: dict[int, tuple[bytes | None, Learner]] = {}
 
     def __call__(self, partition: int) -> Learner:
-        """Return a partition's learner, which must not learn; see `decoded`."""
+        """Return a partition's learner at its last commit, only to be read; see `decoded`."""
         return self.decoded(partition, self._log.checkpoint(partition))
 
     def decoded(self, partition: int, checkpoint: Checkpoint) -> Learner:
-        """Return a partition's learner at a checkpoint, which must not learn; raise `MurkError` if it is damaged."""
+        """Return a partition's learner at a checkpoint, only to be read; raise `MurkError` if the state is damaged."""
         state, offset = checkpoint
         cached = self._known.get(partition)
         if cached is None or cached[0] != state:
@@ -60,7 +60,7 @@ class CommittedLearners(Generic[Learner]):
         return cached[1]
 
 
-LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first partition's worker at what all have learned
+LOOK_AT_ALL: Final = 0.2  # least seconds between two looks of the first partition's worker at all partitions' states
 _LONGEST = 5.0  # longest pause in seconds between two looks
 _SHARE = 50  # the pause between two looks is this multiple of the duration of a look, within these bounds
 _AFTER_FAILURE = 30.0  # seconds between a failed look and the next one
@@ -112,7 +112,7 @@ class Sharing:
         return None
 
     def arrived(self) -> None:
-        """Note that messages were read, whose models may be unknown."""
+        """Note that messages were read, since their releases may name unknown models."""
 
     def renew(self) -> bool:
         """Read new models from the log into the learner; return False if the log was not read."""

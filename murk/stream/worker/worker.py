@@ -39,7 +39,7 @@ Renew = Callable[[], bool]
 
 
 class StepCounters:
-    """Sum up `Counters`, from ``start``."""
+    """Sums of `Counters`, beginning with those of ``start``."""
 
     def __init__(self, start: Counters) -> None:
         self._learned, self._duplicates = start.learned, start.duplicates
@@ -62,7 +62,7 @@ class StepCounters:
             self._ages[bits] += count
 
     def add(self, counters: Counters) -> None:
-        """Add the sums of other messages."""
+        """Add the counters of other messages."""
         self._learned += counters.learned
         self._duplicates += counters.duplicates
         self._dead.update(counters.dead)
@@ -122,22 +122,23 @@ _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model 
 def check_times(release: Release, appended: int, rules: WireRules) -> None:
     """Raise `RejectedError` if the log appended a release after its expiry (at a time in seconds since 1970).
 
-    A release of a shuffled task must not expire later than ids are remembered, since it could be repeated then. One
-    whose time tells its window must not be of a window that has not begun.
+    A release of a shuffled task must expire before its id is forgotten, since it could be repeated afterwards. If a
+    release's time is the start of its window, that window must have begun.
     """
     if appended > release.expires:
         raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
     if rules.is_shuffled and release.expires > appended + rules.lifetime:
         later = release.expires - appended
-        raise RejectedError("future", f"it expires {later} s later, and {rules.lifetime} s are allowed")
+        raise RejectedError("future", f"it expires {later} s after its arrival, at most {rules.lifetime} s are allowed")
     if rules.ahead is not None and release.time > appended + rules.ahead:
-        raise RejectedError("future", f"it is of a window that begins {release.time - appended} s later")
+        raise RejectedError("future", f"its window begins {release.time - appended} s after its arrival")
 
 
 def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
     """Raise `RejectedError` if a learner cannot learn a release after ``ahead`` further ones.
 
-    ``renew`` informs the learner of new models, if it does not know the release's, and returns whether it looked.
+    If the learner does not know the release's model, ``renew`` is called: it passes new models to the learner, and
+    returns whether it read the log.
     """
     try:
         learner.admit(release, ahead)
@@ -158,7 +159,7 @@ class Validated:
 
 
 class Seen(Protocol):
-    """The part of a window for duplicates that judges one message."""
+    """Interface of a window for duplicates, as far as `Validator` judges messages one by one."""
 
     def seen(self, offset: int, identifier: str, expires: int) -> bool:
         """Add an id at an offset, with the time of its expiry; return whether it is a duplicate."""
@@ -184,7 +185,7 @@ class Validator:
             return None
         if not self._are_valid(releases, times) or not self._admits(releases):
             return None
-        # Last, since it changes the window.
+        # This check comes last, since it changes the window.
         if not self._added(releases, offsets, times, window):
             return None
         return Validated(releases, times[-1])
@@ -220,21 +221,21 @@ class Validator:
         return window.add_new(offsets, [release.id for release in releases], expires)
 
     def _remembered(self, release: Release, appended: int) -> int:
-        """Return a release's time of expiry; 0 if a window could not be rebuilt that remembers it until then."""
+        """Return a release's time of expiry; 0 if it expires too late for a window to remember it until then."""
         return release.expires if release.expires <= appended + self._rules.lifetime else 0
 
     def _valid(self, value: bytes, appended: int) -> Release:
-        """Return a release of this partition that came in its time; raise `RejectedError` otherwise."""
+        """Return the release if it is of this partition and came in its time; raise `RejectedError` otherwise."""
         release = self._receive(value)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
-        # Before duplicates: retention is no shorter than expiry, so messages that it has removed from the window cannot
-        # change the outcome.
+        # Times are checked before duplicates. As retention is no shorter than expiry, messages that retention has
+        # removed from the window cannot change the outcome.
         check_times(release, appended, self._rules)
         return release
 
     def validate_each(self, messages: Sequence[Message], window: Seen, tally: StepCounters) -> Validated:
-        """Judge messages one by one; see `judge`."""
+        """Judge messages one by one, with the outcome of `validate`."""
         partition, seen, learner, renew = self._partition, window.seen, self._learner, self._renew
         admitted: list[Release] = []
         dead: list[DeadLetter] = []
@@ -242,7 +243,7 @@ class Validator:
         for offset, appended, value in messages:
             try:
                 release = self._valid(value, appended)
-                # Recorded whatever the outcome of the rest, so that the window is a function of the log.
+                # Record the id whatever the outcome of the other checks, so that the window is a function of the log.
                 if seen(offset, release.id, self._remembered(release, appended)):
                     tally.duplicate()
                     continue
@@ -358,7 +359,7 @@ class Worker:
         self._estimates = estimates if partition == 0 else None
         self._description = f"partition {partition} of {log.url}"
         self._unreported = DeadLetterLog(_log, self._description)
-        # Before the partition is taken from its owner.
+        # These checks precede taking the partition from its owner.
         check_carries(log, task)
         check_shuffled(log, task)
         self._check_learner()
@@ -408,7 +409,7 @@ class Worker:
             else:
                 self._restore_model()
                 if end != self.offset:
-                    # The record that ends a crowd's transaction would count as lag for ever.
+                    # Otherwise the marker that ends a crowd's transaction would count as lag for ever.
                     after = self._log.skip(self.partition, self.offset)
             # After an interrupt or error within the update, the learner's state may be invalid.
             self._stopped = "did not get to the end of a step"

@@ -1,9 +1,9 @@
-"""Base class for protocols: what task files, reports and the monitor know of each."""
+"""Base class for protocols: what task files, reports and the monitor need to know about each."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from murk.task.errors import task_error
 from murk.task.fields import Block
@@ -16,12 +16,15 @@ Scale = Literal["log odds", "probability", "slope", "own"]
 class SupportedMechanisms:
     """Mechanisms and guarantees for one kind of release."""
 
-    mechanisms: tuple[str, ...]  # that `privacy.mechanism` may name; none if the protocol has its own mechanism
-    guarantees: tuple[str, ...]  # kinds that can be given
-    why_no_other: str = ""  # why others cannot be given; empty if all can
+    mechanisms: tuple[str, ...]  # that `privacy.mechanism` may name; empty if the protocol has its own mechanism
+    guarantees: tuple[str, ...]  # kinds of guarantee that are possible
+    why_no_other: str = ""  # why other kinds are not possible; empty if all are
 
 
 ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
+PUBLIC_PEOPLE: Final = (
+    " and public, whose covariates are of people who count alike; remove one, or say protocol: moments"
+)
 
 
 def coded_features(task: Mapping[str, Any]) -> int:
@@ -38,7 +41,7 @@ class TaskProtocol(ABC):
     """Base class for protocols."""
 
     name: ClassVar[str]  # value of `protocol` in a task file
-    block: ClassVar[type[Block] | None] = None  # model of its settings in a task
+    block: ClassVar[type[Block] | None] = None  # class of its settings in a task
     releases: ClassVar[str]  # default kind of release
     offer: ClassVar[SupportedMechanisms]  # default mechanisms and guarantees
     targets: ClassVar[tuple[str, ...]] = ("binary", "real")
@@ -49,18 +52,19 @@ class TaskProtocol(ABC):
     tracks: ClassVar[bool] = False  # whether its learner can estimate each window
     predicts_sets: ClassVar[bool] = False  # whether people can be asked about prediction sets
     why_no_forgetting: ClassVar[str] = "keeps one sum of all releases"  # empty if its learner can forget old releases
-    # Preference among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.
+    # Rank among protocols that do about equally well: the lowest needs the fewest public rows or the least trust.
     rank: ClassVar[int]
-    target_alone: ClassVar[bool] = False  # whether it learns from targets alone, of tasks without features
+    target_alone: ClassVar[bool] = False  # whether it serves tasks without features, from targets alone
     # Settings of its block with which devices read no model before they release; None if they always read one.
     without_models: ClassVar[Mapping[str, Any] | None] = {}
     of_organisations: ClassVar[bool] = False  # whether organisations release, not people
     why_not_shuffled: ClassVar[str] = ""  # why its releases form no crowds; empty if they do
     classic: ClassVar[tuple[str, ...]] = ()  # kinds of release whose Gaussian noise can have `calibration: classic`
-    # Keys of `published` that the paper leaves open, with the words that it allows; any numbers.
+    # Keys of `published` that the paper leaves open, each with the words that a task may give; numbers are always
+    # allowed.
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
-    estimates_effects: ClassVar[bool] = False  # whether average effects of classes beside their log odds
+    estimates_effects: ClassVar[bool] = False  # whether average effects of classes are estimated besides their log odds
 
     def reads_models(self, block: Any) -> bool:
         """Return whether devices read a model before they release."""
@@ -72,7 +76,7 @@ class TaskProtocol(ABC):
         return self.releases
 
     def offer_of(self, released: str | None) -> SupportedMechanisms:
-        """Return the offer for a kind of release; None means the default kind."""
+        """Return the supported mechanisms and guarantees for a kind of release; None means the default kind."""
         return self.offer
 
     def offered(self, block: Any) -> str:
@@ -84,7 +88,7 @@ class TaskProtocol(ABC):
         return dict(block)
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
-        """Return the paper's settings, by path in a task file, for kinds of target and guarantee; none by default."""
+        """Return the paper's settings, by path in a task file, for a kind of target and of guarantee; or none."""
         return {}
 
     def check(self, block: Any, target: str) -> None:  # noqa: B027 - most blocks need no more than their model
@@ -109,7 +113,7 @@ class TaskProtocol(ABC):
                 raise task_error(words, "features", index, "known")
 
     def why_impractical(self, features: int, public: bool) -> str:
-        """Return why a task with this many coded features, without the constant, should not use it, or ""."""
+        """Return why a task with this many coded features, without the constant, should not use the protocol, or ""."""
         return ""
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
@@ -139,8 +143,8 @@ class TaskProtocol(ABC):
             )
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows, with the remedy; empty if they can."""
-        return ", whose answers assume that people count alike; remove it, or say protocol: scores or moments"
+        """Return why people cannot be weighted by their number of rows, with the remedy; empty if they can."""
+        return PUBLIC_PEOPLE if public else ""
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
         """Raise `PydanticCustomError`, with the remedy, if people cannot be asked about prediction sets."""

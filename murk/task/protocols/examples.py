@@ -91,8 +91,8 @@ def example_release(
     For these two losses the first rule that applies decides: `outer` if a guarantee is pure; `directions` for more than
     64 coded features; `outer` if a guarantee is (epsilon, delta); `directions` for labels with 20 public rows for each
     coefficient and a level of mu up to 2; `outer` if the default level's mu is up to 3; `directions`. ``guarantees``
-    are of all levels, the default one first, as in a task file; ``coded`` is the number of coded features without the
-    constant, and ``rows`` that of public rows.
+    are those of all levels, the default one first, as in a task file; ``coded`` is the number of coded features without
+    the constant, and ``rows`` that of public rows.
 
     >>> gdp = lambda mu: [{"gdp": {"mu": mu}}]
     >>> example_release("squared", gdp(1.0), 2), example_release("squared", gdp(4.0), 2)
@@ -129,7 +129,7 @@ def _guarantees(privacy: object) -> list[object]:
     levels, default = privacy.get("levels"), privacy.get("guarantee")
     guarantees = list(levels.values()) if isinstance(levels, dict) else []
     if isinstance(default, dict) and len(default) == 1:
-        # The ends of a grid are numbers, in the parameter of the default's kind.
+        # The ends of a grid are numbers: budgets in the parameter of the default guarantee.
         [(kind, block)] = default.items()
         key = next(iter(block), "") if isinstance(block, dict) else ""
         guarantees = [{kind: {key: each}} if isinstance(each, int | float) else each for each in guarantees]
@@ -137,7 +137,7 @@ def _guarantees(privacy: object) -> list[object]:
 
 
 def _cells(task: Mapping[str, Any]) -> float:
-    """Return the number of combinations of a label and a task file's categories; infinite with other features."""
+    """Return the number of combinations of label and features' categories; infinite with a feature of another kind."""
     features, count = task.get("features"), 2.0
     for feature in features if isinstance(features, list) else ():
         categories = feature.get("categories") if isinstance(feature, dict) else None
@@ -145,7 +145,7 @@ def _cells(task: Mapping[str, Any]) -> float:
     return count
 
 
-# Settings that cells do not have, with the values that change nothing.
+# Settings that do not apply to `release: cells`, with the values that change nothing.
 _NOT_OF_CELLS: Final[dict[str, tuple[object, ...]]] = {
     "truncation": (None,),
     "batch": (None, 1),
@@ -155,7 +155,7 @@ _NOT_OF_CELLS: Final[dict[str, tuple[object, ...]]] = {
 
 
 def _beyond_cells(setting: Callable[[str], object]) -> list[str]:
-    """Return the keys of a block, read by ``setting``, that cells do not have."""
+    """Return the keys of a block, read by ``setting``, that do not apply to `release: cells`."""
     return [key for key, unused in _NOT_OF_CELLS.items() if setting(key) not in unused]
 
 
@@ -208,7 +208,7 @@ class ExamplesProtocol(TaskProtocol):
         return block.release if block is not None and block.release in (OUTER, JOINT, CELLS) else self.releases
 
     def offer_of(self, released: str | None) -> SupportedMechanisms:
-        """Return the offer: any mechanism for outer products, none for cells, Laplace noise for joint releases."""
+        """Return what is supported: any mechanism for outer products, none for cells, Laplace noise for `joint`."""
         return {OUTER: _OF_OUTER, JOINT: _OF_JOINT, CELLS: _OF_CELLS}.get(str(released), self.offer)
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,7 +221,7 @@ class ExamplesProtocol(TaskProtocol):
         further = filled.get("for")
         served = [filled.get("loss"), *further] if isinstance(further, list | tuple) and further else []
         if any(each not in DIRECTED for each in served) and filled.get("release") is None and target in BY_RULE:
-            # The one with less noise, where it is possible. Records without a target have one further cell.
+            # Choose the release with less noise, if cells are possible. Records without a target have one further cell.
             few = _cells(task) < MOST_CELLS and not _beyond_cells(filled.get)
             possible = few and _leaves_mechanism_open(task.get("privacy"))
             filled["release"] = CELLS if possible or filled.get("grid") is not None else JOINT
@@ -274,6 +274,14 @@ class ExamplesProtocol(TaskProtocol):
             linear = " and ".join(DIRECTED)
             words = f"{block.release} is for the {linear} losses only, not {others[0]}; say release: joint"
             raise task_error(words, "examples", "release")
+
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
+        """Return why people cannot count as their rows: if many records without a target bias the fit."""
+        if block.release in (JOINT, "separate"):
+            return (
+                f" and release: {block.release}, whose fit answers without a target bias; say release: outer or cells"
+            )
+        return super().why_not_weighed(block, public=public, predictions=predictions)
 
     def alternatives(self, block: Any, target: str) -> Sequence[dict[str, Any]]:
         """Return cells, unless the block has settings that they cannot have."""

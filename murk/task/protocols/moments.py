@@ -98,13 +98,13 @@ class MomentsProtocol(TaskProtocol):
         if getattr(block, wrong) is not None:
             raise task_error(f"has no effect on a {target} target; remove it, or give {right}", "moments", wrong)
         if block.release == "observed" and not block.intercept:
-            words = "false leaves no number for who has a target; say release: joint, or remove it"
+            words = "false leaves no number that says who has a target; say release: joint, or remove it"
             raise task_error(words, "moments", "intercept")
         if block.design == "gaussian" and block.radius is not None:
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows: if nothing tells how many rows an answer is worth."""
+        """Return why people cannot be weighted by their rows: if a release does not tell how many rows it is worth."""
         return "" if block.release == "observed" else f" and release: {block.release}; say release: observed"
 
     def check_without_public(self, block: Any, target: str) -> None:

@@ -50,7 +50,7 @@ ProtocolName = Annotated[_Name, BeforeValidator(_known)]
 
 
 def _kind(data: Mapping[str, Any], default: str | None = None) -> Any:
-    """Return the kind of a file's target, which may be anything."""
+    """Return the kind of a task file's target; the target may be invalid."""
     target = data.get("target")
     return target.get("kind", default) if isinstance(target, dict) else getattr(target, "kind", None)
 
@@ -85,7 +85,8 @@ def with_published(data: dict[str, Any]) -> dict[str, Any]:
     if not settings:
         able = [name for name, each in PROTOCOLS.items() if each.published("binary", "")]
         raise task_error(
-            f"has no effect with protocol: {protocol.name}, which is of no paper; say protocol: {' or '.join(able)}",
+            f"has no effect with protocol: {protocol.name}, which is not from a paper; say protocol: "
+            f"{' or '.join(able)}",
             "as_published",
         )
     content = {key: value for key, value in data.items() if key != "as_published"}

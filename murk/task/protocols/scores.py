@@ -1,4 +1,4 @@
-"""Scores in rounds, at models that are published once a round, or once without any (`protocol: scores`)."""
+"""Scores in rounds, each at a newly published model, or answered once without a model (`protocol: scores`)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Final, Literal
@@ -15,7 +15,7 @@ MOST_FEATURES: Final = 64  # least number of coded features at which people are 
 
 _EFFECTS = "scores", "effects"
 _ONCE: Final = {"interactive": False}
-# Settings that only rounds use, with their defaults.
+# Settings that have an effect in rounds only, with their defaults.
 _OF_ROUNDS: Final = {"exponent": None, "models": "per-partition", "effects": "logistic"}
 _PUBLIC = (
     "public: {file: F}, features that everybody may know already; or public: {set_aside: N}, which publishes the "
@@ -24,7 +24,7 @@ _PUBLIC = (
 
 
 class ScoresBlock(Block):
-    """Scores in rounds, at models that are published once a round, or once without any (`protocol: scores`)."""
+    """Scores in rounds, each at a newly published model, or answered once without a model (`protocol: scores`)."""
 
     interactive: Annotated[bool, Field(strict=True)] = Field(
         default=True,
@@ -87,7 +87,7 @@ class ScoresProtocol(TaskProtocol):
             if target != kind and getattr(block, key) is not None:
                 raise task_error(f"has no effect on a {target} target; remove it", "scores", key)
         for key, default in _OF_ROUNDS.items():
-            # Of several classes, public covariates determine the effects.
+            # For several classes, public covariates determine the effects.
             if getattr(block, key) != default and not (key == "effects" and target == "classes"):
                 words = f"{shown(getattr(block, key))} has no effect with interactive: false; remove one"
                 raise task_error(words, "scores", key)
@@ -135,13 +135,13 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(f"{words}; give at least {ROUNDS_KEPT * crowd:,}, or a smaller crowd", "forget")
 
     def check_forget(self, block: Any, forget: int) -> None:
-        """Raise PydanticCustomError if there are no rounds, which the learner could forget."""
+        """Raise PydanticCustomError if there are no rounds that the learner could forget."""
         if not block.interactive:
             words = f"{forget:,} has no effect with scores: {{interactive: false}}, whose learner keeps one sum of all "
             raise task_error(f"{words}releases; remove it and begin a new task for each period", "forget")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
-        """Raise PydanticCustomError if nobody reads a prediction, or partitions have sets of their own."""
+        """Raise PydanticCustomError if people read no prediction, or partitions have different prediction sets."""
         super().check_predictions(block, features, partitions)
         if not block.interactive:
             words = "has no effect with scores: {interactive: false}, as people read no prediction; remove one"
@@ -154,10 +154,9 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows: if public rows or prediction sets are of people."""
-        if public:
-            return " and public, whose covariates are of people who count alike; remove one, or say protocol: moments"
-        return " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
+        """Return why people cannot be weighted by their rows: if public rows or prediction sets are of people."""
+        sets = " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
+        return super().why_not_weighed(block, public=public, predictions=predictions) or sets
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:
         """Fill in ``effects: linear`` for several classes without public covariates, and an omitted loss or link."""
@@ -176,7 +175,7 @@ class ScoresProtocol(TaskProtocol):
         return f"{features} coded features are too many for people to release matrices of second moments"
 
     def has_link(self, block: Any) -> bool:
-        """Return whether there is a link, and not the identity."""
+        """Return whether the block has a link other than the identity."""
         return block.link not in (None, "identity")
 
     def scale(self, block: Any, target: str) -> Scale:

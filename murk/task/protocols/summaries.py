@@ -93,7 +93,7 @@ class SummariesProtocol(TaskProtocol):
     rank = 5
     block = SummariesBlock
     releases = "sketch"
-    # For mixtures, which have a mechanism of their own.
+    # This is for mixtures, which have a mechanism of their own.
     offer = SupportedMechanisms((), ("approx",), "random mixtures of records have only an (epsilon, delta) guarantee")
     learner_keys = ("radius", "weighting")
     left_open: ClassVar[Mapping[str, tuple[str, ...]]] = {"method": ("mixing",), "range": ()}
@@ -115,6 +115,10 @@ class SummariesProtocol(TaskProtocol):
         mixes = any(block.get(key) is not None for key in _OF_MIXING)
         return {**block, "method": MIXING if mixes else "moments"}
 
+    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
+        """Return why people cannot count as their rows: records count, of whomever they are."""
+        return ", in which each record counts; remove it"
+
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the settings of LinearMixing, and the range of the quadratic surrogate for two labels."""
         own: dict[str, Any] = {"method": MIXING, "analysis": "published", "neighbours": "zero-out"}
@@ -132,7 +136,9 @@ class SummariesProtocol(TaskProtocol):
                 "needs summaries.person, the column that names people; add it", "summaries", "rows_per_person"
             )
         if block.person is not None and block.method not in _KINDS:
-            words = f"mixtures ({block.method}) protect a record, not a person with several; say method: moments"
+            words = (
+                f"mixtures ({block.method}) protect a record, not a person with several records; say method: moments"
+            )
             raise task_error(words, "summaries", "person")
         if block.person is not None and block.person == block.organisation:
             raise task_error("is also the column of organisations; name the column of people", "summaries", "person")

@@ -1,4 +1,4 @@
-"""Releases of a target alone, or beside known columns and private features (`protocol: univariate`)."""
+"""Releases of a target alone, or with known columns and private features (`protocol: univariate`)."""
 
 import math
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ FEWEST_PEOPLE: Final = 20
 class UnivariateProtocol(TaskProtocol):
     """Protocol that randomizes the target by the mechanism of least variance for its kind.
 
-    A task has no features, and so learns shares or a mean, or known columns, which are sent as they are. Beside these
-    it may have private features, whose products with each other and the target are randomized together.
+    A task without features learns shares or a mean. A task with known columns sends these as they are. It may also have
+    private features: their products with each other and the target are randomized together.
     """
 
     name = "univariate"
@@ -45,7 +45,7 @@ class UnivariateProtocol(TaskProtocol):
             )
             raise task_error(words, "features", known.index(False))
         features = [feature for feature, is_one in zip(features, known, strict=True) if is_one]
-        # A missing or undeclared value is one of its own, unless it counts as one of the categories.
+        # A missing or undeclared value is a further category, unless it counts as one of the declared ones.
         sizes = [len(feature.categories) + (feature.missing in (None, INDICATOR)) for feature in features]
         cells = math.prod(sizes)
         product = " x ".join(map(str, sizes)) + f" = {cells:,}" if len(sizes) > 1 else f"{cells:,}"
@@ -65,24 +65,20 @@ class UnivariateProtocol(TaskProtocol):
         """Accept any target."""
 
     def check_with_public(self, block: Any, target: str) -> None:
-        """Raise PydanticCustomError, as known columns are sent with each release."""
+        """Raise PydanticCustomError: known columns are sent with each release, so public covariates are not used."""
         raise task_error("known columns come with each person's release; remove it", "public")
 
-    def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return an empty text: an answer may be that nothing is there."""
-        return ""
-
     def scale(self, block: Any, target: str) -> Scale:
-        """Return "slope" for a real target, else "log odds", on which shares of a task without features are not."""
+        """Return "slope" for a real target, else "log odds" (for shares, see `Task.coefficient_scale`)."""
         return "slope" if target == "real" else "log odds"
 
     def model(self, block: Any, target: str) -> str:
-        """Return the model of a target beside known columns."""
+        """Return the name of the model of a target with known columns."""
         return {"real": "squared", "classes": "softmax"}.get(target, "logistic")
 
 
 def is_known(features: Sequence[Any]) -> list[bool]:
-    """Return of each feature, or its content in a task file, whether the receiver knows it."""
+    """Return for each feature, or its content in a task file, whether the receiver knows the column."""
     return [
         feature.get("known") is True if isinstance(feature, dict) else getattr(feature, "known", None) is True
         for feature in features

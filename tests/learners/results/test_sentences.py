@@ -12,7 +12,7 @@ import murk
 from murk import Task
 from murk._internal.numbers import listed, many
 from murk.cli import cli
-from murk.inference.stream import StreamChange
+from murk.inference.stream_change import StreamChange
 from murk.protocols.scores.estimate import Need
 from murk.results.diagnosis import _people
 from murk.results.text import describe_disagreement, describe_not_learned

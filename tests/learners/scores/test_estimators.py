@@ -288,6 +288,11 @@ def test_releases_made_elsewhere_are_learned():
             model.learn_release(release.model_copy(update=changes))
         assert refused.value.reason == reason
     assert model.n_releases == 1
+    # A guarantee that a person has brought has limits, too.
+    model.learn_one(record(np.zeros(P)), True, guarantee=GaussianDP(1.0))
+    with pytest.raises(RejectedError) as refused:
+        model.learn_release(release.model_copy(update={"level": "GaussianDP(mu=1.0)", "payload": [2**60]}))
+    assert refused.value.reason == "magnitude"
 
 
 def test_learners_merge_each_with_its_own_budgets():

@@ -389,7 +389,7 @@ def test_forged_answers_move_coverage_by_no_more_than_is_stated():
     assert not sets.whole
     forged = model.summary().report["forged"]
     assert [each["lowered"] for each in forged["coverage"]] == pytest.approx([sets.reach, 24 * sets.reach, 1.0], 1e-9)
-    assert "How far below its statement the coverage of prediction sets could be at most: 1 forged" in forged["words"]
+    assert "How far the coverage of prediction sets could have been lowered at most: 1 forged" in forged["words"]
     rounds = model._require().now.rounds
     (round_,) = [each for each in rounds if each.model.sets.origin.tolist() == sets.origin.tolist() and each.tallies]
     tally = round_.tallies["default", "covered"]

@@ -10,8 +10,8 @@ from scipy import stats
 from murk.inference.misfit import excess
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP
-from murk.protocols.scores import stream
-from murk.protocols.scores.stream import UNLIKELY, feature_change, impossible
+from murk.protocols.scores import feature_change as changes
+from murk.protocols.scores.feature_change import UNLIKELY, feature_change, impossible
 from murk.results.diagnosis import describe_forgers
 from tests.learners.test_forgers import forged_partition
 
@@ -119,8 +119,8 @@ def test_noise_that_is_understated_would_be_taken_for_a_change(monkeypatch):
     estimate = estimate_of("random", 1.0)
     found, settings, rows = estimate.outlook.found, estimate.outlook.settings, estimate.solution.rows
     assert feature_change(found, settings.response, rows) is None
-    monkeypatch.setattr(stream, "own_variance", lambda answer, p: answer.noise / 30.0)
-    monkeypatch.setattr(stream, "_TOLERATED", 0.0)
+    monkeypatch.setattr(changes, "own_variance", lambda answer, p: answer.noise / 30.0)
+    monkeypatch.setattr(changes, "_TOLERATED", 0.0)
     assert feature_change(found, settings.response, rows) is not None
 
 

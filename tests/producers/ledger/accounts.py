@@ -8,7 +8,7 @@ from murk.privacy import GaussianDP, PrivacyLoss
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 
 LOG = "a" * 32
 TASK = "7" * 64

@@ -15,7 +15,7 @@ from murk.producers.ledger import ledger as names
 from murk.producers.ledger import names as key
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import NameKey, ReleaseRequests, key_path
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

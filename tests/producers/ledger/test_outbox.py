@@ -10,7 +10,7 @@ from murk.errors import MurkError
 from murk.producers.ledger import ledger as settling
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import NameKey, ReleaseRequests
-from murk.producers.ledger.transaction import Owner, seal, unseal
+from murk.producers.ledger.spending import Owner, seal, unseal
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho
 
 KEY = NameKey(bytes(range(32)))

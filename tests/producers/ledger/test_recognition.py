@@ -43,7 +43,7 @@ def test_a_column_is_the_one_column(tmp_path: Path) -> None:
         work(ledger, TASK, "column id")
         refused(ledger, OTHER, "column name", "people named by the column 'id' have released already")
         refused(ledger, OTHER, "column name", "Name them by the column 'id', as before", ANOTHER)
-        refused(ledger, OTHER, "row", "recognised only in the very same records")
+        refused(ledger, OTHER, "row", "recognised only in exactly the same records")
         # The same ids in another file are the same people, whose cap has room for two.
         work(ledger, OTHER, "column id", ANOTHER)
         assert (

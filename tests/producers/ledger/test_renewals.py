@@ -12,7 +12,7 @@ from murk.privacy import PrivacyLoss
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 from tests.producers.ledger.accounts import LOG, TASK, charge, rho, spend
 
 WEEK = 2_900

@@ -20,7 +20,7 @@ from murk.populations.organisations import OrganisationPopulation
 from murk.populations.people import Population, open_accounts, population_of
 from murk.privacy.central import SketchAccumulator
 from murk.producers import Ledger, OrganisationProducer, Policy
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 from murk.stream import open_log
 from murk.stream.log.interface import UnreachableError
 from murk.stream.wire.releases import SketchRelease

@@ -26,7 +26,7 @@ from murk.privacy.noise import SecureNoise, SimulatedNoise
 from murk.producers import Ledger, OrganisationProducer, Policy, Producer
 from murk.producers import producer as delivery
 from murk.producers.ledger.schema import FORMAT
-from murk.producers.ledger.transaction import Spending
+from murk.producers.ledger.spending import Spending
 from murk.producers.organisation import index_of, remedy
 from murk.stream import open_log
 from murk.stream.wire.releases import SketchRelease

@@ -380,7 +380,7 @@ def test_a_mixture_is_capped_in_its_own_currency() -> None:
     )
     assert twice.privacy.per_person is not None
     for cap, message in (
-        ("{gdp: {mu: 3.0}}", "write the cap like the guarantee"),
+        ("{gdp: {mu: 3.0}}", "state the cap in the same kind as the guarantee"),
         ("{approx: {epsilon: 0.5, delta: 2e-6}}", "allows no release"),
     ):
         with pytest.raises(UserError, match=message):

@@ -59,7 +59,7 @@ def test_the_switch_is_short_for_the_settings(target: str, protocol: str, more: 
 
 def test_the_switch_stands_in_files_only() -> None:
     content = json.loads(Task.parse(text("binary", "gradients")).document())
-    with pytest.raises(UserError, match="as_published: stands for settings where a task file is read"):
+    with pytest.raises(UserError, match="as_published: is expanded only when a task file is parsed"):
         Task.from_document(json.dumps(content | {"as_published": True}))
 
 
@@ -116,7 +116,12 @@ def test_what_a_paper_leaves_open_is_kept(target: str, protocol: str, line: str,
             "learner: {weighting: inverse-variance}",
             "learner.weighting: 'inverse-variance' contradict",
         ),
-        ("binary", "scores", "people: 100", "as_published: has no effect with protocol: scores, which is of no paper"),
+        (
+            "binary",
+            "scores",
+            "people: 100",
+            "as_published: has no effect with protocol: scores, which is not from a paper",
+        ),
         ("binary", "gradients", "learner: 5", "learner: 5 is not a mapping"),
         ("binary", "gradient", "people: 100", "protocol: 'gradient' is not a protocol"),
     ],
@@ -141,7 +146,12 @@ def test_the_switch_is_true_or_false() -> None:
         ("binary", "examples", "learner: {radius: unbounded, step: {eta: 1}}", "unbounded has no effect with protocol"),
         ("binary", "gradients", "learner: {coordinates: classes}", "coordinates: has no effect with objective"),
         ("binary", "gradients", "learner: {scale_multiplier: 1}", "scale_multiplier: has no effect with objective"),
-        ("binary", "moments", "moments: {intercept: false, release: observed}", "false leaves no number for who has"),
+        (
+            "binary",
+            "moments",
+            "moments: {intercept: false, release: observed}",
+            "false leaves no number that says who has",
+        ),
         ("binary", "moments", PUBLIC + "moments: {radius: 1, design: gaussian}", "radius: 1 has no effect with design"),
         ("binary", "moments", "moments: {release: directions}", "moments.release: 'directions' is not"),
         ("classes", "moments", "moments: {release: joint}", "moments learns binary or real targets, not 'classes'"),

@@ -214,7 +214,7 @@ def _mean_scatter(model: Model, rows: Rows) -> Floats:
 def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool, float, tuple[float, float]]:
     """Return the share of targets present, its variance, whether people are like the rows, kappa, and `targets`.
 
-    The share is 1, without variance, unless it is less beyond chance.
+    The share is 1, without variance, unless it is below 1 beyond chance.
     """
     asked = [(each.model, each.curvature, partial(_mean_scatter, each.model, rows)) for each in found]
     together = pooled(asked, found[-1].model.transform)
@@ -249,7 +249,8 @@ _SAME = 0.01  # part of the estimated share of missing targets that differences 
 class ClassLines:
     """The least-squares lines through the indicators of K classes, K p values; no lines before answers determine them.
 
-    ``found`` are the rounds' mean answers, oldest first, ``indicators`` those about each class as a binary target.
+    ``found`` are the rounds' mean answers, oldest first, and ``indicators`` for each class the mean answers about its
+    indicator as a binary target.
     """
 
     public = False

@@ -39,7 +39,7 @@ Rejected = Callable[[Integers, Floats], NDArray[np.bool_]]
 
 # Coefficients in coded units are within a few of zero; so is the logit at a published origin.
 PRIOR_VARIANCE, ORIGIN_VARIANCE, LOGIT_SQUARE = 25.0, 9.0, 25.0
-# The logit's usual variance over people, and the number of features that it counts for beside those of the task.
+# The logit's usual variance over people, and its weight as a prior, in features.
 LOGIT_USUAL, _LIKE = 6.0, 2.0
 _FITS, _STEPS = 3, 12
 _FREE = (
@@ -50,7 +50,7 @@ _STRETCHED = 4.0  # largest stretch in units of the clipping norm: a smaller one
 _UNBOUNDED = 8.0  # intervals nearly as wide as the prior's count as unbounded
 _AT_ONCE = 2**20  # largest number of floats in memory while several coefficients' intervals are computed
 _LEAST = 0.02  # least share of targets present
-_RARE = 0.15  # least rate of an outcome with log odds from centred scores alone
+_RARE = 0.15  # least rate of an outcome whose log odds are learned from centred scores alone
 _CLOSE = 1e-6  # largest step at which a solution counts as found
 _CURVE_ERROR = 0.3  # relative error of the normal rows' curve between a round's origin and the solution
 
@@ -94,7 +94,7 @@ class _Equations:
 
 
 class Solution:
-    """The solution of rounds' equations; if people are ``unlike`` the public rows, only of those of centred scores."""
+    """The solution of rounds' equations, without public rows; ``unlike``: of the equations of centred scores alone."""
 
     public = False
     doubt = 0.0  # normal rows claim nothing about people but their second moments
@@ -110,12 +110,13 @@ class Solution:
         self.moments = Moments.of(found, response, coordinates)
         self.rows = self.moments.frame.rows(self.moments.moment, np.array(self.newest.origin))
         self.curvature = Curvature.of(found, self.rows, response, self.moments)
-        # If people are unlike the rows: only a centred score has mean zero at the truth for any distribution.
+        # If people are unlike the public rows: only a centred score has mean zero at the truth for any distribution.
         self._asked = [each for each in found if each.score is not None and (not unlike or each.model.exponent == 1.0)]
         self._metric = self.moments.frame.metric
         mean = self.rows.shares @ self.rows.points
         self._spread = self.rows.second_moment - np.outer(mean, mean)
-        # Coefficients of features whose spread noise hides are hardly determined: usual ones, lest they spoil others.
+        # Coefficients of features whose spread noise hides are hardly determined: a prior of usual size keeps their
+        # errors from other coefficients.
         self._hidden = self.moments.hidden * p / LOGIT_USUAL
         self._fixed = np.outer(mean, mean) / LOGIT_SQUARE + self._metric / ORIGIN_VARIANCE + self._hidden
         self._pull = self._pull_of(LOGIT_SQUARE)
@@ -126,7 +127,7 @@ class Solution:
 
     @property
     def targets(self) -> tuple[float, float]:
-        """The share of people with a target, and its standard error, with that of people unlike the normal rows."""
+        """The share of people with a target, and its standard error, which allows for features that are not normal."""
         return self.curvature.ratio, math.hypot(float(self.curvature.root[0, 0]), UNEVEN / 2.0)
 
     def refit(self, found: Summaries) -> Solution:
@@ -263,9 +264,9 @@ class Solution:
     def half_widths(self, quantile: float) -> Floats:
         """Return the half-widths of all intervals, (p,); infinite where a coefficient was not learned.
 
-        A feature of unknown spread has no bounded interval, nor then has the constant; and there are none while it may
-        be that nobody has a target, or while all scores are centred at the rate of a rare outcome: its log odds would
-        depend on the shape of the features.
+        A feature of unknown spread has no bounded interval, and then the constant has none either. No coefficient has
+        one while it is possible that nobody has a target, or while all scores are centred at the rate of a rare
+        outcome, whose log odds would depend on the shape of the features.
         """
         if self.rare or self.targetless:
             return np.full(self.features, math.inf)
@@ -285,7 +286,7 @@ class Solution:
         """Whether the outcome is too rare for log odds by scores that are all centred at one probability."""
         if not self.response.binary or any(np.any(each.model.origin[:-1]) for each in self._asked):
             return False
-        # By the solution, and as published for the newest round: both are noisy.
+        # The rates by the solution, and by the newest round's published origin: both are noisy.
         constant = np.append(np.zeros(self.features - 1), self.newest.origin[-1])
         logits = self.rows.points @ np.column_stack([self.values, constant])
         rates = self.rows.shares @ self.response.level(logits)
@@ -325,7 +326,7 @@ def _limit_stretch(transform: Floats, clipping_norm: float, frame: Floats) -> Fl
 
     Along a rare category few people are far from the mean. Stretched, they exceed the reach and count for less, so the
     direction seems weak and would be stretched again in every round. So a stretch s beyond ``h = R/2`` becomes ``sqrt(h
-    s)``, which settles at ``h / sqrt(v)`` for a direction with v of the others' apparent variance.
+    s)``, which settles at ``h / sqrt(v)`` for a direction with v times the apparent variance of other directions.
     """
     left, stretches, right = np.linalg.svd(transform @ inverse(frame))
     free = _FREE * clipping_norm
@@ -354,7 +355,7 @@ def first_rejected(
     x', (p,).
     """
     variances, scales = np.diag(covariance), np.ones(len(values)) if scales is None else scales
-    # Normal half-widths; infinite where the prior holds over a quarter of the information.
+    # Normal half-widths; infinite if over a quarter of the information on a coefficient is the prior's.
     halves = np.where(variances > PRIOR_VARIANCE / 4.0 * scales**2, math.inf, quantile * np.sqrt(variances))
 
     def reached(indices: Integers) -> Floats:

@@ -8,7 +8,7 @@ q)`` it is ``(y - q) c z / m``. Then, for any distribution of the features,
 where b is the least-squares line through the labels, weighted by c, e is the constant, and pi is the share of people
 with a label. Released scatters estimate ``A = E c z z'`` for any outcome. So the slopes b are as precise for rare
 outcomes as for others, while the curvature of log odds shrinks with the outcome's rate. The interval of a slope holds
-the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `solve`.
+the values v with ``(b_j - v)^2 <= z^2 V_j(v)``, as in `curve`.
 
 Source: Horrace and Oaxaca, "Results on the bias and inconsistency of ordinary least squares for the linear probability
 model", Economics Letters 90(3), 2006; Fieller, "Some problems in interval estimation", 1954.
@@ -41,7 +41,7 @@ from murk.protocols.scores.sums import Answer, Summaries, Summary
 _Centred = tuple[Summary, Floats, Floats]
 _MatrixAnswer = tuple[Model, Answer | None, Callable[[], Floats], Floats]
 
-_Effects = tuple[Floats, Floats]  # of errors of A, (..., p, p, p), and of the share of labels, (..., p)
+_Effects = tuple[Floats, Floats]  # effects of errors of A, (..., p, p, p), and of the share of labels, (..., p)
 
 _DOUBTED = 0.5  # relative error of the change of A between two rounds' coordinates, as predicted over normal rows
 _LEAST, _FLAT = 0.02, 0.02  # least share of labels present, and least eigenvalue of A relative to the mean one
@@ -117,7 +117,7 @@ class ProbabilityLine:
     # Moments of the features
 
     def _predicted_moments(self, model: Model, rows: Rows) -> tuple[Floats, Floats]:
-        """Return ``E c z z'`` over normal rows at a model, and how far it differs in the newest coordinates."""
+        """Return ``E c z z'`` over normal rows at a model, and its difference from that of the newest coordinates."""
         plain = _at_zero(model)
         own = 2.0 * mean_matrix(plain, rows, _LINE)
         out = plain.transform @ self._back
@@ -248,8 +248,8 @@ class ProbabilityLine:
     def covariance_with(self, line: ProbabilityLine, noises: Sequence[tuple[float, float]]) -> Floats:
         """Return the covariance with another line from `with_scores`, (p, p).
 
-        For each round, ``noises`` has the covariance of both mean scores times m: that of equal coordinates, and the
-        factor of the mean of ``c^2 z z'``.
+        For each round, ``noises`` has the covariance of both mean scores times m, as two factors: that of the identity,
+        and that of the mean of ``c^2 z z'``.
         """
         p = len(self._matrix)
         middle = np.zeros((p, p))

@@ -17,14 +17,14 @@ from murk.protocols.scores.model import Model, Response, Rows, inverse, mean_mat
 from murk.protocols.scores.sums import Answer, Summaries, Summary
 from murk.protocols.scores.survey.coordinates import UNTOLD, Coordinates
 
-# Second moment in surveyed coordinates beyond which the spread was that of others: three times as large as published.
+# Second moment in surveyed coordinates beyond which the survey is contradicted: the spread is three times as large.
 _CONTRADICTED = 9.0
 UNLIKELY = 4.75  # standard deviations with one false alarm in a million
 _SIGNIFICANT = 2.0  # standard errors from which a mean square's excess over its noise counts
 _EVEN = 0.5  # features count as isotropic where their moments' numbers differ by less than this part of the mean
-_ROUNDS = 2  # approximations of the moments: from the second on, the rows have the categories of the one before
+_ROUNDS = 2  # approximations of the moments, each with rows that have the category shares of the one before
 # Prior standard deviations: of the ratio of released matrices to those of normal rows, of a surveyed feature's second
-# moment and mean beside the survey's own errors, and of the constant's excess where there was no survey.
+# moment and mean in addition to the survey's errors, and of the constant's excess if there was no survey.
 _SHAPE, _SPREAD, _MEAN, _CONSTANT = 0.1, 0.25, 0.1, 3.0
 _SURELY = 2.0  # standard errors, of the survey's and of the matrices', beyond which a surveyed spread is too large
 _TRUSTED = 0.25  # least standard error of a surveyed centre in units of the spread, and of the spread's logarithm
@@ -38,17 +38,17 @@ class Frame:
 
     transform: Floats  # T, (p, p)
     moment: Floats  # expected second moment of x', (p, p)
-    doubts: Floats  # standard deviations of its numbers, (p, p); NaN where only released matrices can tell
-    told: NDArray[np.bool_]  # whether anything tells each feature's spread from zero, (p - 1,)
-    # published centres of columns that take the values -1 and 1 alone, (p - 1,), NaN of others; None without a survey
+    doubts: Floats  # standard deviations of the moment's entries, (p, p); NaN if only released matrices determine them
+    told: NDArray[np.bool_]  # whether each feature's spread is known to exceed zero, (p - 1,)
+    # Published centres of columns that have the values -1 and 1 alone, (p - 1,), NaN of others; None without a survey
     coins: Floats | None
 
     @classmethod
     def of(cls, coordinates: Coordinates, corrected: NDArray[np.bool_] | None = None) -> Frame:
-        """Return what a survey tells of the features' second moments.
+        """Return the frame of a survey's coordinates.
 
-        A category's variance follows from its centre; all other features have the variance 1, but for the errors. Of
-        ``corrected`` features, (p - 1,), the survey tells nothing: centre and spread are from released matrices.
+        A category's variance follows from its centre; all other features have the variance 1 in x', up to the survey's
+        errors. Centre and spread of ``corrected`` features, (p - 1,), are from released matrices, not from the survey.
         """
         centre, coded = coordinates.centre, coordinates.log_spread_error == 0.0
         # A survey has few answers, of which a few forgers may give many.
@@ -57,7 +57,8 @@ class Frame:
         )
         of_log = np.where(coded, 0.0, np.maximum(coordinates.log_spread_error, _TRUSTED))
         p = len(centre) + 1
-        # Around a centre m, a mean d has the second moment 1 - m^2 - 2md. Means that no column has are no guesses.
+        # Around a centre m, a mean m + d gives the second moment 1 - m^2 - 2 m d. Expected means stay within what a
+        # column of -1 and 1 can have.
         most = np.maximum(1.0 - error / 2.0, 0.5)
         mean = np.where(coded, np.clip(centre, -most, most) - centre, 0.0)
         variance = np.where(coded, np.maximum(1.0 - centre**2 - 2.0 * centre * mean, _RAREST), 1.0)
@@ -78,7 +79,7 @@ class Frame:
 
     @classmethod
     def isotropic(cls, base: Floats) -> Frame:
-        """Return coordinates in which released matrices alone tell how features differ from isotropic ones."""
+        """Return a frame without a survey: isotropic features, except as far as released matrices show otherwise."""
         doubts = np.full(base.shape, np.nan)
         doubts[-1, -1] = _CONSTANT
         # The last coordinate is that of the constant.
@@ -92,7 +93,7 @@ class Frame:
         return self.coins is not None
 
     def with_coins_of(self, moment: Floats) -> Floats:
-        """Return the expected moment of x', (p, p), with those of ``moment`` for columns of -1 and 1."""
+        """Return the expected moment of x', (p, p), with the entries of ``moment`` for columns of -1 and 1."""
         out = self.moment.copy()
         if self.coins is not None:
             coins = np.flatnonzero(np.isfinite(self.coins))
@@ -104,7 +105,7 @@ class Frame:
         return out
 
     def rows(self, moment: Floats, along: Floats | None = None) -> Rows:
-        """Return rows with the second moment ``moment`` of x, (p, p), normal but where columns take two values."""
+        """Return rows with the second moment ``moment`` of x, (p, p), normal except in columns of -1 and 1."""
         return Rows.normal(moment, along, None if self.coins is None else np.isfinite(self.coins))
 
     @cached_property
@@ -123,7 +124,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Moments:
-    """The covariates' second moments, from what is known of them and from released matrices."""
+    """The covariates' second moments, from released matrices and from a survey, if there was one."""
 
     moment: Floats  # second moment of x, scaled so that the constant's is 1
     shape: Floats  # second moment of ``B x``, of mean eigenvalue 1
@@ -132,15 +133,16 @@ class Moments:
     base: Floats  # B, the newest round's unstretched coordinates, (p, p)
     frame: Frame
     kept: float = 0.0  # share kept of the matrices' differences from the expected moments, and of their noise
-    # standard deviations of the remaining errors of the moments of x', (p, p)
+    # Standard deviations of the remaining errors of the moments of x', (p, p)
     errors: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     estimated: Floats = field(default_factory=lambda: np.zeros((0, 0)))  # moments of x', perhaps not definite, (p, p)
-    # whether released matrices contradict each feature's surveyed spread, as of people who were alike, (p - 1,)
+    # Whether released matrices show a much larger spread of each feature than the survey, whose people may have been
+    # alike, (p - 1,)
     understated: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @classmethod
     def of(cls, found: Summaries, response: Response, coordinates: Coordinates | None = None) -> Moments:
-        """Return the moments of all rounds' released scatters, shrunk towards what is known, more if noisier."""
+        """Return the moments by all rounds' released scatters, shrunk towards the expected ones, more if noisier."""
         newest = found[-1].model
         base = unstretched(newest)
         if coordinates is None:
@@ -166,14 +168,14 @@ class Moments:
         rough = math.sqrt(float(np.sum((shape - np.eye(p)) ** 2)) / (p * (p + 1) / 2))
         moment = _of_constant(back @ moment @ back.T)
         plain = Model(np.zeros(len(newest.origin)), base, newest.clipping_norm, 1.0, 0.0, 0.0)
-        # Where people count as their rows, the ratio is mostly that of rows to the most that count.
+        # If people are weighed by their rows, the ratio is mostly that of their rows to the largest number that counts.
         ratio = 1.0 if response.weighed else ratio
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
         return cls(moment, shape, math.sqrt(p) / length, settled, base, frame, kept, errors, estimated, understated)
 
     def doubts(self, onto: Floats, expected: Floats) -> Floats:
-        """Return variances by which a matrix ``expected``, (p, p), predicted in coordinates ``onto``, may be wrong."""
+        """Return the error variances of a matrix ``expected``, (p, p), that is predicted in coordinates ``onto``."""
         if not self.frame.surveyed:
             return np.zeros_like(expected)
         into = onto @ inverse(self.frame.transform)
@@ -197,7 +199,7 @@ class Moments:
 
     @cached_property
     def withheld(self) -> NDArray[np.bool_]:
-        """Whether nothing backs an interval of each feature's coefficient, (p - 1,).
+        """Whether the coefficient of each feature has no interval, (p - 1,), as nothing supports one.
 
         Answers at coordinates that released matrices contradict tell little of any feature, unless a correction agrees
         with them and shows the feature's spread.
@@ -215,15 +217,15 @@ class Moments:
 class _Known(NamedTuple):
     """Moments of x' by a frame and released matrices; see `Moments`."""
 
-    moment: Floats  # definite
-    estimated: Floats  # perhaps not definite
+    moment: Floats  # positive definite
+    estimated: Floats  # the estimate itself, perhaps not definite
     kept: float
     errors: Floats
     ratio: float  # of released matrices to those of normal rows
 
 
 def _known(frame: Frame, found: Summaries, response: Response, approximations: int) -> _Known:
-    """Return what released matrices tell in a frame."""
+    """Return the moments of x' by a frame and all released matrices."""
     back, newest = inverse(frame.transform), found[-1].model
     moments = _Known(frame.moment, frame.moment, 0.0, np.nan_to_num(frame.doubts), 1.0)
     for _ in range(approximations):
@@ -237,7 +239,7 @@ def _known(frame: Frame, found: Summaries, response: Response, approximations: i
 
 
 def _contradicted(frame: Frame, estimated: Floats, errors: Floats) -> NDArray[np.bool_]:
-    """Return whether released matrices contradict each feature's spread as far too small, (p - 1,)."""
+    """Return whether released matrices show that each feature's surveyed spread is far too small, (p - 1,)."""
     if frame.coins is None:
         return np.zeros(len(estimated) - 1, dtype=bool)
     square, error = np.diag(estimated)[:-1], np.diag(errors)[:-1]
@@ -248,8 +250,8 @@ def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, ND
     """Return coordinates with the centres and spreads that released matrices show, and which features have new ones.
 
     Few forgers can move a centre and overstate a spread while people answer the survey. That would hide the feature:
-    its coefficient of x' would be too large for the prior. And the first people can be alike where later ones differ.
-    None if the matrices contradict no number's survey so.
+    its coefficient of x' would be too large for the prior. Also, the first people may be alike where later ones differ.
+    Returns None if the matrices do not contradict the survey of any number.
     """
     mean, mean_error = known.estimated[:-1, -1], known.errors[:-1, -1]
     variance = np.diag(known.estimated)[:-1] - mean**2
@@ -273,13 +275,13 @@ def _of_constant(moment: Floats) -> Floats:
 
 
 def _posterior(frame: Frame, together: Pooled, at: Floats, *, weighed: bool) -> _Known:
-    """Return what the released matrices ``together`` tell.
+    """Return the posterior moments of x', given the pooled matrices ``together``.
 
-    Released matrices are linear in the moments near ``at``, by the factor of their traces; where people count as their
-    rows (``weighed``), nothing is known of it.
+    Near the moments ``at`` released matrices are linear in the moments, with a factor by their traces. If people are
+    weighed by their rows (``weighed``), this factor has no prior.
     """
     free = np.isnan(frame.doubts)
-    # While they are mostly noise, even their trace may not be positive.
+    # While released matrices are mostly noise, even their trace may not be positive.
     least = math.sqrt(float(np.mean(together.variances)) / len(at)) / (float(np.trace(together.expected)) / len(at))
     factors = np.sqrt(np.diag(together.expected) / np.diag(at))
     factor = np.outer(factors, factors) if frame.surveyed else np.sum(together.expected * at) / np.sum(at * at)
@@ -412,7 +414,7 @@ class Pooled:
 
     measured: Floats  # (p, p)
     expected: Floats  # (p, p)
-    variances: Floats  # variances of the measured numbers, (p, p); off the diagonal of sqrt 2 times them
+    variances: Floats  # variances of the measured entries, (p, p); off the diagonal, of sqrt 2 times the entries
 
 
 def pooled(
@@ -457,8 +459,8 @@ def own_variance(answer: Answer, features: int) -> float:
 # and, relative to the mean eigenvalue, of each number; and of the curvature along the coefficients.
 UNEVEN, _ALONG, _SURVEYED_ALONG = 0.1, 1.0, 0.3
 CAREFUL = 1.0  # standard errors added to an estimated error, as noise may hide a larger one
-# Difference of a number from that of normal rows, relative to the mean eigenvalue, that released curvatures may hide
-# where the rows' moments are made of them.
+# Difference of a number from that of normal rows, relative to the mean eigenvalue, that may stay hidden if the rows'
+# moments are computed from the same released curvatures.
 _HIDDEN = 0.16
 _LEAST = 0.02  # least share of people with a target
 _SURE, _FEW = 3.0, 0.5  # standard errors of a share of targets, and the share, below which there may be none
@@ -495,7 +497,7 @@ class Curvature:
         along = newest.back.T @ newest.origin
         turn, known = facing(along), bool(np.any(along))
         along_doubt = _SURVEYED_ALONG if moments.frame.surveyed else _ALONG
-        # Each is used several times.
+        # Cached, as each prediction is used several times.
         predicted = [cache(partial(mean_matrix, each.model, rows, response)) for each in found]
         released = [(each.model, each.curvature, prediction) for each, prediction in zip(found, predicted, strict=True)]
         everywhere = pooled(released, turn @ newest.transform)
@@ -528,7 +530,7 @@ class Curvature:
         if response.binary:
             errors_left = shrunk.kept**2 * variances + (1.0 - shrunk.kept) ** 2 * shrunk.careful
         else:
-            # Curvatures of a real target are scatters, of which the moments are made, too.
+            # Curvatures of a real target are scatters, and the moments are computed from them, too.
             errors_left = remaining_error(shrunk.kept, moments.kept, variances, shrunk.careful, mean)
         correction = shrunk.kept * rest
         if known:
@@ -605,7 +607,7 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
     """Convert a scatter to a curvature if everybody has the same probability; else return None."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
-    # Where people count as their rows, rows without a target are in neither matrix.
+    # If people are weighed by their rows, rows without a target are in neither matrix.
     factor = 2.0 * (1.0 if response.weighed else ratio)
     factor *= float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
     return each.scatter.times(factor)

@@ -70,8 +70,8 @@ class ReleasedMoments:
     rows: Rows
     response: Response
     released: Floats  # r: the groups' mean scores in the newest coordinates, and the curvature
-    base: Floats  # of the scores, (m, numbers of scores)
-    bend: Floats  # likewise
+    base: Floats  # terms of the scores at level 0, (m, numbers of scores)
+    bend: Floats  # increase of these terms up to level 1, (m, numbers of scores)
     matrices: Floats  # rows' terms of the curvature, (m, its numbers); none before any was released
     own: Floats  # covariance of the released curvature's noise
 
@@ -480,7 +480,7 @@ class PublicSolution:
 
 
 class CurveSolution(PublicSolution):
-    """The solution for a mean function that has no fallback where people are unlike the rows."""
+    """The solution for a mean function without a fallback: it has no intervals if people are unlike the rows."""
 
     @property
     def alike(self) -> bool:

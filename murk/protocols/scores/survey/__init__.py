@@ -1,1 +1,1 @@
-"""Survey of the features' centres and spreads from one-bit answers, free of any protocol."""
+"""Survey of the features' centres and spreads from one-bit answers, independent of any protocol."""

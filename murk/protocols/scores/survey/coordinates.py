@@ -11,23 +11,23 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 
-UNTOLD = 2.0  # standard error of log s if nothing tells s from zero
-STATED_ERROR = 0.1  # relative error of a spread that is stated, and of its centre in units of it
-_LEAST = 1e-6  # standard error that counts as none
+UNTOLD = 2.0  # standard error of log s which means that nothing distinguishes s from zero
+STATED_ERROR = 0.1  # relative error of a stated spread, and error of the stated centre in units of the spread
+_LEAST = 1e-6  # standard error that counts as zero
 THRESHOLDS: Final[tuple[tuple[float, ...], ...]] = (
     (),
     tuple((2 * index - 15) / 16 for index in range(16)),
     (-1.4, -0.7, 0.0, 0.7, 1.4),
     (-2.0, -1.0, -0.3, 0.3, 1.0, 2.0),
 )
-"""The thresholds of each list that a model may name, in units of the published spread from the published centre."""
+"""Lists of thresholds, which a model names by index: distances from the published centre in published spreads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """Estimated centre m and spread s of each coded feature without the constant, in coded units.
 
-    Models live in ``x'_j = (x_j - m_j) / s_j``.
+    Models are computed in the coordinates ``x'_j = (x_j - m_j) / s_j``.
 
     >>> import numpy as np
     >>> half = Coordinates(np.array([0.5]), np.array([0.25]), np.array([0.01]), np.array([0.1]))
@@ -39,8 +39,8 @@ class Coordinates:
     spread: Floats  # s, (p - 1,), positive
     centre_error: Floats  # standard errors of m, (p - 1,)
     log_spread_error: Floats  # standard errors of log s, (p - 1,); 0 if s is a convention, as of categories
-    target: tuple[float, float] = (0.0, 1.0)  # middle and half width of a real target, beyond which it is cut
-    beyond: tuple[float, float] = (0.0, 0.0)  # share of targets that are cut, and what it is at most: `share_beyond`
+    target: tuple[float, float] = (0.0, 1.0)  # middle and half width of the range to which a real target is clipped
+    beyond: tuple[float, float] = (0.0, 0.0)  # share of targets that are clipped, and a bound on it: `share_beyond`
 
     def in_target(self, coefficients: Floats) -> Floats:
         """Return coefficients, the constant last, of the coded target from those of the target in units of `target`."""

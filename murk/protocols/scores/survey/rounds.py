@@ -1,7 +1,7 @@
 """Rounds of a survey: whom it asks about which threshold, and when it ends.
 
 In a round each person answers "is x_j above t?" for one coded column j and one threshold t, both drawn with public
-chances. The first round's thresholds are even; later ones surround the centre found so far.
+probabilities. The first round's thresholds are evenly spaced; later ones surround the estimated centre.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from murk._internal.arrays import Floats
 from murk.protocols.scores.survey.coordinates import THRESHOLDS, Coordinates
 from murk.protocols.scores.survey.shapes import CAREFUL, Location, Reply, location_of, share_beyond, share_of
 
-_PEOPLE: Final = 20.0  # people a column and round, times one person's variance
+_PEOPLE: Final = 20.0  # people per column and round, divided by the variance of one answer
 _LEAST, _MOST = 3, 6  # rounds
-_SHARE: Final = 0.1  # largest share of the people expected
+_SHARE: Final = 0.1  # largest share of the expected people who answer a survey
 _NARROWEST: Final = 0.01  # least spread around which later thresholds lie
 _CATEGORY: Final = 1.0 / 3.0  # scale of a category: its codes -1 and +1 lie beyond all thresholds
-_CLIPPING_NORM: Final = 3.0  # spreads of a real target beyond which it is cut
+_CLIPPING_NORM: Final = 3.0  # number of spreads beyond which a real target is clipped
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,10 @@ class Survey:
         crowd: int = 1,
         people: int | None = None,
     ) -> Survey:
-        """Return the survey at a noise variance of one answer.
+        """Return the survey for answers whose noise has a ``variance``.
 
         Columns with a ``stated`` centre and spread are asked about once, and again only if the answers contradict the
-        statement. A round has no fewer releases than a ``crowd``. ``people`` is the number expected, if known.
+        statement. A round has at least ``crowd`` releases. ``people`` is the expected number of people, if known.
         """
         asked, counted = len(numbers), sum(numbers)
         each = _PEOPLE * (1.0 + variance)
@@ -77,7 +77,7 @@ class Survey:
         return SurveyRound(1, np.zeros(columns), np.where(self.numbers, 1.0, _CATEGORY))
 
     def concluded(self, replies: Sequence[list[Reply]], survey_rounds: int) -> Coordinates | SurveyRound:
-        """Return the coordinates, or the next round if ``survey_rounds`` do not suffice; ``replies`` are by column."""
+        """Return the coordinates by ``replies`` (by column), or the next round if ``survey_rounds`` are too few."""
         locations = [self._location(column, own) for column, own in enumerate(replies)]
         unsettled = [
             number and ((stated is None and survey_rounds < _LEAST) or not location.settled)
@@ -110,8 +110,8 @@ class Survey:
 
 
 def _target_of(location: Location) -> tuple[float, float]:
-    """Return middle and half width of a target; all of its range where hardly anything would be cut."""
-    # Too small a spread would cut many targets, so that the likely one is taken, rather a larger one.
+    """Return the middle and half width to which a target is clipped; its whole range if hardly any would be."""
+    # Too small a spread would clip many targets, so that one a little above the likely spread is taken.
     spread = location.spread * math.exp(2.0 * CAREFUL * location.log_spread_error)
     width = min(_CLIPPING_NORM * spread, 1.0 + abs(location.centre))
     return (_rounded(location.centre), _rounded(width)) if width < 1.0 else (0.0, 1.0)

@@ -1,8 +1,9 @@
 """Posterior of a feature's centre and spread, from answers to "is it above a threshold?".
 
-The candidates are a fixed list of distributions: normal ones, and mixtures of two lumps for piled, few-valued and
-two-humped features. Each answer of +1 or -1 has the mean ``2 P(x > t) - 1`` under a candidate; an answer's mean counts
-as a normal variable with its noise and a slack for what no candidate fits.
+The candidates are a fixed list of distributions: normal ones, and mixtures of two narrower normal ones for features
+with few values, many equal values or two modes. An answer of +1 or -1 has the mean ``2 P(x > t) - 1`` under a
+candidate. The mean of answers is taken as normal, with the variance of its noise and a slack for the misfit of all
+candidates.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from murk.protocols.scores.survey.coordinates import UNTOLD
 _SLACK: Final = 0.05  # standard deviation of the misfit of the best candidate in an answer's mean
 _CENTRES, _SPREADS = np.linspace(-1.0, 1.0, 101), np.geomspace(0.004, 1.2, 48)
 _GAPS, _SHARES = np.geomspace(0.03, 1.9, 12), (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95)
-_WIDTHS = (0.05, 0.3)  # of a lump, relative to the gap
-# Probability of a wrong statement; else, standard errors of a stated centre, in units of the spread, and of its log.
+_WIDTHS = (0.05, 0.3)  # widths of a mixture's parts, relative to the gap between them
+# Probability that a statement is wrong; if it is right, standard errors of the stated centre, in units of the spread,
+# and of the spread's logarithm.
 _WRONG, _STATED_CENTRE, _STATED_SPREAD = 0.1, 1.0, 0.7
 
 
@@ -79,7 +81,7 @@ class Reply:
 
     threshold: float  # coded units
     mean: float
-    noise: float  # variance of its noise
+    noise: float  # variance of the mean's noise
     share: float  # factor of people's own variance, ``1 - m^2`` at the mean m
 
     @property
@@ -110,16 +112,16 @@ class Location:
 
 
 _SETTLED: Final = 0.3  # standard errors of log s, and of m in units of s, at which a survey ends
-# Spread up to which nothing tells it from zero, and the probability of such a spread from which it is reported so.
+# Largest spread that counts as zero, and the probability of such a spread above which the spread is `UNTOLD`.
 _NARROWEST, _LIKELY = 0.008, 0.05
 _SURELY: Final = 2.0  # standard errors that are added to the share of numbers beyond a threshold
-CAREFUL: Final = 0.25  # standard errors of log s that are subtracted from it
+CAREFUL: Final = 0.25  # number of its standard errors that is subtracted from log s
 
 
 def location_of(replies: list[Reply], stated: tuple[float, float] | None = None) -> Location:
     """Return the posterior centre and spread of a number, given in coded units of [-1, 1].
 
-    ``stated`` are a publicly stated centre and spread: likely ones, which clear answers outweigh.
+    ``stated`` are a publicly stated centre and spread, if any: a prior, which clear answers outweigh.
 
     >>> from math import erf, sqrt
     >>> exact = lambda t: erf((0.5 - t) / 0.1 / sqrt(2.0))
@@ -141,11 +143,11 @@ def location_of(replies: list[Reply], stated: tuple[float, float] | None = None)
 def share_beyond(
     replies: list[Reply], low: float, high: float, stated: tuple[float, float] | None = None
 ) -> tuple[float, float]:
-    """Return the posterior share of numbers below ``low`` or above ``high``, and what it is at most.
+    """Return the posterior share of numbers below ``low`` or above ``high``, and an upper bound on it.
 
-    The first is that of shapes like a normal's. The second holds for every shape: beyond an end there are at most as
-    many as beyond the last threshold before it, which is stated with two standard errors. An end at or beyond the range
-    of [-1, 1] has nothing beyond it.
+    The posterior share assumes the candidate shapes. The bound holds for every shape: beyond an end there are at most
+    as many numbers as beyond the last threshold before it, and two standard errors are added to their share. An end at
+    or beyond the range of [-1, 1] has nothing beyond it.
     """
     share, most = np.zeros(len(_shapes().mean)), 0.0
     if high < 1.0:
@@ -184,7 +186,7 @@ def _informed(shapes: _Shapes, centre: float, spread: float) -> Floats:
     prior = np.exp(shapes.log_prior)
     far = ((shapes.mean - centre) / (_STATED_CENTRE * spread)) ** 2
     likely = prior * np.exp(-(far + ((shapes.log_spread - math.log(spread)) / _STATED_SPREAD) ** 2) / 2.0)
-    # A statement that no candidate is near to says nothing.
+    # A statement that is far from all candidates has no effect.
     right = (1.0 - _WRONG) / max(float(np.sum(likely)), 1e-12)
     return np.asarray(np.log(_WRONG * prior + right * likely))
 

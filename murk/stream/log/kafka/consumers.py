@@ -30,7 +30,7 @@ _DIGITS = 19
 
 
 class Ends:
-    """Begin and end offsets of partitions, on separate connections: one that waits for records is busy."""
+    """Begin and end offsets of partitions, on separate connections, as a connection that waits for records is busy."""
 
     def __init__(self, clients: Clients) -> None:
         self._url = clients.url
@@ -84,7 +84,7 @@ class Ends:
 
 
 class Reader:
-    """Reader of one partition, from any offset; a given ``consumer`` is shared with others, which close it."""
+    """Reader of one partition, from any offset; a ``consumer`` that is passed in is shared, and closed by its owner."""
 
     def __init__(
         self, clients: Clients, ends: Ends, topic: str, partition: int, *, committed: bool, consumer: Any = None
@@ -96,7 +96,7 @@ class Reader:
         self._next = -1
 
     def read(self, offset: int, limit: int) -> list[Any]:
-        """Read at most ``limit`` records from ``offset`` on; none only if there is none yet.
+        """Read at most ``limit`` records from ``offset`` on; an empty list only if there are none yet.
 
         Raises `UnreachableError` if the broker does not answer; `IndexError` if the offset does not exist any more, or
         not yet.
@@ -114,7 +114,7 @@ class Reader:
                 return batch
             end = self.end()
             if offset == end:
-                # The common case for a reader that follows the log: the beginning need not be asked for.
+                # In this common case, of a reader that follows the log, no request for the beginning is needed.
                 return []
             if offset > end:
                 raise IndexError(offset)
@@ -257,17 +257,17 @@ class Table:
     def __init__(self, clients: Clients, topic: str, partitions: int, ends: Ends) -> None:
         self._ends, self._url, self._doing = ends, clients.url, f"reading {topic}"
         self._places = [TopicPartition(topic, number) for number in range(partitions)]
-        # Before there is a consumer to be closed: the topic may have been deleted.
+        # This raises if the topic was deleted, so it precedes the consumer, which would have to be closed.
         begin = ends.begin(*self._places)
         self._consumer = clients.reader(committed=True)
         self._consumer.assign(self._places)
         for topic_partition, offset in begin.items():
             self._consumer.seek(topic_partition, offset)
         self.values: dict[bytes, bytes] = {}
-        self.appended = 0.0  # the newest time that the broker has given a record
+        self.appended = 0.0  # largest append time of a record, by the broker's clock
 
     def refresh(self, partition: int | None = None) -> dict[bytes, bytes]:
-        """Read everything that is on the topic now, or (not to wait for dead writers) on one partition."""
+        """Read all that the topic has now, or one partition, which does not wait for dead writers to the others."""
         with translate_errors(self._url, self._doing):
             topic_partitions = self._places if partition is None else [self._places[partition]]
             ends = self._ends.decided(*topic_partitions)
@@ -326,11 +326,11 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class CachedModels:
-    """The newest model by partition, and the ends of the partitions of releases just after that was read."""
+    """The newest model by partition, and the partitions' end offsets, which were read just after the models."""
 
     models: Mapping[bytes, bytes] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
-    appended: float = 0.0  # when the broker appended the newest of them, in seconds since 1970
+    appended: float = 0.0  # when the broker appended the newest of the models, in seconds since 1970
 
 
 class ModelCache:
@@ -354,7 +354,7 @@ class ModelCache:
 
     @property
     def latest(self) -> CachedModels | None:
-        """What was last read, if anything."""
+        """The models that were last read; None before the first time."""
         return self._cached
 
     def close(self) -> None:

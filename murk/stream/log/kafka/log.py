@@ -52,8 +52,8 @@ class Sending:
                         self._wait(self._send_batches(topic, records, ms))
                         return
                     except (MessageSizeTooLargeError, RecordListTooLargeError):
-                        # The batch exceeds the topic's limit. The library splits batches of its own; releases that are
-                        # sent twice count once.
+                        # The batch exceeds the topic's limit: send with the library, which splits its own batches. A
+                        # release that is sent twice counts once.
                         self._at_once = False
                 send = self._producer.send
                 self._wait([send(topic, value, key=key, partition=part, timestamp_ms=ms) for part, value in records])
@@ -113,7 +113,7 @@ class Sending:
                 self._at_once = takes_batches(self._producer)
             with translate_errors(self._clients.url, "sending"):
                 yield
-            # Not in `pausing`: a topic that accepts no record may still tell where it begins.
+            # Reset here and not in `pausing`: a topic that accepts no records may still answer where it begins.
             self._pause = _FIRST_WAIT
 
 
@@ -287,7 +287,7 @@ class KafkaLog(Log):
 
     def begin(self, partition: int) -> int:
         base.check_partition(self, partition)
-        # Each attempt to send from an outbox asks for it first.
+        # Each attempt to send from an outbox first reads the beginning.
         with self._sending.pausing():
             topic_partition = TopicPartition(self._names.releases, partition)
             return self._current_ends().begin(topic_partition)[topic_partition]
@@ -446,7 +446,7 @@ class KafkaLog(Log):
                 )
 
     def _has_model_states(self) -> bool:
-        """Return whether there is a topic of this object's states; a model's is created with its first partition."""
+        """Return whether this log's topic of states exists; a model's topic is created with its first partition."""
         self._has_states = self._has_states or self._topics.exists(self._names.states)
         return self._has_states
 
@@ -460,7 +460,7 @@ class KafkaLog(Log):
         return self._table
 
     def _newest_models(self, partition: int) -> Mapping[bytes, bytes]:
-        """Read at least one partition's models, or raise if their topic is gone, for which the library waits."""
+        """Read at least one partition's models; raise if their topic is gone, as the library would wait for it."""
         try:
             return self._models().refresh(partition)
         except UnreachableError:
@@ -483,7 +483,7 @@ class KafkaLog(Log):
 
 
 def find_urls(url: str, names: Sequence[str] = ()) -> list[str]:
-    """Return the URLs of the logs at a URL that this user may see, of a cluster only those of ``names``, if given."""
+    """Return the URLs of the logs at a URL that this user may see; of a cluster's logs only ``names``, if given."""
     address = Address.parse(url)
     admin = Clients(address, Settings.read(servers=address.servers), url).admin()
     try:
@@ -546,13 +546,13 @@ class TopicSetup:
         return problems
 
     def register_task(self) -> None:
-        """Register the task (see `Log.register_task`), unless its sample is still to be set aside."""
+        """Register the task (see `Log.register_task`), unless its public sample has not been set aside yet."""
         with KafkaLog(self.url) as log:
             if self._task.public is None or self._task.covariates is not None:
                 log.register_task(self._task.document())
 
     def follow(self) -> bool:
-        """Adopt from the log's task, if any, whether releases are simulated; return whether they are."""
+        """Take over from the log's task, if any, whether releases are simulated; return whether they are."""
         carried = self._registered()
         if carried is not None:
             self._task = self._task.with_simulated(carried.simulated)

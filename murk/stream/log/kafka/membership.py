@@ -119,9 +119,9 @@ class KafkaMembership(Membership):
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="murk-group", daemon=True)
             self._thread.start()
-            # Nothing can be read before: a learner that ends once nothing has arrived for a while would not begin.
+            # Wait, since a learner that ends when nothing arrives for some time would otherwise end before it begins.
             self._answered.wait(JOINING)
-        # In this order: a change after this line counts as not yet reported.
+        # Set before reading the error: a change after this line counts as not yet reported.
         self._asked.set()
         error = self._error
         # Without a broker, a learner that has partitions goes on: if they get new owners, it is fenced.
@@ -190,6 +190,6 @@ class KafkaMembership(Membership):
             _log.info("partitions %s of %s are assigned to this process", sorted(assigned), self._url)
         self._assigned, self._error = assigned, None
         if lost:
-            # They are released at the next poll: let a step that is under way end first.
+            # The next poll releases the partitions: let a step that is under way end first.
             self._asked.clear()
             self._asked.wait(HANDING_OVER)

@@ -32,7 +32,7 @@ _ENVELOPE = 16_384  # bytes of a message's key and headers and of its batch's he
 
 
 class Names:
-    """Names of a log's topics, consumer group and transactional ids, of which some are a ``model``'s own.
+    """Names of a log's topics, consumer group and transactional ids; a ``model`` has some of its own.
 
     The names of logs and models have no dots, so that no two of them share a topic.
 
@@ -59,9 +59,9 @@ class Spec:
     """Required settings of a topic."""
 
     partitions: int
-    configs: Mapping[str, str]  # must be equal
-    least: Mapping[str, int]  # may be larger (-1: unlimited)
-    advice: Mapping[str, str] = field(default_factory=dict)  # set at creation, the operator's to change
+    configs: Mapping[str, str]  # settings that must have these values
+    least: Mapping[str, int]  # settings that must have at least these values (-1: unlimited)
+    advice: Mapping[str, str] = field(default_factory=dict)  # settings at creation, which the operator may change
 
     @property
     def creation(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ class Topics:
         return sorted(wanted)
 
     def create_for_model(self, task: Task) -> None:
-        """Create a model's missing topics with as many replicas; raise `UserError` if existing ones do not fit."""
+        """Create a model's missing topics, replicated as the states are; raise `UserError` if others do not fit."""
         names = Names(self._names.log)
         standing = self._describe_one(names.states)
         if standing is None:
@@ -219,8 +219,8 @@ class Topics:
                 wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
             elif have != spec.partitions:
                 wrong.append(
-                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: each is a partition, so "
-                    f"set log.partitions to {have}, or use another log"
+                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: set log.partitions "
+                    f"to {have}, or use another log"
                 )
             for key, (now, needed) in _misfits(spec, configs[topic]).items():
                 least = "at least " if key in spec.least else ""

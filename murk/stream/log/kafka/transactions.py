@@ -65,7 +65,7 @@ class KafkaOwnership(Ownership):
         """Write everything in one transaction."""
         self._check_owned()
         self._check()
-        # If the model published before arrived after the commit's, it would replace it.
+        # A model that was published earlier but arrived after the commit's model would replace it.
         sent, self._sent_model = self._sent_model, None
         if sent is not None:
             with suppress(KafkaError):
@@ -112,7 +112,7 @@ class KafkaOwnership(Ownership):
 
 
 TASK = b"task"  # key of the task's document on the topic of models
-TASK_PLACE = 0  # partition of both records
+TASK_PLACE = 0  # partition of the records with the keys `TASK` and `TOPICS`
 TOPICS = b"topics"  # key of the ids, by name, of the four topics on which the task was registered
 
 
@@ -146,7 +146,7 @@ def check_same(url: str, announced: Mapping[str, str], now: Mapping[str, str]) -
 def put_document(
     clients: Clients, names: Names, models: Table, standing: bytes | None, document: bytes, ids: Mapping[str, str]
 ) -> None:
-    """Replace the stored document ``standing``, and topic ids; `FencedError` if another process writes, too."""
+    """Replace the document ``standing`` and topic ids; raise `FencedError` if another process writes them, too."""
     # This aborts the transaction of an earlier writer; a later writer aborts ours.
     producer = clients.owner(names.announcer, "announcing the task")
     try:

@@ -25,7 +25,7 @@ PATIENCE_MS = 10_000  # milliseconds that one request may take before the log co
 SENDING_MS = 6_000
 # Milliseconds after which the broker aborts a dead owner's open transaction, so that readers of its partition go on.
 TRANSACTION_MS = 10_000
-CROWD_MS = 300_000  # the same for a shuffler, whose crowd may be a million releases
+CROWD_MS = 300_000  # the same for a shuffler's transaction, which may hold a million releases
 METADATA_MS = 3_000  # maximum age in milliseconds of the metadata by which a learner assigns partitions
 FETCH_BYTES = 4 * 2**20  # most bytes that one fetch returns, which bounds a reader's memory
 CLOSING = 10.0  # seconds that one client may take to close
@@ -145,8 +145,8 @@ class Clients:
     def reader(self, *, committed: bool) -> Any:
         """Return a consumer without a group.
 
-        ``committed`` waits for open transactions and skips aborted ones. It is not for releases: any device could hold
-        up the stream with a transaction that it never ends.
+        With ``committed`` it waits for open transactions and skips aborted ones. Releases are not read in this way: any
+        device could hold up the stream with a transaction that it never ends.
         """
         return self._make(
             _Reader,
@@ -200,7 +200,7 @@ class Clients:
         )
 
     def owner(self, transactional_id: str, doing: str, transaction_ms: int = TRANSACTION_MS) -> Any:
-        """Return a transactional producer, having fenced the previous one with this id and aborted its transaction."""
+        """Return a transactional producer that has fenced the previous one with this id and aborted its transaction."""
         producer = self._make(
             TransactionalProducer,
             transactional_id=transactional_id,

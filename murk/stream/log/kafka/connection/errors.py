@@ -20,7 +20,7 @@ REFUSED = "MURK-KAFKA-003"
 UNRESOLVED = "this name cannot be resolved from here"
 CONTACTS: dict[str, Contacts] = {}  # contacts with each cluster, by its servers
 _MOST_ADDRESSES = 64
-_PRESENT = 60.0  # seconds for which an answer says that a broker is there
+_PRESENT = 60.0  # seconds after its last answer for which a broker counts as reachable
 _CODECS = {"snappy": "python-snappy", "lz4": "lz4", "zstd": "zstandard"}
 """Packages that the library decompresses with, by codec."""
 
@@ -52,7 +52,7 @@ _FENCED = (errors.ProducerFencedError, errors.InvalidProducerEpochError, errors.
 
 @contextmanager
 def translate_errors(url: str, doing: str, *, apart: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Translate the library's errors, except those ``apart``, about ``doing`` something, as in "reading partition 0".
+    """Translate the library's errors, except types in ``apart``; ``doing`` is what failed, as in "reading partition 0".
 
     Raises `UnreachableError` if a retry may help; `UserError` if credentials, certificates or rights are wrong;
     `FencedError` if a transactional producer was fenced; `MurkError` for all other errors.
@@ -66,7 +66,7 @@ def translate_errors(url: str, doing: str, *, apart: tuple[type[Exception], ...]
 
 
 def translate(error: Exception, url: str, doing: str) -> MurkError:
-    """Return Murk's error for one of the library's; it never contains a credential."""
+    """Return Murk's error for an error of the library; it never contains a credential."""
     error = _root(error)
     if isinstance(error, _FENCED):
         return FencedError(f"another worker has taken over while {doing} of {url}")
@@ -116,7 +116,7 @@ class Contacts:
 
     @property
     def answers(self) -> bool:
-        """Whether a server of the URL answers now, not only at some time before: all brokers may be away since."""
+        """Whether a server of the URL has answered within `_PRESENT` seconds, and not every server has failed since."""
         return self._clock() - self._answered < _PRESENT and not self.servers <= self.failed.keys()
 
 
@@ -176,7 +176,7 @@ def _root(error: Exception) -> Exception:
 
 
 def _resource_names(error: Exception) -> str:
-    """Return the names in a refusal, or an empty text if it holds a sentence of the broker instead."""
+    """Return the names of topics or groups in a refusal; empty if it holds a sentence of the broker instead."""
     named = error.args[0] if error.args else ""
     names = sorted(map(str, named)) if isinstance(named, (set, frozenset)) else [str(named)]
     return f" {', '.join(names)}" if all(map(_NAME.fullmatch, names)) else ""

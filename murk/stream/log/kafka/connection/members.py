@@ -12,7 +12,7 @@ from kafka.errors import FencedInstanceIdError, LeaderNotAvailableError
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
 UNFINISHED = b"unfinished"  # user data of an assignment that leaves some partition unassigned
-REBALANCE_MS = 2_000  # that a rebalance waits for a member; a static member that misses it keeps its partitions
+REBALANCE_MS = 2_000  # time that a rebalance waits for a member; a static member that is late keeps its partitions
 _JOIN_MS = 500
 
 
@@ -62,7 +62,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         return [RebalanceProtocol.COOPERATIVE]
 
     def metadata(self, topics: Collection[str]) -> Any:
-        """Return this member's partitions and the time since which it runs."""
+        """Return this member's partitions and the time at which it started."""
         have: dict[str, list[int]] = {}
         for owned in self._owned():
             have.setdefault(owned.topic, []).append(owned.partition)
@@ -113,7 +113,7 @@ class Member(KafkaConsumer):  # type: ignore[misc]
 
     def __init__(self, **settings: Any) -> None:
         patience = settings.pop("patience_ms")  # how long heartbeats go on without a poll
-        # Lambdas: neither is there before the base class has made them.
+        # Lambdas, since the base class has not set these attributes yet.
         assignor = Assignor(
             lambda: self._subscription.assigned_partitions(),  # noqa: PLW0108
             lambda: self._coordinator.request_rejoin(),  # noqa: PLW0108

@@ -32,7 +32,7 @@ _OUR_CERTIFICATE = ("CERTIFICATE_REQUIRED", "UNKNOWN_CA", "BAD_CERTIFICATE", "CE
 
 @dataclass(frozen=True)
 class Address:
-    """Bootstrap servers of a cluster, and the log's name if known.
+    """Bootstrap servers of a cluster, and the log's name if the URL has one.
 
     >>> Address.parse("kafka://one:9092,two:9092/third-child")
     Address(servers=('one:9092', 'two:9092'), name='third-child')
@@ -144,8 +144,8 @@ class LeakFreeClient(KafkaNetClient):  # type: ignore[misc]
             if self._net._io_thread in (None, threading.current_thread()):
                 self._manager.close()
                 return
-            # Connections belong to the loop: closed from here, one that it is about to open would stay open. A loop
-            # that has ended, by an error or an earlier close, leaves only sockets.
+            # Close connections within the event loop: otherwise a connection that the loop is about to open would stay
+            # open. If the loop has already ended, only sockets are left to close.
             with suppress(Exception):
                 self._net.run(self._manager.close)
 
@@ -163,7 +163,7 @@ class Network(LeakFreeClient):
     def __init__(self, contacts: Contacts, **settings: Any) -> None:
         super().__init__(**settings)
         self._contacts = contacts
-        # The library does not pass the clients' setting on, and a broker may create every topic it is asked about.
+        # The library ignores the clients' setting, and a broker may then create every topic that a request names.
         self._manager.cluster.config["allow_auto_create_topics"] = False
         self._refusal: Exception | None = None
         self._connect = self._manager.get_connection

@@ -27,11 +27,11 @@ from numpy.typing import NDArray
 
 from murk._internal.jit import deferred, inlined, jit_helper
 
-_KNOWN = "3.0."  # versions whose private parts are used here
+_KNOWN = "3.0."  # prefix of the library's versions whose private parts are used here
 _MAGIC = 2
 _OVERHEAD = DefaultRecordBatchBuilder.MAX_RECORD_OVERHEAD  # largest number of bytes of a record besides its value
 _LONGEST = 9  # bytes of the longest varint, of 63 bits
-_LARGEST = 2**62  # a larger offset or time is the library's to add up
+_LARGEST = 2**62  # batches with larger offsets or times are left to the library
 # The header of a batch: its size, the places of its fields, and bits of its attributes.
 _HEAD, _LENGTH_AT, _EPOCH_AT, _MAGIC_AT, _CHECK_AT, _ATTRIBUTES_AT = (
     DefaultRecordBatch.HEADER_STRUCT.size,
@@ -46,7 +46,7 @@ _COMPRESSED, _APPENDED, _MARK = 0x07, 0x08, 0x20
 _LONG, _INT = Struct(">q"), Struct(">i")
 _LARGEST_BATCH = 2**26  # bytes of an uncompressed batch that is copied to be indexed at once
 _RUN = 1024  # batches that are indexed at once
-_ROWS = 2**16  # records that are indexed at once, unless one batch has more: a short one takes fifty times its size
+_ROWS = 2**16  # records that are indexed at once, unless one batch has more: a short record takes fifty times its size
 
 
 def _is_known() -> bool:
@@ -85,7 +85,7 @@ def _read_integer(data: Array, position: Array, size: Array) -> Any:
 
 @jit_helper
 def _end_of_batch(data: Array, position: Array) -> Any:
-    """Return the end of the batch at a position, or -1 unless it is whole, of magic 2, and not compressed or a mark."""
+    """Return the end of the batch at a position; -1 if it is cut off, not of magic 2, compressed or a control batch."""
     if len(data) - position < _HEAD or data[position + _MAGIC_AT] != _MAGIC:
         return -1
     if data[position + _ATTRIBUTES_AT + 1] & (_COMPRESSED | _MARK):
@@ -97,7 +97,7 @@ def _end_of_batch(data: Array, position: Array) -> Any:
     if not 1 <= _read_integer(data, position + _COUNT_AT, 4) <= (end - position) // 7:
         return -1
     for index in (0, _FIRST_TIME_AT, _LAST_TIME_AT):
-        # Not by `abs`: the smallest integer is its own.
+        # Not by `abs`: the smallest integer is its own absolute value.
         if not -_LARGEST < _read_integer(data, position + index, 8) < _LARGEST:
             return -1
     return end
@@ -149,8 +149,8 @@ def index(data: Array, start: Array) -> tuple[NDArray[np.int64], NDArray[np.int6
     ``data`` has batches in Kafka's message format (https://kafka.apache.org/documentation/#recordbatch). Return
     ``(m, 7)`` integers: each record's offset and time, begin and end of its value and of its key (end -1: none), and
     its batch's epoch; and ``(b, 4)``: begin, end and check sum of each batch, and the number of records up to its end.
-    They end before the first batch that is not plain, or with a thousand batches, so that a batch that is not plain
-    costs no more than that many headers; or before more than `_ROWS` records, which bounds memory.
+    Both end before the first batch that is not plain; after `_RUN` batches, so that a batch that is not plain costs at
+    most as many headers; or before there are more than `_ROWS` records, which bounds memory.
     """
     count, batches, position = 0, 0, start
     while batches < _RUN:
@@ -204,7 +204,7 @@ class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
         while records.has_next():
             size = len(records._next_slice)
             start, whole = records._pos - size, 0
-            # A batch of a negative length has another slice, or none.
+            # If a batch states a negative length, its slice is another part of the data, or there is none.
             if size >= _HEAD and start >= 0:
                 found, bounds = index(np.frombuffer(data, np.uint8), start)
                 whole = _whole(data, bounds) if self.check_crcs else len(bounds)
@@ -225,7 +225,7 @@ class IndexedRecords(Fetcher.PartitionRecords):  # type: ignore[misc]
                 yield from super()._unpack_records(tp, _Rest(batch, records), key_deserializer, value_deserializer)
                 return
             if self.check_crcs and not batch.validate_crc():
-                # As kafka-python says it.
+                # The same words as in kafka-python.
                 raise CorruptRecordError(
                     f"Record batch for partition {tp} at offset {batch.base_offset} failed crc check"
                 )
@@ -255,7 +255,7 @@ class _Rest:
 
 
 def _whole(data: bytes, bounds: NDArray[np.int64]) -> int:
-    """Return how many batches have the right check sum, up to the first one that has not."""
+    """Return the number of batches before the first one with a wrong check sum."""
     view = memoryview(data)
     for index, (begin, end, check, _) in enumerate(bounds.tolist()):
         if calc_crc32c(view[begin + _ATTRIBUTES_AT : end]) != check:
@@ -264,7 +264,7 @@ def _whole(data: bytes, bounds: NDArray[np.int64]) -> int:
 
 
 def _rows(data: bytes, found: NDArray[np.int64]) -> list[Record]:
-    """Return indexed records."""
+    """Return the records that `index` has found."""
     offsets, times, starts, stops, _, key_stops, _ = found.T.tolist()
     values = map(data.__getitem__, map(slice, starts, stops))
     if max(key_stops, default=-1) < 0:
@@ -274,7 +274,7 @@ def _rows(data: bytes, found: NDArray[np.int64]) -> list[Record]:
 
 
 def _uncompressed(batch: Any) -> Iterable[Any]:
-    """Return the records of a batch that is not plain; those of a compressed one that is otherwise plain at once."""
+    """Return the records of a batch that is not plain, read as a whole if it is compressed and otherwise plain."""
     if batch.compression_type == batch.CODEC_NONE:
         return batch  # type: ignore[no-any-return]
     head = batch._buffer[:_HEAD]
@@ -304,12 +304,12 @@ class WholeBatch(ProducerBatch):  # type: ignore[misc]
 
     @property
     def record_count(self) -> int:
-        """One, whatever the batch holds."""
+        """One, whatever the number of records in the batch."""
         return 1
 
 
 def takes_batches(producer: Any) -> bool:
-    """Return whether whole batches can be sent: known version, format 2, plain, unnumbered or in transactions."""
+    """Return whether a producer can send whole batches: known version, uncompressed, transactional if idempotent."""
     if not isinstance(producer, KafkaProducer) or not _is_known():
         return False
     config = producer._accumulator.config

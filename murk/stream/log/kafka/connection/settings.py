@@ -1,6 +1,6 @@
 """Encryption and credentials of Kafka clients, from a properties file or the environment.
 
-They are never taken from a URL or an argument, which other users of the machine can read, and are never shown.
+Credentials are never shown, and never taken from a URL or an argument, which other users of the machine can read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Settings:
     def read(cls, environment: Mapping[str, str] | None = None, servers: Collection[str] = ()) -> Settings:
         """Read the ``MURK_KAFKA_*`` variables, the file named by ``MURK_KAFKA_CONFIG``, and the values of `set_below`.
 
-        The file's section ``[HOST:PORT]`` counts for the cluster with this bootstrap server alone. Raises `UserError`,
+        The file's section ``[HOST:PORT]`` applies only to the cluster with this bootstrap server. Raises `UserError`,
         naming the key (never the value) that is unknown, missing or invalid.
 
         >>> Settings.read({"MURK_KAFKA_SECURITY_PROTOCOL": "SSL"}).security_protocol
@@ -145,7 +145,7 @@ class Settings:
             from murk.stream.log.kafka.connection.tokens import CommandTokens
 
             tokens = CommandTokens(self.sasl_token_command or "")
-            # Here its errors are raised; within the client they would be a broker that cannot be reached.
+            # Errors of the command are raised here; within the client it would seem that no broker can be reached.
             tokens.token()
             arguments |= {"sasl_mechanism": TOKENS, "sasl_oauth_token_provider": tokens}
         elif self.is_by_kerberos:
@@ -161,7 +161,7 @@ SECRETS = frozenset(setting.name for setting in fields(Settings) if not setting.
 
 
 def set_below(values: Mapping[str, str], where: str) -> None:
-    """Set defaults by key, below the variables and the properties file; ``where`` is their source."""
+    """Set defaults by key, which the variables and the properties file override; ``where`` is their source."""
     _below.clear()
     _below.update({KEYS[key]: (value, where) for key, value in values.items()})
 
@@ -200,7 +200,7 @@ def _warn_of_readable_files(given: Mapping[str, tuple[str, str]]) -> None:
             status = os.stat(source)
         except OSError:
             continue
-        # A service may read a file of root's through its group, and needs that.
+        # A service may need to read a file of root's through its group.
         group = stat.S_IRGRP if status.st_uid == os.geteuid() else 0
         if status.st_mode & (stat.S_IROTH | group):
             _warned.add(source)

@@ -14,7 +14,7 @@ from murk.errors import UserError, reason_of
 _ERROR_CODE = "MURK-KAFKA-003"
 
 _PATIENCE = 30.0  # seconds that the command may take
-_FRESH = 60.0  # seconds for which a token is used again; those of clouds are valid for several minutes at least
+_FRESH = 60.0  # seconds for which a token is used again; clouds' tokens are valid for several minutes at least
 _LONGEST = 100_000  # characters of a token
 
 

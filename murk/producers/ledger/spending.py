@@ -1,7 +1,7 @@
 """The outbox, organisations' windows, and the transaction of one block of releases: who may release, what is written.
 
-A window's accumulated state is lost with its process. The ledger's record, in which nothing depends on a record's
-value, lets the next process report that.
+If a process dies, the accumulated state of its window is lost. The ledger's note of the window, which does not depend
+on any record's value, lets the next process report the loss.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _ERROR_CODE = "MURK-LEDGER-001"
 
 Ending = Literal["released", "refused", "left out"]
 
-# Made with the first window. `key` is that of the window's debit: its first row in the file, or its name. `lost` counts
-# processes that died during it; `next_row` is the row after its last one (0 without a file).
+# The table is made with the first window. `key` is that of the window's debit: the window's first row in the file, or
+# its name. `lost` counts processes that died during the window; `next_row` is the row after its last one (0 without a
+# file).
 TABLE = """
 CREATE TABLE IF NOT EXISTS windows (
     task INTEGER NOT NULL, source INTEGER NOT NULL, key NOT NULL, person NOT NULL,
@@ -43,7 +44,7 @@ HAS_WINDOWS = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'wind
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """Numbers of windows by their end, and of their records; ``lost`` counts processes that died during one."""
+    """Numbers of windows by how they ended, and of their records; ``lost`` counts processes that died in a window."""
 
     released: int = 0
     refused: int = 0
@@ -55,7 +56,7 @@ class WindowCounts:
 
 
 class WindowNotes:
-    """Writes records of windows within one transaction of the ledger; made by `Spending.windows`."""
+    """Writes the states of windows within one transaction of the ledger; made by `Spending.windows`."""
 
     _where = "WHERE task = ? AND source = ? AND key = ? AND person = ?"
 
@@ -75,7 +76,7 @@ class WindowNotes:
         return int(self._connection.execute(query, (self._task, self._names.person(person))).fetchone()[0])
 
     def begin(self, key: Key, person: Key, opened: int, state: Literal["open", "refused"]) -> None:
-        """Record that a window was opened or refused; a lost one is opened again."""
+        """Record that a window was opened or refused; a lost window is opened again."""
         self._connection.execute(
             """INSERT INTO windows (task, source, key, person, opened, state) VALUES (?, ?, ?, ?, ?, ?)
                ON CONFLICT DO UPDATE SET opened = excluded.opened, state = excluded.state""",
@@ -96,7 +97,7 @@ class WindowNotes:
 
 
 class Windows:
-    """A task's windows with records from one file, ``source``, or from none; ``names`` returns the key of names."""
+    """A task's windows with records from one file, ``source`` (None: no file); ``names`` returns the key of names."""
 
     def __init__(self, file: Database, task: int, source: str | None, names: Callable[[], NameKey]) -> None:
         self._file, self._task, self._source, self._names = file, task, source, names
@@ -111,7 +112,7 @@ class Windows:
         if not _windows_exist(self._file):
             return 0
         change = f"UPDATE windows SET state = 'lost', lost = lost + 1 WHERE state = 'open' AND {self._where}"
-        values = self._values(person)  # Reads the key, so before the transaction.
+        values = self._values(person)  # before the transaction, as it reads the key
         with self._file.write() as connection:
             return connection.execute(change, values).rowcount
 
@@ -173,7 +174,7 @@ class Queued(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The account that paid: the file whose rows are people (0 for people with a name), and the person."""
+    """The account that paid for a release: the file whose rows are people (0: people with a name), and the person."""
 
     home: int
     person: Id
@@ -263,8 +264,8 @@ class Refusal:
     """A record that was not released, and why; it stays on the device.
 
     ``scope`` is the cap that would be exceeded ("lifetime", "task", "level", or "once" if the task takes one release),
-    "late" for a window before the person's newest one, or "withdrawn". ``renews`` tells that the cap holds in
-    each window. ``needed`` the cost and ``left`` the cap's remainder in its currency, None if unknown.
+    "late" for a window before the person's newest one, or "withdrawn". ``renews`` says that the cap holds in each
+    window. ``needed`` is the cost, and ``left`` the cap's remainder, in the cap's currency; None if unknown.
     """
 
     person: Key
@@ -281,7 +282,7 @@ class Refusal:
         if self.scope == "withdrawn":
             return "the person has withdrawn"
         if self.scope == "late":
-            return "the person has released in a later window, and no earlier one is answered after it"
+            return "the person has released in a later window, after which earlier windows are not answered"
         window = " in this window" if self.renews else ""
         if self.scope == "once":
             return f"the task takes one release of each person{window}, and this one has released before"
@@ -297,7 +298,7 @@ class Refusal:
         return f"{cap} has {self.left} left, and this release needs {self.needed}"
 
 
-# `Refusal.scope`, `Refusal.needed`, `Refusal.left` and `Refusal.renews`.
+# The fields `scope`, `needed`, `left` and `renews` of a `Refusal`.
 Lacking = tuple[str, PrivacyLoss | None, PrivacyLoss | None, bool]
 Terms = tuple[Mapping[int, list[Cap]], dict[int, Lacking | None]]
 
@@ -314,15 +315,15 @@ class Renewal:
 class Common:
     """Cache of the ledger's shared state: next number, prices, caps, and whether anyone has withdrawn.
 
-    SQLite's ``PRAGMA data_version`` shows whether another connection has written. Own writes are announced with
-    `forget` before and `keep` after the commit.
+    SQLite's ``PRAGMA data_version`` shows whether another connection has written. This connection calls `forget` before
+    it writes, and `keep` after the commit.
     """
 
     def __init__(self, prices: Costs) -> None:
         self.prices, self.next = prices, 0
         self.withdrawals = True
         self.recognised: set[tuple[int, int]] = set()
-        """Pairs (task, source) whose people have passed `recognition.check_named`."""
+        """Pairs (task, source) whose people have passed `identity.check_named`."""
         self._version: int | None = None
         self._known: int | None = None
         self._terms: dict[int, Terms] = {}
@@ -341,7 +342,7 @@ class Common:
         self._version = self._known = version
 
     def terms(self, connection: Connection, task: BookedTask) -> Terms:
-        """Return a task's caps by the number of a level's price, and cached decisions about people without releases."""
+        """Return a task's caps by price number, and cached decisions about people without earlier releases."""
         if task.number not in self._terms:
             rows = connection.execute(f"SELECT {Cap.columns} FROM promises WHERE task IN (0, ?)", (task.number,))
             caps = [Cap(*row) for row in rows]
@@ -351,7 +352,7 @@ class Common:
         return self._terms[task.number]
 
     def free(self, task: BookedTask) -> dict[str, int]:
-        """Return the numbers of the costs of repeated answers by level, those that others have booked included."""
+        """Return the price numbers of repeated answers by level, including prices that other processes have booked."""
         if not task.repeats:
             return {}
         return {
@@ -370,10 +371,10 @@ class Common:
 class Spending:
     """Decisions of `Ledger.spending` about one block, and what will be written.
 
-    ``granted`` are ascending positions in the block, and ``levels`` their levels. ``known`` maps positions of records
-    released before to their releases' numbers, ``refusals`` positions to reasons. ``memos`` maps positions to their
-    people's last answers, if the task repeats these; those of ``only_repeats`` may only be repeated, as a cap over all
-    windows is spent.
+    ``granted`` are the ascending positions, in the block, of records that may be released, and ``levels`` their levels.
+    ``known`` maps positions of records released before to their releases' numbers, ``refusals`` positions to reasons.
+    If the task repeats answers, ``memos`` maps positions to their people's last answers; at the positions
+    ``only_repeats`` a cap over all windows is spent, so that only the last answer may be repeated.
     """
 
     def __init__(
@@ -396,7 +397,8 @@ class Spending:
         self._home = source if requests.people is None else 0
         # Without names, every row is a person, and its key is the person's name.
         self._own_names = cast(Sequence[Key], requests.keys if requests.people is None else requests.people)
-        # Stored names from here on; only refusals, which stay on the device, hold people's own names.
+        # From here on, names are stored ones (hashes); only refusals, which stay on the device, hold people's own
+        # names.
         self._people: Sequence[Id] = self._own_names if requests.people is None else names.people(self._own_names)
         self._keys: Sequence[Id | None] = requests.keys
         if source == 0:
@@ -450,17 +452,17 @@ class Spending:
 
     @property
     def key(self) -> NameKey:
-        """The key of what the ledger keeps of people."""
+        """The key that encrypts people's held records and memos in the ledger."""
         return self._sealing
 
     def repeat(self, place: int, memo: Memo) -> None:
-        """Let the release at a place of ``granted`` repeat an answer, at no cost."""
+        """Let the release at index ``place`` of ``granted`` repeat an answer, at no cost."""
         number, person = self._repeats[memo.level], self._people[self.granted[place]]
         self._paid[place], self.levels[place] = number, memo.level
         self._renewed[person].history = {number: 1}
 
     def keep_answer(self, place: int, memo: Memo) -> None:
-        """Keep the answer of the release at a place of ``granted``, if its person has a name, to be repeated."""
+        """Store the answer of the release at index ``place`` of ``granted``, to repeat it, if its person has a name."""
         if self._requests.people is None:
             return
         self._new_memos.append((self._people[self.granted[place]], memo))
@@ -470,7 +472,7 @@ class Spending:
         self.granted, self.levels, self._paid, self.refusals, self._renewed = [], [], [], {}, {}
 
     def decide(self) -> None:
-        """Divide the block into granted, known and refused records; each decision counts the grants before it."""
+        """Divide the block into granted, known and refused records; each decision counts the block's earlier grants."""
         known_records, history, withdrawn = self._known_records(), self._released(), self._withdrawn_people()
         caps, fresh = self._common.terms(self._connection, self._booked)
         windows, newest = self._requests.windows, self._newest()
@@ -504,13 +506,13 @@ class Spending:
             lacking = fresh[number] if past is None else self._lacking(caps[number], past, current, number)
             memo = memos.get(person)
             if lacking is not None and not lacking[3] and memo is not None and memo.level in self._repeats:
-                # Whoever has no budget left repeats their last answer, whatever their record is now: whether they send
-                # must not tell whether it changed.
+                # A person without a budget repeats their last answer, whatever their record is now: whether they send
+                # must not disclose whether their record changed.
                 number = self._repeats[memo.level]
                 lacking = self._lacking(caps[number], past or {}, current, number)
                 self.only_repeats.add(index)
             if lacking is not None:
-                # A reason with amounts would tell whether the answer before was a new one.
+                # A reason with amounts would disclose whether the previous answer was a new one.
                 answered = bool(self._repeats) and bool(current)
                 self._refuse(index, number, ("once", None, None, True) if answered else lacking)
                 continue
@@ -541,9 +543,10 @@ class Spending:
     ) -> None:
         """Set the bytes to be sent, in the order of ``granted``.
 
-        ``since`` is the end of each release's partition now: the log cannot have it before that offset. ``expires`` is
-        when to give up sending (seconds since 1970), ``day`` the recorded day. ``order`` (positions in ``granted``) is
-        that of sending, not of debits, so after the log's confirmation nothing links messages to people.
+        ``since`` is the present end offset of each release's partition: the log cannot have the release before that
+        offset. ``expires`` is when to give up sending (seconds since 1970), ``day`` the recorded day. Messages are sent
+        in ``order`` (positions in ``granted``), not in the order of debits; so after the log's confirmation nothing
+        links messages to people.
         """
         if not len(messages) == len(partitions) == len(since) == len(self.granted):
             raise ValueError("each granted release needs one message, one partition and one offset")
@@ -556,7 +559,7 @@ class Spending:
         self._expires, self._day = expires, day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
-        """Record the progress through the requests' file, begun by `Ledger.begin_run`, and add to its counters."""
+        """Record the progress through the requests' file (see `Ledger.begin_run`), and add ``more`` to its counters."""
         key = self._task, self._source
         query = "SELECT next_row, counters FROM runs WHERE task = ? AND source = ?"
         row = self._connection.execute(query, key).fetchone()
@@ -590,7 +593,7 @@ class Spending:
             run("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", outbox)
             run("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)", debits)
             run(
-                # An unknown day of an earlier release may have been the first.
+                # If an earlier release's day is unknown, the first day is, too.
                 "INSERT INTO spending VALUES (?, ?, ?, 1, 0, 0, ?, ?) "
                 "ON CONFLICT (home, person, tariff) DO UPDATE SET released = released + 1, "
                 "first = CASE WHEN released THEN min(first, excluded.first) ELSE excluded.first END, "
@@ -680,7 +683,7 @@ class Spending:
     def _lacking(
         self, caps: Sequence[Cap], past: Mapping[int, int], current: Mapping[int, int], number: int
     ) -> Lacking | None:
-        """Return the cap that a release would exceed after past ones, ``current`` in its window; None if it fits."""
+        """Return the cap that a release would exceed after those in ``past`` (in its window: ``current``), or None."""
         for cap in caps:
             cost = self._prices[number].cost(cap.currency)
             spent = cap.spent(current if cap.renews else past, self._prices)
@@ -698,7 +701,7 @@ class Spending:
             before = current if cap.renews else past
             if not cap.level or all(self._prices[each].task != self._task for each in before):
                 continue
-            # One release is a number, too: one at a tiny level may leave room for another.
+            # "One release" also limits the number: a release at a tiny level may leave budget for a second one.
             if cap.amount == cap_of(self._prices[number].guarantee):
                 return "once", None, None, bool(cap.renews)
         return None

@@ -1,4 +1,4 @@
-"""What rounds' released answers say of the people who answered: whether they changed, and whether people can answer so.
+"""Checks of rounds' released answers: whether the people changed, and whether any people can give such answers.
 
 *Changed.* Second moments are released in each round, as ``S_k = s_k W_k M W_k' + noise`` for features of second moment
 M, with W_k the round's transform and s_k the mean weight of a matrix, that of the estimate's normal rows. If M is the
@@ -6,7 +6,7 @@ same in all rounds, least squares for M leaves residuals that are chi-square. Fe
 a little between transforms: a share `_TOLERATED` of the mean eigenvalue counts as noise.
 
 *Possible.* Whatever people's records are, their mean score is no longer than 1, and their mean matrix is positive
-semidefinite and no larger than one person's. Beyond the noise nothing but forged answers is further away.
+semidefinite and no larger than one person's. Mean answers that are further away than noise explains are forged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMED: Final = 3.72  # standard deviations from which a feature is named; one i
 class FeatureChange:
     """A change of people's features over the stream, beyond noise."""
 
-    excess: float  # of the residuals over their mean, in standard deviations
+    excess: float  # excess of the squared residuals over their mean, in standard deviations
     features: tuple[int, ...]  # positions of the features whose means changed, the clearest first
 
 
@@ -99,7 +99,7 @@ def _changed(released: Sequence[tuple[Model, Answer]], predictions: Sequence[Flo
     centre = np.sum(means / variances, axis=0) / np.sum(1.0 / variances, axis=0)
     squares = np.sum((means - centre) ** 2 / variances, axis=0)
     far = [excess(float(each), len(released) - 1) for each in squares]
-    # Features of people who differ in another have slightly other weights.
+    # If one feature changes, records' weights change, and other features seem to change slightly.
     least = max(_NAMED, max(far, default=0.0) / 2.0)
     return tuple(index for index in sorted(range(p - 1), key=lambda index: -far[index]) if far[index] > least)
 
@@ -121,7 +121,7 @@ def _spread_otherwise(
 
 
 def impossible(found: Summaries) -> tuple[Query, ...]:
-    """Return the queries to which a round's mean answer is further from what people can answer than noise is."""
+    """Return the queries with a mean answer that, beyond noise, no people's records can give, in any round."""
     queries: dict[Query, None] = {}
     for each in found:
         if each.score is not None and _beyond(float(np.linalg.norm(each.score.mean)) - 1.0, each.score):
