@@ -477,8 +477,9 @@ class _Vectors:
         }
         initial = getattr(device, "initial", None)
         # Of as many rows as may count; the order of a sum decides its last bits.
-        size = 1 + self.draw.randrange(100)
-        rows = np.array([[self.draw.gauss(0, 1) for _ in range(3)] for _ in range(size)])
+        draw = random.Random(self.number)
+        size = draw.randint(1, 100)
+        rows = np.array([[draw.gauss(0, 1) for _ in range(3)] for _ in range(size)])
         return {
             "rows": rows.tolist(), "mean": means_of(rows, np.array([size]))[0].tolist(),
             "name": task.name, "document": task.document().decode(), "hash": task.hash, "size": task.coding.size,
