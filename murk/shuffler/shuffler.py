@@ -391,7 +391,8 @@ class Shuffler:
         """
         if self._cell_place is None or not len(releases):
             return releases.groups("level", "version")
-        cells, indices = releases.rows(int(releases.numbers["payload"][0]))[:, self._cell_place], np.arange(len(releases))
+        payloads, indices = releases.rows(int(releases.numbers["payload"][0])), np.arange(len(releases))
+        cells = payloads[:, self._cell_place]
         by_level = {level: indices[chosen] for level, chosen in releases.groups("level").items()}
         return {
             (level, cell): rows[cells[rows] == cell]
