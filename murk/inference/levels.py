@@ -23,6 +23,9 @@ class WideLevel(float):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WideLevel) and other.quantile == self.quantile
 
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def __hash__(self) -> int:
         return hash((SUREST, self.quantile))
 
