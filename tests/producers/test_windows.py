@@ -5,6 +5,7 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -180,7 +181,7 @@ def test_parts_of_the_index_keep_the_order_of_windows(monkeypatch: pytest.Monkey
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_file_answers_once_a_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+    monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
     places = {"ledger": tmp_path / "ledger.db", "person": "who", "time": "on", "seed": 3}
     result = murk.run(weekly(LIFE), rows(), log=f"sqlite:///{tmp_path}/log.db", **places)  # type: ignore[arg-type]
     # Everybody has two weeks of budget.
@@ -194,7 +195,7 @@ def test_a_file_answers_once_a_window(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_interrupted_file_ends_as_if_it_had_not_been(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+    monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
 
     class StopError(Exception):
         pass
@@ -224,7 +225,7 @@ def test_an_interrupted_file_ends_as_if_it_had_not_been(tmp_path: Path, monkeypa
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_an_earlier_file_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+    monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
     task = weekly()
     given = sorted(rows(), key=lambda row: row["on"])
     with World(tmp_path, task) as world:
@@ -256,7 +257,7 @@ def test_an_earlier_file_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_wrong_date_is_refused_with_its_row(
     tmp_path: Path, value: Any, why: str, simulated: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+    monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
     given = rows()
     given[16]["on"] = value
     with pytest.raises(UserError, match=rf"row 17, column 'on': the value {why}"):
@@ -301,7 +302,7 @@ class TestOddInput:
     def test_a_person_without_a_name_stops_the_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: object
     ) -> None:
-        monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+        monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
         places = {"log": f"sqlite:///{tmp_path}/log.db", "ledger": tmp_path / "ledger.db"}
         with pytest.raises(
             UserError, match=r"row 3, column 'who': (this names nobody|a person's name has an invisible)"
@@ -312,7 +313,7 @@ class TestOddInput:
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_spellings_of_a_name_are_one_person(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+        monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
         given = dated("7", 1, 9) + dated(" 7.0", 1, 9) + dated("007", 2) + dated("ann", 1)
         assert murk.run(weekly(), given, person="who", time="on", seed=1).n_releases == 3
         with World(tmp_path, weekly()) as world:
@@ -344,7 +345,7 @@ class TestOddInput:
 
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_a_window_without_people_has_no_answer(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(file_source.time, "time", lambda: NOW)
+        monkeypatch.setattr(file_source, "time", SimpleNamespace(time=lambda: NOW))
         given = [row for person in range(20) for row in dated(f"p{person}", 1, 29)]
         result = murk.run(weekly(), given, person="who", time="on", seed=1)
         assert (result.n_releases, result.report["budget_windows"]) == (40, 2)
