@@ -18,8 +18,10 @@ from deploy.broker import Broker
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker
 from murk.stream.log.kafka.topics import Names
-from murk.stream.wire.blocks import receiver
 from murk.stream.wire.codec import WireRules
+from murk.stream.wire.columns import Layout
+from murk.stream.wire.packed import Packed
+from murk.stream.worker.worker import LEARN
 
 WARM = 20_000
 KINDS = ("wall", "cpu")
@@ -63,10 +65,10 @@ def worked(broker, count, rounds, singly=False):
             (feed.device.dimension,),
             {level: m.magnitude for level, m in feed.device.mechanisms.items()},
         )
-        receive = receiver(rules)
+        layout, values = Layout(rules), [message for _, message in messages[warm:]]
         clock = Clock()
-        for _, message in messages[warm:]:
-            receive(message)
+        for at in range(0, len(values), LEARN):
+            assert layout.read(Packed.of(values[at : at + LEARN])) is not None
         yield loop, ours, {**parts, "decode and check": clock.stop()}
 
 

@@ -8,8 +8,9 @@ from benchmarks.feed import Feed
 from benchmarks.on_kafka import Clock
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker, open_log
-from murk.stream.wire.blocks import block_receiver
-from murk.stream.wire.codec import WireRules
+from murk.stream.wire.columns import Layout
+from murk.stream.worker.interface import wire_rules
+from murk.stream.worker.worker import LEARN
 
 PARTS = "make and encode", "append (FULL)", "worker"
 WARM = 20_000
@@ -69,25 +70,22 @@ def main(argv):
         # The worker's own parts, one after another, on the same messages.
         end, size = log.end(0), 4096
         first = max(log.begin(0), end - 40 * size)
-        rules = WireRules(feed.task.hash, True, (feed.device.dimension,), {
-            level: m.magnitude for level, m in feed.device.mechanisms.items()})  # fmt: skip
-        receive = block_receiver(rules)
+        layout = Layout(wire_rules(feed.task, engine))
         read = decoded = learned = 0.0
         count = 0
         for offset in range(first, end, size):
             clock = Clock()
-            messages = log.read(0, offset, size)
+            messages = log.fetch(0, offset, size).messages
             read += clock.stop().cpu
             clock = Clock()
-            parts = [[message.value for message in messages[at : at + 256]] for at in range(0, len(messages), 256)]
-            blocks = [receive(part) for part in parts]
+            blocks = [layout.read(messages.rows(at, min(at + LEARN, len(messages)))) for at in range(0, size, LEARN)]
             decoded += clock.stop().cpu
             assert sum(map(len, blocks)) == len(messages)
             for block in blocks:
                 # As many at once as the worker learns. What is learned, also of this block, makes an engine forget its
                 # oldest iterates: only of the newer half.
                 remembered = sorted(map(int, engine.memory.ring_versions))
-                if {release.version for release in block}.issubset(remembered[len(remembered) // 2 :]):
+                if set(block.column("version").tolist()).issubset(remembered[len(remembered) // 2 :]):
                     clock = Clock()
                     engine.learn_releases(block)
                     learned += clock.stop().cpu

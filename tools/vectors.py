@@ -382,6 +382,7 @@ def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "no such segment": {"segments": ["q"]}, "the arm's segments": {"segments": [arm["name"]]},
         "no such arm": {"arm": "q"}, "no such control": {"control": "q"}, "key": {"stop": 1},
         "guard rail": {"guardrail": {"margin": 0.01, "better": "lower"}},
+        "metrics": {"metrics": [{"name": "m", "kind": "real", "low": 0, "high": 1}]},
     }  # fmt: skip
     assignments: dict[str, dict[str, Any]] = {
         "too much": {"shares": [0.9] * len(arms)}, "too few": {"shares": [1.0]}, "nobody": {"shares": [0, 1]},

@@ -50,7 +50,7 @@ class Box:
         """Return the box of a task."""
         choices: list[tuple[Any, ...]] = []
         widths: list[float] = []
-        for column in (*task.features, task.target):
+        for column in (*task.features, *task.metrics, task.target):
             width = 0.0
             if isinstance(column, CategoryFeature):
                 options: tuple[Any, ...] = column.categories
@@ -64,7 +64,7 @@ class Box:
                 options, width = (column.low, column.high), column.high - column.low
             choices.append((*options, None))
             widths.append(width)
-        return cls((*task.coding.columns, task.coding.target), tuple(choices), tuple(widths))
+        return cls(task.coding.all_columns, tuple(choices), tuple(widths))
 
     def coded(self, task: Task, rows: list[list[Any]]) -> tuple[Floats, Floats]:
         """Return the coded features and targets of rows."""

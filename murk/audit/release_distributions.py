@@ -23,6 +23,7 @@ from murk.privacy.guarantees import ApproxDP, GaussianDP, PureDP
 from murk.privacy.mechanisms import (
     CompositeMechanism,
     Costed,
+    DrawnMechanism,
     KnownMechanism,
     RandomizedResponse,
     SubsetSelection,
@@ -78,6 +79,8 @@ def distribution_of(mechanism: Any) -> ReleaseDistribution:
     """Return the distribution of a mechanism's releases; raise `UserError` if none is known for its kernel code."""
     if isinstance(mechanism, ThresholdMechanism):
         return _Thresholds(mechanism, mechanism.noise)
+    if isinstance(mechanism, DrawnMechanism):
+        return _Drawn(mechanism, mechanism.noise)
     if isinstance(mechanism, KnownMechanism):
         return _Known(mechanism, mechanism.noise)
     noise = mechanism
@@ -293,6 +296,49 @@ class _Known(ReleaseDistribution):
 
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         return self._target.losses(payloads[:, 1:], np.asarray(one)[1:], np.asarray(other)[1:])
+
+
+class _Drawn(ReleaseDistribution):
+    """Distribution of one of several values, drawn evenly; centres are those of all values, one after the other."""
+
+    @cached_property
+    def _parts(self) -> list[ReleaseDistribution]:
+        return [distribution_of(part) for part in self.mechanism.parts]
+
+    def centres(self, vectors: Points) -> Points:
+        rows = np.asarray(vectors, dtype=np.float64)
+        return np.hstack([part.centres(rows[:, [0, 1 + number]]) for number, part in enumerate(self._parts)])
+
+    @cached_property
+    def _ends(self) -> NDArray[np.int64]:
+        widths = [part.centres(np.zeros((1, 2))).shape[1] for part in self._parts]
+        return np.cumsum(widths, dtype=np.int64)[:-1]
+
+    def _split(self, centres: Points) -> list[Points]:
+        return np.split(np.asarray(centres), self._ends, axis=-1)
+
+    def distances(self, points: Points, other: Points) -> Floats:
+        pairs = zip(self._parts, self._split(points), self._split(other), strict=True)
+        return np.asarray(np.mean([part.distances(first, second) for part, first, second in pairs], axis=0))
+
+    def exact(self, one: Points, other: Points, tested_guarantee: TestedGuarantee) -> float | None:
+        pairs = zip(self._parts, self._split(one), self._split(other), strict=True)
+        exact = [part.exact(first, second, tested_guarantee) for part, first, second in pairs]
+        # Of a mixture, which discloses what it is of, an epsilon is the largest one, and a mu has no closed form.
+        if any(each is None for each in exact):
+            return None
+        if isinstance(tested_guarantee, EpsilonAt) and not tested_guarantee.delta:
+            return max(each for each in exact if each is not None)
+        return exact[0] if len(set(exact)) == 1 else None
+
+    def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
+        losses, centres = np.zeros(len(payloads)), (self._split(one), self._split(other))
+        for number, part in enumerate(self._parts):
+            own = payloads[:, 0] == number
+            if own.any():
+                released = payloads[own, 1 : 1 + self.mechanism.parts[number].dimension]
+                losses[own] = part.losses(released, centres[0][number], centres[1][number])
+        return losses
 
 
 class _Composite(ReleaseDistribution):

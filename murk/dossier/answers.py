@@ -59,6 +59,7 @@ def asked(facts: Facts) -> Iterator[Block]:
         (feature.name, "known: sent as it is" if feature.name in known_names else "feature", _values(feature))
         for feature in task.features
     ]
+    rows += [(metric.name, "metric", _values(metric)) for metric in task.metrics]
     rows.append((task.target.name, "target", _values(task.target)))
     first, *others = claims("asked", facts, coded=task.missing == "midpoint")
     yield first
@@ -74,7 +75,10 @@ def leaves(facts: Facts) -> Iterator[Block]:
     excerpt = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text) - _SHOWN:,} more characters like these)"
     meanings = _FIELDS | ({"payload": "a summary of the window, with noise"} if "records" in fields else {})
     if facts.known:
-        meanings |= {"payload": "known columns as they are, then the answer with noise: all that depends on the record"}
+        drawn = "the number of the drawn metric, then " if task.metrics else ""
+        meanings |= {
+            "payload": f"{drawn}known columns as they are, then the answer with noise: all that depends on the record"
+        }
     known_names = tuple(
         (name, meanings.get(name, "a setting of the protocol"), _shown(name, value)) for name, value in fields.items()
     )

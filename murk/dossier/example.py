@@ -59,13 +59,13 @@ def made_up(task: Task) -> dict[str, Any]:
             record[feature.name] = (first + timedelta(days=days // 2)).isoformat()
         else:
             record[feature.name] = feature.categories[-1]
-    target = task.target
-    if isinstance(target, BinaryTarget):
-        record[target.name] = target.positive
-    else:
-        record[target.name] = (
-            target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
-        )
+    for target in (*task.metrics, task.target):
+        if isinstance(target, BinaryTarget):
+            record[target.name] = target.positive
+        else:
+            record[target.name] = (
+                target.classes[-1] if isinstance(target, ClassTarget) else _middle(target.low, target.high)
+            )
     return record
 
 

@@ -52,7 +52,7 @@ def _summary(facts: Facts) -> Iterator[tuple[str, str]]:
     given = entries(
         "summary",
         facts,
-        columns=", ".join([*(feature.name for feature in task.features), task.target.name]),
+        columns=", ".join(task.coding.all_columns),
         size=len(facts.example.messages[0]),
         longest=facts.example.longest,
         worst=worst,

@@ -138,8 +138,8 @@ def _description(facts: Facts) -> str:
 
 
 def _domain(facts: Facts) -> str:
-    columns = [feature.name for feature in facts.task.features] + [facts.task.target.name]
-    return f"Records with {', '.join(columns)} within the task's public bounds; each {_unit(facts).lower()} answers."
+    columns = ", ".join(facts.task.coding.all_columns)
+    return f"Records with {columns} within the task's public bounds; each {_unit(facts).lower()} answers."
 
 
 def _unprotected(facts: Facts) -> str:

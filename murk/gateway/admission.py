@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from murk.errors import UserError
 from murk.protocols.device import device_for, interactive_of
 from murk.stream.log.interface import FIRST_PARTITION, Log
-from murk.stream.wire.blocks import Block, block_receiver, receiver
-from murk.stream.wire.codec import Reason, RejectedError, decode_model
+from murk.stream.wire.codec import Reason, RejectedError, decode, decode_model
 from murk.stream.wire.releases import GradientRelease, Release, ScoreRelease
 from murk.stream.worker.interface import payload_checks_of, wire_rules
 from murk.stream.worker.sharing import SharingLearner, Told
@@ -33,7 +32,6 @@ class Admission:
         self._learner = device.engine()
         self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
         self.rules = wire_rules(task, self._learner)
-        self._receive, self._receive_block = receiver(self.rules), block_receiver(self.rules)
         _, self._fit = payload_checks_of(self._learner)
         self._checked: dict[int, tuple[bytes, int]] = {}
         self._bounds: dict[int, tuple[int, int]] = {}
@@ -53,18 +51,22 @@ class Admission:
 
     def judged(self, values: Sequence[bytes], now: int) -> list[Release | Reason]:
         """Return each release, or why it will not be learned; see `check`."""
-        block = self._receive_block(values)
-        if block is not None and self._admits(block, now):
-            return block
         results: list[Release | Reason] = []
-        for data, release in zip(values, block or [None] * len(values), strict=True):
+        for data in values:
             try:
-                results.append(self.check(data, now, release))
+                results.append(decode(data, self.rules))
             except RejectedError as rejected:
                 results.append(rejected.reason)
+        releases = [release for release in results if not isinstance(release, str)]
+        if releases and not self._admits(releases, now):
+            for index, release in enumerate(results):
+                try:
+                    results[index] = release if isinstance(release, str) else self.check(release, now)
+                except RejectedError as rejected:
+                    results[index] = rejected.reason
         return results
 
-    def _admits(self, releases: Block, now: int) -> bool:
+    def _admits(self, releases: Sequence[Release], now: int) -> bool:
         """Return True only if `check` is certain to pass all these releases."""
         expires = [release.expires for release in releases]
         if min(expires) < now or max(expires) > now + self.rules.lifetime or not self._fit(releases):
@@ -73,18 +75,16 @@ class Admission:
         kinds = {tuple(getattr(release, name, None) for name in _JUDGED): release for release in releases}
         try:
             for release in kinds.values():
-                self.check(b"", now, release)
+                self.check(release, now)
         except RejectedError:
             return False
         return True
 
-    def check(self, data: bytes, now: int, release: Release | None = None) -> Release:
+    def check(self, release: Release, now: int) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.
 
         ``now`` is in seconds since 1970. Raises `MurkError` if the log cannot be read.
         """
-        if release is None:
-            release = self._receive(data)
         check_times(release, now, self.rules)
         if self._device is None or self._sharing is not None:
             admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)

@@ -144,13 +144,13 @@ class Repeated:
 
     def seen(self, encapsulated: bytes) -> bool:
         """Add a request, by its encapsulated key; return whether it came before."""
-        name = blake2b(encapsulated, digest_size=16).digest()
+        name = np.frombuffer(blake2b(encapsulated, digest_size=16).digest(), np.uint64).reshape(1, 2)
         newest = int((self._clock() - self._begin) / self._period) + _PERIODS + 1
-        # Each period stores its own requests, so that those of an old period are forgotten at once.
-        ends = [self._period * each for each in range(max(_PERIODS + 1, newest - _PERIODS), newest + 1)]
-        if self._known.has([name] * len(ends), ends).any():
+        # Each period has its own names, so that all of an old one are forgotten at once.
+        ends = self._period * np.arange(max(_PERIODS + 1, newest - _PERIODS), newest + 1)
+        if self._known.has(name.repeat(len(ends), axis=0), ends).any():
             return True
-        self._known.add([name], ends[-1:])
+        self._known.add(name, ends[-1:])
         return False
 
 

@@ -31,8 +31,8 @@ from murk.inference.contrasts import errors_from_zero, weights_of
 from murk.inference.estimate import Estimate
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
-from murk.task.experiment import GuardrailBlock
-from murk.task.features import CategoryFeature, Feature, RealTarget
+from murk.task.experiment import RatioBlock
+from murk.task.features import CategoryFeature, Feature, RealTarget, Target
 from murk.task.learning import ContrastBlock
 from murk.task.task import Task
 
@@ -73,6 +73,16 @@ class SegmentLift:
 
 
 @dataclass(frozen=True)
+class MetricLifts:
+    """The lifts of all arms on a metric, or on a ratio of two; none before the first release of it."""
+
+    name: str
+    unit: str  # "points" of a probability, or the metric's "units"
+    control_mean: float  # in percent of a probability, or in the metric's units
+    lifts: tuple[Lift, ...]
+
+
+@dataclass(frozen=True)
 class Experiment:
     """The state of an experiment at a look."""
 
@@ -86,6 +96,7 @@ class Experiment:
     lifts: tuple[Lift, ...]
     segments: tuple[SegmentLift, ...] = ()
     randomized: bool = True  # whether the task states that arms are assigned at random
+    metrics: tuple[MetricLifts, ...] = ()  # of the metrics, and then of ratios, simultaneously
 
     @property
     def mismatch(self) -> bool:
@@ -97,7 +108,8 @@ class Experiment:
         """Reason to stop: "mismatch", "harmed", "effect", "safe", or "" for none."""
         if self.mismatch:
             return "mismatch"
-        rails = {lift.guardrail for lift in self.lifts}
+        further = [lift for metric in self.metrics for lift in metric.lifts]
+        rails = {lift.guardrail for lift in (*self.lifts, *further)} - {None}
         if "harmed" in rails:
             return "harmed"
         if any(lift.verdict != "open" for lift in self.lifts):
@@ -118,32 +130,39 @@ class Experiment:
             elif not math.isfinite(low + high):
                 found.append(f"{lift.arm}: too few people with a target for an interval.")
             elif low > 0.0 or high < 0.0:
-                found.append(self._difference(lift))
+                found.append(self._difference(lift, "the target", self.unit))
             else:
                 found.append(f"{lift.arm}: no difference shown; it lies within {span(low, high)} {self.unit}.")
-            if (
-                lift.attrition_interval is not None
-                and not lift.attrition_interval[0] <= 0.0 <= lift.attrition_interval[1]
-            ):
-                found.append(
-                    f"More targets are missing in one of {lift.arm} and {self.control}, by "
-                    f"{span(*lift.attrition_interval)} points: people with a target may differ between the arms."
-                )
-            rails = {
-                "safe": "The guard rail holds: the difference is within its margin.",
-                "harmed": "The guard rail is broken: the difference exceeds its margin.",
-            }
-            if lift.guardrail in rails:
-                found.append(rails[lift.guardrail])
+            found += self._checks(lift, "")
+        for metric in self.metrics:
+            for lift in metric.lifts:
+                if lift.interval[0] > 0.0 or lift.interval[1] < 0.0:
+                    found.append(self._difference(lift, metric.name, metric.unit))
+                found += self._checks(lift, f" of {metric.name}")
         return found
 
-    def _difference(self, lift: Lift) -> str:
-        ends, higher = f"{span(*lift.interval)} {self.unit}", lift.interval[0] > 0.0
+    def _checks(self, lift: Lift, of_metric: str) -> list[str]:
+        """Return sentences about missing targets and the guard rail of a lift."""
+        found, interval = [], lift.attrition_interval
+        if interval is not None and not interval[0] <= 0.0 <= interval[1]:
+            found.append(
+                f"More targets{of_metric} are missing in one of {lift.arm} and {self.control}, by {span(*interval)} "
+                "points: people with a target may differ between the arms."
+            )
+        rails = {
+            "safe": f"The guard rail{of_metric} holds: the difference is within its margin.",
+            "harmed": f"The guard rail{of_metric} is broken: the difference exceeds its margin.",
+        }
+        return [*found, rails[lift.guardrail]] if lift.guardrail in rails else found
+
+    def _difference(self, lift: Lift, what: str, unit: str) -> str:
+        ends, higher = f"{span(*lift.interval)} {unit}", lift.interval[0] > 0.0
         if self.randomized:
-            return f"{lift.arm} {'raises' if higher else 'lowers'} the target, by {ends}."
+            return f"{lift.arm} {'raises' if higher else 'lowers'} {what}, by {ends}."
+        what = what[0].upper() + what[1:]
         return (
-            f"The target is {'higher' if higher else 'lower'} in {lift.arm} than in {self.control}, by {ends}. The "
-            "task does not state that arms are assigned at random (experiment.assigned): this may not be their effect."
+            f"{what} is {'higher' if higher else 'lower'} in {lift.arm} than in {self.control}, by {ends}. The task "
+            "does not state that arms are assigned at random (experiment.assigned): this may not be their effect."
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -182,19 +201,71 @@ def fieller(difference: float, mean: float, covariance: Floats, z: float) -> Int
 
 def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> Experiment | None:
     """Return the state of a task's experiment; None without one, or before the first release."""
-    block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
-    if block is None or cells is None or people is None:
+    block, cells = task.experiment, getattr(estimate, "cells", None)
+    if block is None or cells is None or estimate.people is None:
         return None
+    among_known, others = task.known_columns.index(block.arm), len(task.arms) - 1
+    of_metrics: Sequence[Estimate] = getattr(estimate, "metrics", ())
+    counts = [0] * (len(task.arms) + 1)
+    for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
+        counts[values[among_known]] += releases
+    own = _lifts(task, estimate, task.target, looks, level, others)
+    # Metrics and ratios share another error.
+    shared = others * (len(block.metrics) + len(block.ratios))
+    further = [
+        _lifts(task, of_metric, metric, looks, level, shared)
+        for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
+    ]
+    by_name = {task.target.name: (task.target, cells)} | {
+        metric.name: (metric, getattr(of_metric, "cells", None))
+        for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
+    }
+    further += [_ratio_lifts(task, ratio, by_name, looks, level, shared) for ratio in block.ratios]
+    # Who answers again has the same arm again, so that counts vary more than those of different people. Of shuffled
+    # ones, some wait for their crowds.
+    counted = block.assigned is not None and looks.repeats.most == 1 and task.shuffle is None
+    stated = block.assigned.shares if block.assigned is not None and counted else None
+    log_e = None if stated is None else log_ratio_evidence(counts[:-1], stated)
+    return Experiment(
+        control=block.control,
+        unit="points" if own.unit == "points" else "target units",
+        level=level,
+        people=dict(zip(task.arms, counts[:-1], strict=True)),
+        unassigned=counts[-1],
+        sample_ratio=None if log_e is None else math.exp(min(log_e, 700.0)),
+        control_mean=own.control_mean,
+        lifts=own.lifts,
+        segments=_segments(task, cells, looks, 1.0 - level),
+        randomized=block.assigned is not None,
+        metrics=tuple(further),
+    )
+
+
+def _scale(target: Target) -> tuple[float, float]:
+    """Return factor and shift from a mean of a cell, a share or a coded number, to points or the target's units."""
+    if isinstance(target, RealTarget):
+        return (target.high - target.low) / 2.0, (target.high + target.low) / 2.0
+    return POINTS, 0.0
+
+
+def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: float, count: int) -> MetricLifts:
+    """Return the lifts of all arms on the target or a metric, adjusted for the other known columns.
+
+    They are among ``count`` ones that share the error.
+    """
+    block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
+    assert block is not None
+    real = isinstance(target, RealTarget)
+    unit, alpha = "units" if real else "points", (1.0 - level) / count
+    guardrail = block.guardrail
+    has_rail = guardrail is not None and target.name == (guardrail.metric or task.target.name)
+    if cells is None or people is None:
+        return MetricLifts(target.name, unit, math.nan, ())
     index, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
-    counts = np.bincount(cells.values[:, among_known], weights=cells.counts, minlength=len(task.arms) + 1).astype(int)
-    real = task.target if isinstance(task.target, RealTarget) else None
     values, covariance, spread = _line(estimate)
-    factor, shift = POINTS, 0.0
-    if real is not None:
-        factor, shift = (real.high - real.low) / 2.0, (real.high + real.low) / 2.0
-    elif task.coefficient_scale == "probability":
-        factor = shift = POINTS / 2.0  # labels are coded to -1 and +1
-    unit = POINTS if real is None else 1.0  # factor of a guard rail's margin
+    factor, shift = _scale(target)
+    if not real and getattr(estimate, "line", None) is None:
+        factor = shift = POINTS / 2.0  # of labels coded to -1 and +1
     names = task.coding.names
     mean = people.shares @ people.points
     # The people's mean features, with the arm's coded features replaced by the control's code.
@@ -202,46 +273,115 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     mean[indices] = -1.0
     if block.control != task.arms[0]:
         mean[indices[task.arms.index(block.control) - 1]] = 1.0
-    others = len(task.arms) - 1
-    alpha = (1.0 - level) / others
-    found = []
+    control_mean, found = shift + factor * float(mean @ values), []
     for arm in task.arms:
         if arm == block.control:
             continue
         weights = weights_of(task, names, ContrastBlock(feature=block.arm, category=arm, against=block.control))
         both = np.array([weights, mean])
-        pair = both @ values
+        value = factor * float(weights @ values)
         known = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
         matrix = factor**2 * (both @ covariance @ both.T) if known else np.full((2, 2), math.inf)
         halves = partial(_half_widths, estimate, both, factor, matrix)
-        lift = _lift(arm, factor * pair, shift, matrix, halves, looks, alpha, others, block.guardrail, unit)
-        if task.target.missing_share != 0.0:
+
+        def absolute(at: float, value: float = value, halves: Any = halves) -> Interval:
+            half = float(halves(at)[0])
+            return value - half, value + half
+
+        def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
+            both, z = halves(at), quantile_of(at)
+            if not np.isfinite(both).all():
+                return -math.inf, math.inf
+            # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
+            wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
+            return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
+
+        ratio = value / control_mean if control_mean else math.nan
+        lift = _lift(arm, value, absolute, ratio, relative, looks, alpha, count)
+        if guardrail is not None and has_rail:
+            margin = guardrail.margin * (1.0 if real else POINTS)
+            lift = replace(lift, guardrail=_rail(absolute(_watched(looks, alpha)), margin, guardrail.worse))
+        if target.missing_share != 0.0:
             gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
             difference = gone[0][0] - gone[1][0]
             interval = POINTS * (difference - half), POINTS * (difference + half)
             lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
         found.append(lift)
-    # A person who answers again is in the same arm again, so that counts vary more than those of different people.
-    stated = None if block.assigned is None or looks.repeats.most > 1 else block.assigned.shares
-    log_e = None if stated is None else log_ratio_evidence(counts[:-1].tolist(), stated)
-    return Experiment(
-        control=block.control,
-        unit="points" if real is None else "target units",
-        level=level,
-        people=dict(zip(task.arms, counts[:-1].tolist(), strict=True)),
-        unassigned=int(counts[-1]) if len(counts) > len(task.arms) else 0,
-        sample_ratio=None if log_e is None else math.exp(min(log_e, 700.0)),
-        control_mean=shift + factor * float(mean @ values),
-        lifts=tuple(found),
-        segments=_segments(task, cells, factor if real is not None else POINTS, looks, 1.0 - level),
-        randomized=block.assigned is not None,
-    )
+    return MetricLifts(target.name, unit, control_mean, tuple(found))
 
 
-def _segments(task: Task, cells: Any, factor: float, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
-    """Return the lifts of all arms in all segments; their intervals share the error probability ``alpha``."""
-    block, columns = task.experiment, task.known_columns
+def _ratio_lifts(
+    task: Task, ratio: RatioBlock, metrics: Mapping[str, tuple[Target, Any]], looks: Looks, level: float, count: int
+) -> MetricLifts:
+    """Return the lifts of all arms on a ratio of two means, among ``count`` ones that share the error.
+
+    The means are of different people in different arms, and so independent.
+    """
+    block, parts = task.experiment, (metrics[ratio.of], metrics[ratio.per])
+    assert block is not None
+    if any(cells is None for _, cells in parts):
+        return MetricLifts(ratio.name, "units", math.nan, ())
+    among_known = task.known_columns.index(block.arm)
+    means: dict[str, list[tuple[float, float]]] = {}
+    for place, arm in enumerate(task.arms):
+        means[arm] = []
+        for target, cells in parts:
+            factor, shift = _scale(target) if isinstance(target, RealTarget) else (1.0, 0.0)
+            mean, error, _ = cells.mean(cells.values[:, among_known] == place)
+            means[arm].append((shift + factor * mean, factor * error))
+    quotients = {arm: top[0] / bottom[0] if bottom[0] else math.nan for arm, (top, bottom) in means.items()}
+    base, found = quotients[block.control], []
+    for arm in task.arms:
+        if arm == block.control:
+            continue
+
+        def pair(at: float, arm: str = arm) -> tuple[Interval, Interval]:
+            z = quantile_of(at)
+            ends = [_quotient(means[each], z) for each in (arm, block.control)]
+            return ends[0], ends[1]
+
+        def absolute(at: float, arm: str = arm, pair: Any = pair) -> Interval:
+            return difference_interval(quotients[arm], base, *pair(at))
+
+        def relative(at: float, arm: str = arm, pair: Any = pair) -> Interval:
+            one, other = pair(at)
+            if not min(one[0], other[0]) > 0.0:
+                return -math.inf, math.inf
+            logs = ((math.log(low), math.log(high)) for low, high in (one, other))
+            low, high = difference_interval(math.log(quotients[arm]), math.log(base), *logs)
+            return math.expm1(low), math.expm1(high)
+
+        value = quotients[arm] - base
+        share = value / base if base else math.nan
+        found.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count))
+    return MetricLifts(ratio.name, "units", base, tuple(found))
+
+
+def _quotient(means: Sequence[tuple[float, float]], z: float) -> Interval:
+    """Return Fieller's interval of a quotient of two independent means, given with their standard errors."""
+    (top, top_error), (bottom, bottom_error) = means
+    if not math.isfinite(top_error + bottom_error):
+        return -math.inf, math.inf
+    return fieller(top, bottom, np.diag([top_error**2, bottom_error**2]), z)
+
+
+def difference_interval(one: float, other: float, of_one: Interval, of_other: Interval) -> Interval:
+    """Return the interval of a difference of independent estimates from the intervals of each (MOVER).
+
+    >>> [round(end, 3) for end in difference_interval(3.0, 1.0, (2.0, 5.0), (0.5, 2.0))]
+    [0.586, 4.062]
+    """
+    value = one - other
+    if not math.isfinite(value):
+        return -math.inf, math.inf
+    low = math.hypot(one - of_one[0], of_other[1] - other)
+    return value - low, value + math.hypot(of_one[1] - one, other - of_other[0])
+
+
+def _segments(task: Task, cells: Any, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
+    """Return the lifts of all arms in all segments, whose intervals share the error."""
+    block, columns, factor = task.experiment, task.known_columns, _scale(task.target)[0]
     assert block is not None
     place, found = columns.index(block.arm), []
     features = {feature.name: feature for feature in task.features}
@@ -254,7 +394,7 @@ def _segments(task: Task, cells: Any, factor: float, looks: Looks, alpha: float)
     half = _quantile(looks, alpha / max(len(parts) * len(arms), 1))
     for name, column, value, category in parts:
         inside = cells.values[:, column] == value
-        means = {arm: _mean(cells, inside & (cells.values[:, place] == task.arms.index(arm))) for arm in task.arms}
+        means = {arm: cells.mean(inside & (cells.values[:, place] == task.arms.index(arm))) for arm in task.arms}
         base, base_error, base_people = means[block.control]
         for arm in arms:
             mean, error, people = means[arm]
@@ -269,23 +409,13 @@ def _categories(feature: Feature) -> Sequence[str]:
     return feature.categories
 
 
-def _mean(cells: Any, inside: Any) -> tuple[float, float, int]:
-    """Return the mean target of people in some cells, its standard error (infinite for few people), and their count."""
-    counts = cells.counts[inside]
-    people = int(counts.sum())
-    if not people:
-        return 0.0, math.inf, 0
-    # Cells are weighted by their numbers of people with a target.
-    weights = counts * np.maximum(1.0 - cells.absent[inside], 0.0)
-    if not weights.sum() > 0.0:
-        return 0.0, math.inf, people
-    shares = weights / weights.sum()
-    error = math.sqrt(float(shares**2 @ cells.spread[inside, -1] ** 2))
-    return float(shares @ cells.means[inside, -1]), error if people >= cells.fewest else math.inf, people
-
-
 def _quantile(looks: Looks, alpha: float) -> float:
     return quantile_of(looks.nominal(1.0 - alpha))
+
+
+def _watched(looks: Looks, alpha: float) -> float:
+    """Return the level of an interval that holds at every look."""
+    return replace(looks, validity="always-valid").nominal(1.0 - alpha)
 
 
 def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
@@ -314,55 +444,53 @@ def _half_widths(estimate: Estimate, both: Floats, factor: float, covariance: Fl
     return np.asarray(quantile_of(level) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
+def _rail(interval: Interval, margin: float, worse: str) -> str:
+    """Return whether an interval lies on one side of a margin."""
+    low, high = interval
+    worst, best = (low, high) if worse == "lower" else (-high, -low)
+    return "safe" if worst > -margin else "harmed" if best < -margin else "open"
+
+
 def _lift(
     arm: str,
-    pair: Floats,
-    shift: float,
-    covariance: Floats,
-    halves: Callable[[float], Floats],
+    value: float,
+    absolute: Callable[[float], Interval],
+    ratio: float,
+    relative: Callable[[float], Interval],
     looks: Looks,
     alpha: float,
-    others: int,
-    guardrail: GuardrailBlock | None,
-    unit: float,
+    count: int,
 ) -> Lift:
-    value, mean = float(pair[0]), shift + float(pair[1])
-    nominal, fixed = looks.nominal(1.0 - alpha), float(halves(looks.fixed(1.0 - alpha))[0])
-    both, z = halves(nominal), quantile_of(nominal)
-    half = float(both[0])
-    interval = value - half, value + half
-    relative = -math.inf, math.inf
-    if np.isfinite(both).all():
-        # Noise in the curvature makes half-widths exceed z standard errors: variances grow, the correlation stays.
-        errors = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
-        wider = both / (z * errors)
-        relative = fieller(value, mean, covariance * np.outer(wider, wider), z)
-    watched = replace(looks, validity="always-valid").nominal(1.0 - alpha)
+    """Return a lift with its intervals, given those of the difference and of its ratio to the control at a level.
+
+    It is one of ``count`` lifts that share the error, of which it has ``alpha``.
+    """
+    nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
+
+    def towards_zero(level: float) -> tuple[float, float]:
+        low, high = absolute(level)
+        return value, value - low if value > 0.0 else high - value
+
     log_e = None
     # Estimates from repeated answers of the same people are no martingale.
     if looks.repeats.most == 1:
-        size = errors_from_zero(lambda level: (value, float(halves(level)[0])), [1.0 - alpha, watched])
-        log_e = float(evidence(size, looks.information, alpha)) - math.log(others)
-    beyond = float(halves(watched)[0])
-    low, high = value - beyond, value + beyond
-    rail = None
-    if guardrail is not None:
-        margin = guardrail.margin * unit
-        worst, best = (low, high) if guardrail.worse == "lower" else (-high, -low)
-        rail = "safe" if worst > -margin else "harmed" if best < -margin else "open"
+        size = errors_from_zero(towards_zero, [1.0 - alpha, watched])
+        log_e = float(evidence(size, looks.information, alpha)) - math.log(count)
+    low, high = absolute(watched)
+    ends = relative(nominal)
     return Lift(
         arm=arm,
         value=value,
-        interval=interval,
-        fixed_interval=(value - fixed, value + fixed),
-        relative=POINTS * value / mean if mean else math.nan,
-        relative_interval=(POINTS * relative[0], POINTS * relative[1]),
+        interval=absolute(nominal),
+        fixed_interval=absolute(looks.fixed(1.0 - alpha)),
+        relative=POINTS * ratio,
+        relative_interval=(POINTS * ends[0], POINTS * ends[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),
         verdict="higher" if low > 0.0 else "lower" if high < 0.0 else "open",
         attrition=None,
         attrition_interval=None,
-        guardrail=rail,
+        guardrail=None,
     )
 
 
@@ -386,10 +514,21 @@ def segment_table(found: Mapping[str, Any]) -> list[list[str]]:
 def table(found: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of a table of lifts: arm, people, lift, interval, relative lift, interval, p and e."""
     rows = [[f"{found['control']} (control)", f"{found['people'][found['control']]:,}", *[""] * 6]]
-    for lift in found["lifts"]:
-        tested = ["-", "-"] if lift["p_value"] is None else [f"{lift['p_value']:.2g}", f"{lift['e_value']:.3g}"]
-        known = math.isfinite(sum(lift["interval"]))
-        absolute = [number(lift["value"]), span(*lift["interval"])] if known else ["", "too few people"]
-        relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])] if known else ["", ""]
-        rows.append([lift["arm"], f"{found['people'][lift['arm']]:,}", *absolute, *relative, *tested])
-    return rows
+    return rows + [[lift["arm"], f"{found['people'][lift['arm']]:,}", *_columns(lift)] for lift in found["lifts"]]
+
+
+def metric_table(found: Mapping[str, Any]) -> list[list[str]]:
+    """Return the rows of a table of metrics' lifts: metric, arm, lift, interval, relative lift, interval, p and e."""
+    return [
+        [f"{metric['name']}, {metric['unit']}", lift["arm"], *_columns(lift)]
+        for metric in found["metrics"]
+        for lift in metric["lifts"]
+    ]
+
+
+def _columns(lift: Mapping[str, Any]) -> list[str]:
+    tested = ["-", "-"] if lift["p_value"] is None else [f"{lift['p_value']:.2g}", f"{lift['e_value']:.3g}"]
+    known = math.isfinite(sum(lift["interval"]))
+    absolute = [number(lift["value"]), span(*lift["interval"])] if known else ["", "too few people"]
+    relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])] if known else ["", ""]
+    return [*absolute, *relative, *tested]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from murk._internal.arrays import Floats
+from murk._internal.arrays import Floats, Integers
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks, critical_values
 from murk.inference.estimate import Estimate
@@ -129,35 +129,60 @@ class FalseAlarms:
 
 
 def false_alarms(
-    task: Task, X: Floats, y: Floats, *, runs: int = 100, seed: int = 1, tick: Callable[[int, str], None] | None = None
+    task: Task,
+    X: Floats,
+    y: Floats,
+    *,
+    people: Integers | None = None,
+    runs: int = 100,
+    seed: int = 1,
+    tick: Callable[[int, str], None] | None = None,
 ) -> FalseAlarms:
-    """Assign arms at random to coded records ``X`` (m, p), ``y`` (m,), randomize targets, and look again and again.
+    """Assign arms at random to people, randomize their coded records (m, p), (m,), and look again and again.
 
-    The arms have no effect by construction. Everything else is as in the records: rates, drifts and amounts.
+    The arms have no effect by construction, and everything else is as in the records: rates, drifts and amounts.
+    ``people`` (m,) are the numbers from 0 of the people whose records they are, by default different ones. All records
+    of a person have one arm. They answer once, by a record drawn at random and in a random order, or as often as the
+    task allows, in the order of the records.
     """
+    if people is None:
+        people = np.arange(len(y))
+    most, number = task.repeats.most, int(people.max(initial=-1)) + 1
+    answers = int(np.minimum(np.bincount(people), most).sum())
     shares, device = arms_of(task), device_for(task.with_simulated(True))
     assert task.experiment is not None
     index = task.coding.columns.index(task.experiment.arm)
     first = task.coding.names.index(task.coding.names_of(index)[0])
     codes = _codes(task, index)
     looks = [_FIRST]
-    while looks[-1] < len(y):
-        looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), len(y)))
+    while looks[-1] < answers:
+        looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), answers))
     counts = np.zeros(3)
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
-        rows = X.copy()
-        rows[:, first : first + codes.shape[1]] = codes[rng.choice(len(shares), size=len(y), p=shares)]
+        chosen = np.arange(len(y)) if answers == len(y) else _answered(people, most, rng)
+        rows = X[chosen]
+        rows[:, first : first + codes.shape[1]] = codes[rng.choice(len(shares), size=number, p=shares)[people[chosen]]]
         payloads = device.mechanisms[DEFAULT_LEVEL].randomize(  # type: ignore[attr-defined]
-            device.vectors(rows, y),  # type: ignore[attr-defined]
+            device.vectors(rows, y[chosen]),  # type: ignore[attr-defined]
             SimulatedNoise(int(rng.integers(2**63))),
-            np.arange(len(y)),
+            np.arange(answers),
         )
         counts += _alarms(task, device, payloads, looks)
         if tick is not None:
             tick(run + 1, "")
     watched, fixed, ratio = (counts / runs).tolist()
-    return FalseAlarms(runs, len(y), len(looks), watched, fixed, ratio)
+    return FalseAlarms(runs, number, len(looks), watched, fixed, ratio)
+
+
+def _answered(people: Integers, most: int, rng: np.random.Generator) -> Integers:
+    """Return the records by which people answer: one of each in a random order, or ``most`` of each in their order."""
+    order = rng.permutation(len(people))
+    by_person = order[np.argsort(people[order], kind="stable")]
+    owners = people[by_person]
+    turns = np.arange(len(people)) - np.searchsorted(owners, owners)
+    chosen = by_person[turns < most]
+    return rng.permutation(chosen) if most == 1 else np.sort(chosen)
 
 
 def _codes(task: Task, place: int) -> Floats:
@@ -175,7 +200,7 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
         estimate: Estimate = engine.estimate()
-        state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look))
+        state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look, repeats=task.repeats))
         if state is None:
             continue
         for lift in state.lifts:

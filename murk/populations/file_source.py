@@ -157,9 +157,9 @@ _GRID: Final = "{from: 0.25, to: 4}"
 
 def check_columns(task: Task, level: str | None, organisation: str | None) -> None:
     """Raise a UserError if a column of levels or organisations is a feature or the target."""
-    values = (*task.coding.columns, task.coding.target)
+    values = task.coding.all_columns
     if level in values:
-        use = "the target" if level == task.coding.target else "a feature"
+        use = "a feature" if level in task.coding.columns else "the target" if level == values[-1] else "a metric"
         raise UserError(
             f"levels cannot come from the column {level!r}, {use} of the task {task.name!r}: everybody can read the "
             "level of a release, so it must not say anything about the record. Name a column of levels that people "
@@ -175,12 +175,12 @@ def check_columns(task: Task, level: str | None, organisation: str | None) -> No
 
 def declared(task: Task, column: str) -> str:
     """State what a task declares, and thereby makes public, about a column of categories or labels."""
-    target = task.target
     values: tuple[str, ...] = ()
-    if isinstance(target, BinaryTarget) and column == target.name:
-        values = tuple(label for label in (target.negative, target.positive) if label is not None)
-    elif isinstance(target, ClassTarget) and column == target.name:
-        values = target.classes
+    for target in (task.target, *task.metrics):
+        if isinstance(target, BinaryTarget) and column == target.name:
+            values = tuple(label for label in (target.negative, target.positive) if label is not None)
+        elif isinstance(target, ClassTarget) and column == target.name:
+            values = target.classes
     for feature in task.features:
         if isinstance(feature, CategoryFeature) and column == feature.name:
             values = feature.categories
@@ -269,7 +269,7 @@ class FileSource:
         self._named = [name for name in named if name is not None]
         self._survey = self.records.survey()
         self.allow(list(levels))
-        wanted = [*task.coding.columns, task.coding.target, *self._named]
+        wanted = [*task.coding.all_columns, *self._named]
         self._table = self.records.table(wanted, strict=self.strict)
         self.absent: tuple[str, ...] = getattr(self._table, "absent", ())
         for name in self._named:
@@ -344,7 +344,7 @@ class FileSource:
             if len(left_out):
                 kept = ~np.isin(rows, left_out)
                 rows, positions = rows[kept], positions[kept]
-            return Window(rows, positions, stop, self.task.coding.size)
+            return Window(rows, positions, stop, self.task.coding.width)
 
         yield from self._in_order(lambda start: self.size, plan, start, size)
 
@@ -375,7 +375,7 @@ class FileSource:
             rows = part.rows[starts[0] : starts[-1]]
             windows = None if part.windows is None else part.windows[first:last]
             more = starts - starts[0], levels, windows
-            return Window(rows, positions, part.first + last, self.task.coding.size, *more)
+            return Window(rows, positions, part.first + last, self.task.coding.width, *more)
 
         def reach(start: int) -> int:
             part = people.part(start)
@@ -410,8 +410,8 @@ class FileSource:
     def _room(self) -> int:
         """Return how many coded records fit into the memory of a window (``WINDOW_BYTES``, ``ROW_BYTES``)."""
         names = sum(each is not None for each in (self._name_column, self.level_column, self._owner_column))
-        columns = len(self.task.coding.columns) + 1
-        record = 8 * (self.task.coding.size + 1) + columns + 6 * 8 + names * _NAME_BYTES
+        columns = len(self.task.coding.all_columns)
+        record = 8 * (self.task.coding.width + 1) + columns + 6 * 8 + names * _NAME_BYTES
         return max(FEWEST_ROWS, max(WINDOW_BYTES, ROW_BYTES * self.size) // record)
 
     def _fill(self, window: Window) -> None:
@@ -532,7 +532,7 @@ class FileSource:
 
     def _block(self, rows: Sequence[int], records: Sequence[Any]) -> Block:
         coding = self.task.coding
-        columns = self._table.columns(records, rows, [*coding.columns, coding.target, *self._named])
+        columns = self._table.columns(records, rows, [*coding.all_columns, *self._named])
         people, owners, levels, unreadable = self._identities(columns, rows)
         if unreadable:
             # Their owner or level is unknown, so none of their values may be released.
@@ -571,7 +571,7 @@ class FileSource:
         coding = self.task.coding
         if not self.strict:
             return coding.encode(columns, target=target)
-        for name in (*coding.columns, coding.target) if target else coding.columns:
+        for name in coding.all_columns if target else coding.columns:
             self._check_text(columns[name], rows, name)
         coded = coding.encode(columns, target=target)
         for index, column in zip(*np.nonzero(coded.cells >= Cell.MISSING), strict=True):
@@ -611,7 +611,7 @@ class FileSource:
     def _numbers(self) -> frozenset[str]:
         task = self.task
         names = {feature.name for feature in task.features if isinstance(feature, NumberFeature)}
-        return frozenset(names | ({task.target.name} if isinstance(task.target, RealTarget) else set()))
+        return frozenset(names | {each.name for each in (task.target, *task.metrics) if isinstance(each, RealTarget)})
 
     @cached_property
     def _dates(self) -> frozenset[str]:

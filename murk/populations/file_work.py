@@ -50,6 +50,7 @@ class ConstantSurvey:
         self._source, self._rows = source, 0
         coding = source.task.coding
         sizes = [len(coding.names_of(index)) for index in range(len(coding.columns))]
+        sizes += [1] * len(coding.metrics)
         self._groups = [np.arange(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
         self._low = [np.full(size, np.inf) for size in (*sizes, 1)]
         self._high = [-low for low in self._low]
@@ -74,7 +75,7 @@ class ConstantSurvey:
         if not task.simulated:
             return []
         messages = []
-        for position, name in enumerate((*task.coding.columns, task.coding.target)):
+        for position, name in enumerate(task.coding.all_columns):
             where = f"the column {name!r} of {self._source.records}"
             if not self._sums[position][0]:
                 messages.append(f"{where} is empty in every row, so nothing is learned about it {_SEEN}")
@@ -135,7 +136,7 @@ class CodedSurvey:
 
     def __init__(self, source: FileSource) -> None:
         self._source = source
-        self._counts = np.zeros((len(Cell), len(source.task.coding.columns) + 1), dtype=np.int64)
+        self._counts = np.zeros((len(Cell), len(source.task.coding.all_columns)), dtype=np.int64)
         self._unreadable = 0
 
     def add(self, block: Block) -> None:
@@ -149,7 +150,7 @@ class CodedSurvey:
         source = self._source
         if source.strict:
             return []
-        names = (*source.task.coding.columns, source.task.coding.target)
+        names = source.task.coding.all_columns
         sentences = [
             f"{source.records}: the column {name!r} is in none of the first records, and counts as missing in them"
             for name in source.absent
@@ -245,7 +246,8 @@ class PopulationConfig:
     caller sets the devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new
     task, before anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file":
     rows are released in the file's order. ``time`` is the column of rows' dates or times, which decide the window of
-    each row if the task's budget renews; None if rows belong to the window in which they are released. Raises UserError
+    each row if the task's budget renews; None if rows belong to the window in which they are released. ``waits`` says
+    that another process makes the models for which each block waits: the first blocks are larger then. Raises UserError
     for the file's order with real noise, since it would show whose release each one is.
     """
 
@@ -258,6 +260,7 @@ class PopulationConfig:
     agree: Agree | None = None
     order: Order = "random"
     time: str | None = None
+    waits: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

@@ -20,6 +20,8 @@ from murk.protocols.device import PersonDevice, interactive_of, person_device_fo
 from murk.stream.log.interface import FIRST_PARTITION, Log, UnreachableError
 from murk.stream.wire.releases import ModelMessage
 from murk.stream.wire.state import decode_state
+from murk.task.learning import MaxStaleness
+from murk.task.protocols.registry import PROTOCOLS
 from murk.task.repeats import ONCE, Repeats, repeats_of_counts
 from murk.task.task import Task
 
@@ -117,6 +119,8 @@ class Population(FilePopulation):
         size, interactive = BLOCK, interactive_of(self.device)
         if interactive is not None:
             size = min(MOST, interactive.block(self.releases))
+            if self.crowd.waits and PROTOCOLS[self.task.protocol].reads_staleness:
+                size = max(size, first_block(self.task.max_staleness, self.releases))
             if self.task.log.partitions > 1 and not interactive.shares_models:
                 size = min(size, max(FEW, self.releases // SHARE))
         return size if self.crowd.block is None else min(size, self.crowd.block)
@@ -145,6 +149,17 @@ def population_of(task: Task, crowd: PopulationConfig, log: Log, ledger: Ledger)
 
         return OrganisationPopulation(task, crowd, log, ledger)
     return Population(task, crowd, log, ledger)
+
+
+def first_block(staleness: MaxStaleness, releases: int) -> int:
+    """Return how many people may release at one model after a number of releases, so that few have to wait for models.
+
+    Half of the allowed age is left to other senders, and what comes between two models, at most 1% of all releases.
+
+    >>> [first_block(MaxStaleness(), releases) for releases in (0, 1_000, 10_000)]
+    [50, 40, -50]
+    """
+    return staleness.releases // 2 - releases // 100
 
 
 # shortest and longest pause between two polls, in seconds

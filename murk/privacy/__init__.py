@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from murk.privacy.guarantees import guarantee_from_text as guarantee_from_text
     from murk.privacy.mechanisms import CompositeMechanism as CompositeMechanism
     from murk.privacy.mechanisms import Currency as Currency
+    from murk.privacy.mechanisms import DrawnMechanism as DrawnMechanism
     from murk.privacy.mechanisms import GaussianMechanism as GaussianMechanism
     from murk.privacy.mechanisms import L2BallMechanism as L2BallMechanism
     from murk.privacy.mechanisms import LaplaceMechanism as LaplaceMechanism
@@ -58,7 +59,7 @@ _MODULES = {
     "NewtonMechanism Sketch SketchAccumulator",
     ".guarantees": "ApproxDP GaussianDP Guarantee PureDP TruncatedCDP ZeroConcentratedDP guarantee_from_dict "
     "guarantee_from_text",
-    ".mechanisms": "CompositeMechanism Currency GaussianMechanism KnownMechanism "
+    ".mechanisms": "CompositeMechanism Currency DrawnMechanism GaussianMechanism KnownMechanism "
     "L2BallMechanism LaplaceMechanism "
     "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
     "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",

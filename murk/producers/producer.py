@@ -146,8 +146,10 @@ class Policy:
         return Admission(charges, refused, tuple(caps), lifetime, tuple(each) if privacy.renews else ())
 
     def _reason_refused(self, mechanism: Costed, caps: Mapping[str, PrivacyLoss | None]) -> str:
-        if mechanism.kind not in self.mechanisms:
-            return f"the mechanism {mechanism.kind!r} is not among {', '.join(self.mechanisms)}"
+        kinds: tuple[str, ...] = getattr(mechanism, "kinds", (mechanism.kind,))
+        for kind in kinds:
+            if kind not in self.mechanisms:
+                return f"the mechanism {kind!r} is not among {', '.join(self.mechanisms)}"
         for scope, cap in caps.items():
             if cap is None:
                 continue

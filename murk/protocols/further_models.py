@@ -13,7 +13,7 @@ from murk.errors import MurkError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.protocols.averages import NeverPublished
-from murk.stream.wire.blocks import block_of
+from murk.stream.wire.columns import columns_of
 from murk.stream.worker.interface import admits_of, payload_lengths
 from murk.task.models import Model
 from murk.task.task import Task
@@ -34,9 +34,9 @@ class EntrySelection:
         both = np.array(places, dtype=np.int64), np.ones(len(places), dtype=np.int64)
         return cls(both[0], both[1] if signs is None else np.array(signs, dtype=np.int64))
 
-    def __call__(self, releases: Sequence[Any]) -> Sequence[Any]:
+    def __call__(self, releases: Sequence[Any]) -> Any:
         """Return releases reduced to the selected numbers."""
-        return block_of(releases).part(self.places, self.signs)
+        return columns_of(releases).select(self.places, self.signs)
 
 
 def all_numbers(releases: Sequence[Any]) -> Sequence[Any]:

@@ -27,6 +27,7 @@ from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, draw_gaussian
 from murk.privacy.noise.sources import fill_from
 from murk.protocols.options import chosen_noise
+from murk.stream.wire.columns import Columns
 from murk.task.values import number
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -285,12 +286,17 @@ class IterateEngine(RecordEngine):
     def _row(self, index: int) -> Floats:
         return np.array(self.memory.rows[index])
 
-    def _level_indices(self, levels: Sequence[str]) -> Integers:
+    def _level_indices(self, columns: Columns) -> Integers:
         """Return the levels' rows in the tables that kernels read, which are filled at a level's first release."""
+        levels, index = columns.levels()
+        self._prepare_levels(levels)
+        rows: Integers = np.array([self._levels[level] for level in levels], dtype=np.int64)[index]
+        return rows
+
+    def _prepare_levels(self, levels: Sequence[str]) -> None:
         for level in {*levels} - self._prepared:
             self._prepare(self._levels[level], self.mechanisms[level])
             self._prepared.add(level)
-        return np.array([self._levels[level] for level in levels], dtype=np.int64)
 
     @abstractmethod
     def _prepare(self, row: int, mechanism: Any) -> None:

@@ -16,6 +16,8 @@ from itertools import groupby
 from multiprocessing import get_context
 from typing import Any, Final
 
+import numpy as np
+
 from murk.errors import UserError
 from murk.protocols.further_models import FurtherModelEngine
 from murk.results.models import ModelDevice, model_device_for, report_model
@@ -25,13 +27,12 @@ from murk.stream.log.interface import Checkpoint, truncate_time
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, decode_state, first_point
 from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.recovery import rebuild_window
-from murk.stream.worker.worker import StepCounters, Validator
+from murk.stream.worker.worker import LEARN, StepCounters, Validator
 from murk.task.models import Model
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
 
-_PAGE: Final = 4096  # largest number of messages read at once
-_LEARN: Final = 256  # largest number of messages validated and learned at once
+_PAGE: Final = 4096  # messages that are read at once
 
 Map = Callable[[Callable[["Part"], bytes], Sequence["Part"]], Iterable[bytes]]
 
@@ -47,11 +48,12 @@ class Part:
     is_file: bool  # whether the part is one file; otherwise it is the whole partition
     identity: str  # identity of the archived log
     end: int  # offset at which the partition's archive ended when the parts were made
+    partitions: int  # of the log then
 
 
 def learn_part(part: Part) -> bytes:
-    """Learn a part and return the learner's state as a message; any process that can read the archive may call this."""
-    log, device = _opened(part.archive, part.model, part.identity, part.end)
+    """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
+    log, device = _opened(part.archive, part.model, part.identity, part.end, part.partitions)
     task, learner = log.task, _engine(log, device)
     if part.is_file:
         learner.begin_part()
@@ -63,21 +65,21 @@ def learn_part(part: Part) -> bytes:
     window = rebuild_window(log, task, part.partition, validator.remember, offset)
     tally = StepCounters(Counters())
     while offset < end:
-        page = log.read(part.partition, offset, min(_PAGE, end - offset))
-        page = [message for message in page if message.offset < end]
+        page = log.fetch(part.partition, offset, min(_PAGE, end - offset))
+        page = page.rows(0, int(np.searchsorted(page.offsets, end)))
         begin = 0
         while begin < len(page):
             count = learner.n_releases
             point = None if part.is_file else history.next(count)
-            messages = page[begin : begin + min(_LEARN, _LEARN if point is None else point - count)]
-            begin += len(messages)
-            validated = validator.validate(messages, window, tally)
-            if validated.admitted:
+            most = LEARN if point is None else min(LEARN, point - count)
+            validated = validator.validate(page.rows(begin, begin + most), window, tally)
+            begin += validated.read
+            if len(validated.admitted):
                 learner.learn_releases(validated.admitted)
                 tally.learned(validated.admitted, count)
                 if not part.is_file:
                     history.add_if_due(learner, truncate_time(validated.appended, task.granularity))
-        offset = page[-1].offset + 1 if page else end
+        offset = int(page.offsets[-1]) + 1 if len(page) else end
     return StateMessage(
         task=task.hash,
         identity=log.identity,
@@ -91,10 +93,10 @@ def learn_part(part: Part) -> bytes:
 
 
 @lru_cache(maxsize=4)
-def _opened(archive: str, model: Model, identity: str, end: int) -> tuple[ArchiveLog, ModelDevice]:  # noqa: ARG001
-    """Return an archive and a model's device, from a cache if an earlier part opened them.
+def _opened(archive: str, model: Model, *version: object) -> tuple[ArchiveLog, ModelDevice]:  # noqa: ARG001
+    """Return an archive and a model's device, kept for the next part.
 
-    ``identity`` and ``end`` are in the cache's key: an archive that has grown is opened again.
+    ``version`` is in the cache's key: an archive that has grown is opened again.
     """
     log = ArchiveLog(folder_of(archive), model.name)
     return log, model_device_for(model, log.task)
@@ -145,7 +147,7 @@ def parts_of(log: ArchiveLog, device: ModelDevice, archive: str) -> list[Part]:
         if extents and not by_file:
             extents = [Extent(extents[0].begin, extents[-1].end)]
         parts += [
-            Part(archive, device.model, partition, extent, by_file, log.identity, log.end(partition))
+            Part(archive, device.model, partition, extent, by_file, log.identity, log.end(partition), log.partitions)
             for extent in extents
         ]
     return parts

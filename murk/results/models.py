@@ -17,6 +17,7 @@ from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
 from murk.stream.log.interface import Log
+from murk.task.fields import format_duration
 from murk.task.models import Model, columns_of
 from murk.task.task import Task
 
@@ -64,6 +65,18 @@ def model_device_for(model: Model, task: Task) -> ModelDevice:
             note = f"{used.note}; missing values of {feature.name} count as {coded_as(feature)}"
             used = replace(used, note=note)
     return ModelDevice(model, task, whole, used)
+
+
+def retention_cautions(task: Task) -> list[str]:
+    """Return what a log's retention takes from further models of a task; nothing if states hold what these learn."""
+    try:
+        if model_device_for(Model(name="further"), task).used.of_state:
+            return []
+    except UserError:
+        return []
+    kept = format_duration(task.log.retention)
+    words = f"further models (`murk fit`) learn from releases, which the log keeps for {kept}: fit them within {kept}"
+    return [f"{words}, give a longer log.retention, or keep an archive (`murk archive`)"]
 
 
 def report_model(

@@ -485,7 +485,8 @@ def report_log(
     if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
         # A person who answered several times may count that often in a combination.
-        sizes = [math.ceil(cell["people"] / looks_held.repeats.most) for cell in cells]
+        people_by_cell: Mapping[Any, int] = getattr(estimate, "people_by_cell", {})
+        sizes = [math.ceil(people / looks_held.repeats.most) for people in people_by_cell.values()]
         # With few people, most combinations are small.
         report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
     if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:

@@ -176,6 +176,10 @@ def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
     columns = ["arm", "people", f"lift, {unit}", interval, "relative", f"{interval}, %", "p", "e"]
     yield Table(f"{report['task']}: lifts against {experiment['control']}", columns, experiments.table(experiment))
     yield from map(Paragraph, experiment["words"])
+    if experiment["metrics"]:
+        title = f"Metrics and ratios: {100 * experiment['level']:.3g}% for all together"
+        columns = ["metric", "arm", "lift", "interval", "relative", "interval, %", "p", "e"]
+        yield Table(title, columns, experiments.metric_table(experiment))
     if experiment["segments"]:
         title = f"Lifts by segment: {100 * experiment['level']:.3g}% for all together"
         yield Table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from murk._internal.arrays import Words
+from murk._internal.arrays import Integers, Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
-from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, SealedCrowd, Store
+from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Place, SealedCrowd, Store
 from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
     FIRST_PARTITION,
@@ -25,20 +25,18 @@ from murk.stream.log.interface import (
     CrowdMark,
     FencedError,
     Log,
-    Message,
     Ownership,
     check_claim,
     truncate_time,
 )
-from murk.stream.wire.blocks import rewriter
-from murk.stream.wire.codec import RejectedError, decode_model
+from murk.stream.wire.codec import RejectedError, decode_model, encode
 from murk.stream.wire.columns import Columns, Layout
 from murk.stream.wire.duplicates import period_of
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.worker import DeadLetterLog, StepCounters, Validator
+from murk.stream.worker.worker import DeadLetterLog, StepCounters, Validator, messages_of
 from murk.task.shuffling import ShuffleBlock
 from murk.task.task import Task
 
@@ -143,6 +141,7 @@ class Shuffler:
             learner = device.engine()
             versioned = "version" in KINDS[learner.kind].model_fields
             self._device: Models | None = device if versioned else None
+            self._cell_place: int | None = getattr(device, "cell_place", None)
             if self._device is not None and not store.models():
                 self._remember_relayed()
             self._models = store.models() if versioned else None
@@ -154,7 +153,7 @@ class Shuffler:
                 Validator(partition, rules, self._admission)  # type: ignore[arg-type]
                 for partition in range(input_log.partitions)
             ]
-            self._layout, self._rewrite = Layout(rules), rewriter(learner.kind)
+            self._layout = Layout(rules)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}
             is_new = store.offset(FIRST_PARTITION) is None
@@ -376,6 +375,7 @@ class Shuffler:
             self._window.given,
             self._period,
             releases,
+            self._crowds(releases),
             self._random_ids(releases),
             counts,
             truncate_time(self._clock(), self._task.granularity),
@@ -384,6 +384,22 @@ class Shuffler:
         self._window.stored_all()
         return len(messages)
 
+    def _crowds(self, releases: Columns) -> Mapping[Place, Integers | slice]:
+        """Return the indices of releases by crowd: of a level, and of a version or a cell of known columns.
+
+        Cells are sent as they are, so that a release hides only among those of its cell.
+        """
+        if self._cell_place is None or not len(releases):
+            return releases.groups("level", "version")
+        payloads, indices = releases.rows(int(releases.numbers["payload"][0])), np.arange(len(releases))
+        cells = payloads[:, self._cell_place]
+        by_level = {level: indices[chosen] for level, chosen in releases.groups("level").items()}
+        return {
+            (level, cell): rows[cells[rows] == cell]
+            for level, rows in by_level.items()
+            for cell in np.unique(cells[rows]).tolist()
+        }
+
     def _admitted(self, partition: int, messages: Fetched, tally: StepCounters) -> Columns:
         """Return the releases that a learner would learn, and count the others."""
         plain = self._plain(partition, messages, tally)
@@ -391,18 +407,16 @@ class Shuffler:
             return plain
         # A few are judged one by one, so that a hostile message slows down only its neighbours.
         admitted: list[bytes] = []
-        values = messages.messages.values()
         for at in range(0, len(messages), _PART):
-            end = at + _PART
-            offsets, times, payloads = messages.offsets[at:end], messages.times[at:end], values[at:end]
-            plain = self._plain(partition, Fetched(offsets, times, Packed.of(payloads)), tally)
+            part = messages.rows(at, at + _PART)
+            plain = self._plain(partition, part, tally)
             if plain is not None:
                 admitted += plain.packed.values()
                 continue
-            part = map(Message, offsets.tolist(), times.tolist(), payloads)
-            validated = [self._judges[partition].validate_each([each], self._window, tally) for each in part]
+            judge = self._judges[partition].validate_each
+            validated = [judge([each], self._window, tally) for each in messages_of(part)]
             self._unreported.add(letter.reason for each in validated for letter in each.dead)
-            admitted += [self._rewrite(release) for each in validated for release in each.admitted]
+            admitted += [encode(release) for each in validated for release in each.admitted]
         releases = self._layout.read(Packed.of(admitted))
         assert releases is not None
         return releases

@@ -45,7 +45,7 @@ _PLACES = 32  # number of bits of a part's number within the key of its row
 _MOST_BITS = 24
 
 Place = tuple[str, int]
-"""Level and version of the releases of a crowd."""
+"""Level of the releases of a crowd, and their version or, of releases without versions, the cell of known columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +264,7 @@ class Store:
         given: Sequence[tuple[Words, Integers]],
         period: int,
         releases: Columns,
+        crowds: Mapping[Place, Integers | slice],
         ids: Words,
         counts: Mapping[str, int],
         now: int,
@@ -271,14 +272,14 @@ class Store:
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``offset`` is the next one. ``given`` are fingerprints of valid messages' ids with their times of expiry, which
-        are remembered until the end of the ``period`` in which they expire; ``ids`` are the releases' random ids. A
-        crowd is complete with ``crowd`` releases.
+        ``offset`` is the next one. ``given`` are fingerprints of the ids of valid messages with their times of expiry,
+        remembered until the end of the ``period`` of that; ``crowds`` are the indices of the releases of each crowd,
+        and ``ids`` their random ones. A crowd is complete with ``crowd`` releases.
         """
         with self._database.write() as connection:
-            for (level, version), chosen in releases.groups("level", "version").items():
+            for place, chosen in crowds.items():
                 rows = np.arange(len(releases))[chosen]
-                self._add(connection, (level, version), releases, ids, rows, now, crowd)
+                self._add(connection, place, releases, ids, rows, now, crowd)
             prints, expires = map(np.concatenate, zip(_NOTHING, *given, strict=True))
             ends = ends_of(expires, period)
             for end in np.unique(ends).tolist():
@@ -299,7 +300,7 @@ class Store:
         now: int,
         size: int,
     ) -> None:
-        """Add releases to the open crowd of a level and version."""
+        """Add releases to the open crowd of a place."""
         crowd, bits = self._crowd(connection, place, len(rows), now, size)
         high = ids[rows, 0]
         order = np.argsort(high)
@@ -335,7 +336,7 @@ class Store:
         return [row[-1] for each in ranges for row in self._rows(table, query, each)]
 
     def _crowd(self, connection: sqlite3.Connection, place: Place, more: int, now: int, size: int) -> tuple[int, int]:
-        """Return the open crowd of a level and version, grown by ``more``, and how many bits decide a part."""
+        """Return the open crowd of a place, grown by ``more``, and how many bits decide a part."""
         rows = self._rows("crowds", "WHERE level = ? AND version = ? AND sealed IS NULL", place)
         if not rows:
             bits = min((size // _PART).bit_length(), _MOST_BITS)

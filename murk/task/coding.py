@@ -581,7 +581,7 @@ def class_clash(classes: Sequence[str], names: Collection[str]) -> tuple[str, st
 class EncodedRecord(NamedTuple):
     """One coded record."""
 
-    x: NDArray[np.float64]  # (p,): coded features, the constant last
+    x: NDArray[np.float64]  # (p,): coded features, metrics if there are any, and the constant last
     y: float  # NaN if missing or undeclared
     clamped: int  # number of values outside their bounds
     missing: int  # number of missing or invalid values
@@ -596,7 +596,7 @@ class EncodedBlock:
     clamped: NDArray[np.int64]  # (m,)
     missing: NDArray[np.int64]  # (m,)
     cells: NDArray[np.uint8]  # (m, columns): `Cell` of each raw value
-    columns: tuple[str, ...]  # features, then the target
+    columns: tuple[str, ...]  # features, metrics, and the target last
 
 
 class Coding:
@@ -611,14 +611,17 @@ class Coding:
     ``unit_factors`` (float64, shape (p,)) turn coefficients in coded units into those per unit of the feature, which
     ``unit_labels`` describe: 2 unit / (high - low) for a number or a date, 2 for a category, 1 for the constant; for a
     real target also half its range.
+
+    A coded record has ``width`` numbers: metrics, NaN if missing, come before the constant.
     """
 
-    def __init__(self, features: Sequence[Feature], target: Target) -> None:
+    def __init__(self, features: Sequence[Feature], target: Target, metrics: Sequence[Target] = ()) -> None:
         self._features = tuple(features)
         self._target = target
         self.columns: tuple[str, ...] = tuple(feature.name for feature in features)
+        self.metrics: tuple[str, ...] = tuple(metric.name for metric in metrics)
         self.target: str = target.name
-        self._all_columns = (*self.columns, self.target)
+        self.all_columns: tuple[str, ...] = (*self.columns, *self.metrics, self.target)
         self._inputs: list[NumberColumn | CategoryColumn | DateColumn] = []
         names: list[str] = []
         for index, feature in enumerate(self._features):
@@ -634,7 +637,7 @@ class Coding:
             names.index(indicator_of(feature)) for feature in self._features if feature.missing == INDICATOR
         )
         self._fills = [self._fill(index) for index in range(len(self._features))]
-        self._has_ascii_names = all(name.isascii() for name in (self.target, *(each.name for each in self._features)))
+        self._has_ascii_names = all(name.isascii() for name in self.all_columns)
         # Columns that are not numbers get bounds that contain no value, so that they are coded by `encode_one`.
         self._record_columns = [
             (name, column, column.low, column.high, column.range, column.start, fill)
@@ -642,13 +645,19 @@ class Coding:
             else (name, column, math.inf, -math.inf, 1.0, 0, fill)
             for name, column, fill in zip(self.columns, self._inputs, self._fills, strict=True)
         ]
-        self._complete = [-1.0 if index in self.indicators else 0.0 for index in range(len(names))] + [1.0]
+        self._complete = [-1.0 if index in self.indicators else 0.0 for index in range(len(names))]
+        self._complete += [math.nan] * len(self.metrics) + [1.0]
         self._output = _target_column(target)
+        self._metrics = [
+            (len(names) + index, name, _target_column(metric))
+            for index, (name, metric) in enumerate(zip(self.metrics, metrics, strict=True))
+        ]
         self.names: tuple[str, ...] = (*names, INTERCEPT)
         self.numbers: tuple[bool, ...] = tuple(
             number for index in range(len(self._features)) for number in self._numbers(index)
         )
         self.size: int = len(self.names)
+        self.width: int = self.size + len(self.metrics)
         self.low, self.high = np.full(self.size, -1.0), np.ones(self.size)
         self.low[-1] = 1.0
         self.smallest_square: float = 1.0
@@ -720,7 +729,7 @@ class Coding:
         >>> block.x[:, 0].tolist(), block.y.tolist(), block.clamped.tolist(), block.missing.tolist()
         ([-0.5, 0.0, 1.0], [1.0, 0.0, -1.0], [0, 0, 1], [0, 1, 0])
         """
-        wanted = self._all_columns if target else self.columns
+        wanted = self.all_columns if target else self.columns
         absent = [name for name in wanted if name not in columns]
         if absent:
             raise UserError(f"column {absent[0]!r} is missing; there are: {', '.join(map(str, columns))}")
@@ -733,11 +742,13 @@ class Coding:
             if not isinstance(column, list | tuple):
                 values[name] = _as_array(column, f"column {name!r}")
         m = lengths.pop()
-        x = np.empty((m, self.size))
+        x = np.empty((m, self.width))
         x[:, -1] = 1.0
-        cells = np.zeros((m, len(self._all_columns)), dtype=np.uint8)
+        cells = np.zeros((m, len(self.all_columns)), dtype=np.uint8)
         for index, (name, coder) in enumerate(zip(self.columns, self._inputs, strict=True)):
             coder.encode(values[name], x, cells[:, index])
+        for index, (at, name, output) in enumerate(self._metrics, start=len(self.columns)):
+            x[:, at] = track(output.targets(values[name], cells[:, index])) if target else math.nan
         x[:, list(self.indicators)] = -1.0
         for index, fill in enumerate(self._fills):
             if fill:
@@ -746,7 +757,7 @@ class Coding:
                     x[gaps, place] = value
         y = self._output.targets(values[self.target], cells[:, -1]) if target else np.full(m, np.nan)
         clamped, missing = (cells == Cell.CLAMPED).sum(axis=1), (cells >= Cell.MISSING).sum(axis=1)
-        return EncodedBlock(x, y, clamped, missing, cells, self._all_columns)
+        return EncodedBlock(x, y, clamped, missing, cells, self.all_columns)
 
     def encode_record(self, record: Mapping[str, Any], *, target: bool = True) -> EncodedRecord:
         """Code one record without errors for any value; absent keys count as missing. Without ``target``, y is NaN."""
@@ -772,6 +783,10 @@ class Coding:
             y, cell = self._output.target(get(self.target))
             clamped += cell == Cell.CLAMPED
             missing += cell >= Cell.MISSING
+            for at, name, output in self._metrics:
+                x[at], cell = output.target(get(name))
+                clamped += cell == Cell.CLAMPED
+                missing += cell >= Cell.MISSING
         # The coded values are Python numbers, since filling a list is faster than filling an array.
         numbers_were_used(len(x))
         return EncodedRecord(track(np.array(x)), y, clamped, missing)

@@ -7,11 +7,13 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
-from murk.task.errors import task_error
-from murk.task.features import Share
+from murk.task.errors import nearest, shown, task_error
+from murk.task.features import ClassTarget, RealTarget, Share, Target
 from murk.task.fields import Block, Number, Text
 
 _TOLERANCE: Final = 1e-6  # tolerance of the sum of shares
+MOST_METRICS: Final = 20
+"""Largest number of metrics beside the target, among which each person's release is drawn."""
 
 
 def assigned_place(salt: str, identifier: str, shares: Sequence[float]) -> int:
@@ -66,6 +68,15 @@ class GuardrailBlock(Block):
         "target's units"
     )
     worse: Literal["lower", "higher"] = Field(description="the direction in which the target is worse")
+    metric: Text | None = Field(default=None, description="the metric with the margin; `null`: the target")
+
+
+class RatioBlock(Block):
+    """A ratio of the means of two metrics, such as the amount per order."""
+
+    name: Text = Field(description="its name in reports")
+    of: Text = Field(description="the numerator: a metric, or the target")
+    per: Text = Field(description="the denominator: another one, positive on average")
 
 
 class ExperimentBlock(Block):
@@ -81,3 +92,39 @@ class ExperimentBlock(Block):
         description="known features; lifts are also estimated in each of their categories, simultaneously",
     )
     guardrail: GuardrailBlock | None = Field(default=None, description="`null`: none")
+    metrics: Annotated[tuple[Target, ...], Field(max_length=MOST_METRICS)] = Field(
+        default=(),
+        description="further binary or real targets; each release is of the target or of one metric, drawn at random",
+    )
+    ratios: Annotated[tuple[RatioBlock, ...], Field(max_length=MOST_METRICS)] = Field(
+        default=(), description="ratios of the means of two metrics, or of one and the target"
+    )
+
+    def check_metrics(self, target: Target) -> None:
+        """Raise `PydanticCustomError` unless metrics are binary or real, and ratios and guard rail name some."""
+        names = [target.name, *(metric.name for metric in self.metrics)]
+        for index, metric in enumerate(self.metrics):
+            if isinstance(metric, ClassTarget):
+                words = "a metric is binary or real; make the class of interest a binary metric"
+                raise task_error(words, "experiment", "metrics", index, "kind")
+            if isinstance(metric, RealTarget) and metric.quantiles is not None:
+                raise task_error(
+                    "a metric is learned as a mean; remove it", "experiment", "metrics", index, "quantiles"
+                )
+        for index, ratio in enumerate(self.ratios):
+            for key, name in (("of", ratio.of), ("per", ratio.per)):
+                if name not in names:
+                    words = f"{shown(name)} is neither the target nor a metric; {nearest(name, names)}"
+                    raise task_error(words, "experiment", "ratios", index, key)
+            if ratio.of == ratio.per:
+                raise task_error(
+                    f"{shown(ratio.per)} is divided by itself; name another one", "experiment", "ratios", index, "per"
+                )
+            taken = [*names, *(each.name for each in self.ratios[:index])]
+            if ratio.name in taken:
+                raise task_error(
+                    f"{shown(ratio.name)} is a name already; give another one", "experiment", "ratios", index, "name"
+                )
+        if self.guardrail is not None and self.guardrail.metric is not None and self.guardrail.metric not in names:
+            words = f"{shown(self.guardrail.metric)} is neither the target nor a metric; "
+            raise task_error(words + nearest(self.guardrail.metric, names), "experiment", "guardrail", "metric")

@@ -31,7 +31,8 @@ class CentralGuarantee:
         """The condition of the guarantee, as the first clause of a sentence."""
         honest = f"at least {self.honest:,} of the {self.crowd:,} releases of each crowd are of honest people"
         return (
-            f"If the shuffler keeps the order of arrival to itself, and {honest} (a crowd is of one level and version)"
+            f"If the shuffler keeps the order of arrival to itself, and {honest} (a crowd is of one level, version and "
+            "combination of known columns)"
         )
 
     def describe(self) -> str:
@@ -65,11 +66,13 @@ class ShuffleBlock(Block):
     """Crowds of a shuffled task."""
 
     crowd: Annotated[Integer, Field(ge=2, le=10**9)] = Field(
-        description="least number of releases of one level and version that leave the shuffler together"
+        description="least number of releases of one level, version and combination of known columns that leave the "
+        "shuffler together"
     )
     honest: Annotated[Number, Field(gt=0, le=1)] = Field(
         default=0.9,
-        description="assumed share of honest people in each crowd, so at each level and version of the model: forged "
+        description="assumed share of honest people in each crowd, so of each level, version of the model and "
+        "combination of known columns: forged "
         "releases hide nobody",
     )
     promise: PromiseBlock = Field(default=PromiseBlock(), description="the central guarantee")

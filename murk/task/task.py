@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -206,7 +207,7 @@ class Task(_ProtocolBlocks):
     )
     shuffle: ShuffleBlock | None = Field(
         default=None,
-        description="crowds in which a shuffler hides who released what (`scores`, `examples` and `moments`); `null`: "
+        description="crowds in which a shuffler hides who released what (not with `gradients` or `summaries`); `null`: "
         "releases are not shuffled",
     )
     log: LogBlock = Field(default=LogBlock(), description="the log's settings; not part of the task's hash")
@@ -322,6 +323,12 @@ class Task(_ProtocolBlocks):
         if target.name in columns:
             words = f"{shown(target.name)} is a feature too, and cannot predict itself: remove one"
             raise task_error(words, "target", "name")
+        taken = {target.name: "the target"} | dict.fromkeys(columns, "a feature")
+        for index, metric in enumerate(self.metrics):
+            if metric.name in taken:
+                words = f"{shown(metric.name)} is {taken[metric.name]} too; remove or rename one"
+                raise task_error(words, "experiment", "metrics", index, "name")
+            taken[metric.name] = "a metric"
 
     def _check_protocol(self) -> None:
         name, protocol, target = self.protocol, PROTOCOLS[self.protocol], self.target
@@ -445,6 +452,16 @@ class Task(_ProtocolBlocks):
         if isinstance(self.target, ClassTarget):
             words = "compares a binary or real target, not several classes; make the class of interest a binary target"
             raise task_error(words, at)
+        experiment.check_metrics(self.target)
+        private = [each.name for each in self.features if each.name not in known_names]
+        if experiment.metrics and private:
+            words = f"{shown(private[0])} is private, and its products are released with one target only; remove one"
+            raise task_error(words, at, "metrics")
+
+    @property
+    def metrics(self) -> tuple[Target, ...]:
+        """Metrics of the task's experiment beside its target; none without one."""
+        return () if self.experiment is None else self.experiment.metrics
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -512,12 +529,16 @@ class Task(_ProtocolBlocks):
             raise task_error(str(context["message"]), "privacy", *context["at"]) from None
 
     def _check_shuffle(self, shuffle: ShuffleBlock) -> None:
-        if self.known_columns:
-            words = (
-                "a crowd hides who released what only among people of the same known columns, and crowds of one "
-                "combination are not formed; remove it, or make the columns private"
-            )
-            raise task_error(words, "shuffle")
+        if self.known_columns and self.people is not None:
+            columns = (each for each in self.features if isinstance(each, CategoryFeature) and each.known)
+            cells = math.prod(len(each.categories) for each in columns)
+            if self.people < shuffle.crowd * cells:
+                words = (
+                    f"{self.people:,} people in {cells:,} combinations of known columns are {self.people / cells:,.0f} "
+                    f"each, and a crowd of one combination has {shuffle.crowd:,}: give a smaller crowd, fewer known "
+                    "columns or coarser categories"
+                )
+                raise task_error(words, "shuffle", "crowd")
         PROTOCOLS[self.protocol].check_shuffled(self.block, shuffle.crowd, self.log.partitions, self.forget)
         if self.privacy.per_person is not None:
             words = "the central guarantee holds for people who are in one crowd, once"
@@ -548,7 +569,7 @@ class Task(_ProtocolBlocks):
     @cached_property
     def coding(self) -> Coding:
         """Coding of records as features and targets."""
-        return Coding(self.features, self.target)
+        return Coding(self.features, self.target, self.metrics)
 
     @property
     def most_rows(self) -> int:
@@ -707,7 +728,10 @@ class Task(_ProtocolBlocks):
         if self.experiment is not None:
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
-            parts["experiment"] = own | {"segments": segments} if self.experiment.arm in names else None
+            own |= {"segments": segments, "metrics": [], "ratios": []}
+            if self.experiment.guardrail is not None and self.experiment.guardrail.metric not in (None, target.name):
+                own["guardrail"] = None
+            parts["experiment"] = own if self.experiment.arm in names else None
         # The task's releases do not change, and so its guarantees do not either.
         return self._with(name=name, public=None, covariates=None, shuffle=None, **parts)
 
@@ -760,11 +784,11 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
     if task == carried:
         return None
     # Before the hash, on which the number has an effect: scores of several partitions share models.
-    if carried.name == task.name and carried.log.partitions != task.log.partitions:
+    if carried.name == task.name and (why_not := _why_not_grown(carried, task.log.partitions)):
         raise UserError(
             f"{url} has {carried.log.partitions} partitions and the task {task.name!r} now asks for "
-            f"{task.log.partitions}: each partition has a learner's state of its own, so their number cannot be "
-            f"changed. Set log.partitions back to {carried.log.partitions}, or use another log",
+            f"{task.log.partitions}: {why_not}. Set log.partitions back to {carried.log.partitions}, or use another "
+            "log",
             code="MURK-TASK-003",
         )
     if carried.hash != task.hash:
@@ -776,6 +800,19 @@ def check_task_change(url: str, standing: bytes | None, offered: bytes) -> Task 
             code="MURK-TASK-003",
         )
     return task
+
+
+def _why_not_grown(task: Task, partitions: int) -> str:
+    """Return why a log of a task cannot have this number of partitions; empty if it can."""
+    if partitions == task.log.partitions:
+        return ""
+    if partitions < task.log.partitions:
+        return "what the learners of the last ones have learned would be lost"
+    if task.shuffle is not None:
+        return "its shuffler has a number of its own in its store"
+    if task.forget is not None:
+        return "the number decides which releases are forgotten"
+    return PROTOCOLS[task.protocol].why_not_grown(task.block)
 
 
 _MOST_NAMED: Final = 8

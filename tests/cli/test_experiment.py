@@ -14,6 +14,7 @@ from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
 from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence
 from murk.monitoring import Monitor
+from murk.planning import experiments as planning
 from murk.planning.experiments import false_alarms, people_for_effect, plan_experiment
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
@@ -258,6 +259,12 @@ def test_the_monitor_shows_the_arms(tmp_path):
         monitor = Monitor(log, task.with_simulated(True))
         monitor.poll()
         shown = monitor.snapshot.figures.contrasts
+        sample = monitor.registry.get_sample_value
+        for lift in found:
+            labels = {"task": "checkout", "contrast": f"arm: {lift['arm']} against control"}
+            ends = [sample("murk_contrast_effect", labels | {"end": end}) for end in ("low", "estimate", "high")]
+            percent = [lift["interval"][0], lift["value"], lift["interval"][1]]
+            assert ends == pytest.approx([each / 100.0 for each in percent])
         monitor.close()
     assert [each.name for each in shown] == ["arm: treatment against control", "arm: other against control"]
     for contrast, lift in zip(shown, found, strict=True):
@@ -363,3 +370,62 @@ def test_command(tmp_path, monkeypatch):
     assert (tmp_path / "lift.png").read_bytes().startswith(b"\x89PNG")
     assert "lifts against control" in call("--log", url).stdout
     assert "exclude each other" in str(call("--log", url, "--aa", "x.csv").exception)
+
+
+def test_false_alarms_assign_people_not_rows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    once = TASK.replace("epsilon: 3.0", "epsilon: 8.0")
+    windows = once.replace("8.0}}}", "8.0}}, window: 1d, lifetime: {gdp: {mu: 20.0}}}")
+    assert Task.parse(windows).repeats.most == 8
+    # People answer alike at every visit.
+    answers = np.random.default_rng(6).random(200) < 0.5
+    visits = np.repeat(np.arange(200), 8)
+    lines = [f"p{person},control,web,{'yes' if answers[person] else 'no'}" for person in visits.tolist()]
+    (tmp_path / "visits.csv").write_text("\n".join(["who,arm,platform,bought", *lines]))
+    for name, text in (("once", once), ("windows", windows)):
+        (tmp_path / f"{name}.yaml").write_text(text)
+
+    def call(name, *words):
+        found = CliRunner().invoke(cli, ["experiment", f"{name}.yaml", *words, "--runs", "12"])
+        return str(found.exception or found.stdout)
+
+    assert "--person requires --aa" in call("once", "--person", "who")
+    assert "name them by a column, --person COLUMN" in call("windows", "--aa", "visits.csv")
+    assert "with 1,600 people, a row each, and no effect" in call("once", "--aa", "visits.csv")
+    assert json.loads(call("once", "--aa", "visits.csv", "--person", "who", "--json"))["people"] == 200
+    found = json.loads(call("windows", "--aa", "visits.csv", "--person", "who", "--json"))
+    # At 5% at most, more than 3 of 12 runs with a probability below 0.3%.
+    assert (found["people"], found["watched"] <= 0.25) == (200, True)
+    # Intervals of different people are wrong where arms are those of people.
+    monkeypatch.setattr(planning, "Looks", lambda *given, repeats: Looks(*given))
+    found = json.loads(call("windows", "--aa", "visits.csv", "--person", "who", "--json"))
+    assert found["watched"] > 0.25
+
+
+# Metrics and small combinations
+
+
+def test_a_tiny_combination_withholds_no_segment():
+    """Of a segment's people, 8 are in a third country, whose targets may all be missing for all that is known."""
+    text = TASK.replace(
+        "  - {name: platform", "  - {name: country, categories: [a, b, c], known: true}\n  - {name: platform"
+    )
+    text = text.replace(", missing_share: 0}", "}").replace("  guardrail", "  segments: [platform]\n  guardrail")
+    task, rng = Task.parse(text), np.random.default_rng(4)
+    device, held, narrow, runs = device_for(task), 0, 0, 40
+    for run in range(runs):
+        arm, ios = rng.integers(2, size=3_000), rng.integers(2, size=3_000)
+        country = np.where(np.arange(3_000) < 8, 2, rng.integers(2, size=3_000))
+        codes = [np.where(country == each, 1, -1) for each in (1, 2)]
+        X = np.column_stack([2 * arm - 1, *codes, 2 * ios - 1, np.ones(3_000)]).astype(float)
+        y = np.where(rng.random(3_000) < 0.1, math.nan, rng.random(3_000) < 0.2 + 0.1 * arm * ios)
+        engine = device.engine()
+        released = device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(run), np.arange(3_000))
+        engine.add(released, "default")
+        found = experiment(task, engine.estimate(), Looks("fixed-n", 1_000, 3_000))
+        off = [abs(each.value - truth) for each, truth in zip(found.segments, (0.0, 10.0), strict=True)]
+        halves = [(each.interval[1] - each.interval[0]) / 2.0 for each in found.segments]
+        held += all(far <= half for far, half in zip(off, halves, strict=True))
+        narrow += all(far <= half / 2.5 for far, half in zip(off, halves, strict=True))
+    # Both hold in 95%: fewer than 33 of 40 with a probability below 0.2%.
+    assert narrow < 33 <= held

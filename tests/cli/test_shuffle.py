@@ -20,7 +20,6 @@ from murk.shuffler.shuffler import Shuffler
 from murk.stream.log.interface import CrowdMark, UnreachableError
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.wire.blocks import Block
 from tests.cli.harness import finish, murk, start, world
 
 TASK = """
@@ -36,7 +35,7 @@ PEOPLE = 1_200
 COLLUDING = "If everybody colludes, the shuffler included: "
 KEEPING = (
     "If the shuffler keeps the order of arrival to itself, and at least 400 of the 500 releases of each crowd are of "
-    "honest people (a crowd is of one level and version): "
+    "honest people (a crowd is of one level, version and combination of known columns): "
 )
 
 
@@ -109,7 +108,7 @@ def test_cells_of_several_classes_are_shuffled_from_devices_to_the_estimate(tmp_
     learned = json.loads(murk("learn", "--log", "sqlite:///out.db", "--idle", "0.2", "--json", folder=folder).out)
     problem = device_for(task)
     engine = problem.engine()
-    engine.learn_releases(Block(forwarded))
+    engine.learn_releases(forwarded)
     assert learned["releases"] == len(found)
     assert list(learned["coefficients"].values()) == pytest.approx(engine.estimate().values, abs=1e-9)
     assert set(learned["coefficients"]) == {f"{k}:{j}" for k in ("no", "yes") for j in task.coding.names}

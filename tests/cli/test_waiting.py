@@ -28,7 +28,7 @@ from tests.cli.harness import ROOT, TASK, run, world
 
 # More than the start of any command has.
 DEEP = 25
-CALLS = ("document", "join", "acquire", "read", "begin", "end", "model", "checkpoint", "owners", "trim")
+CALLS = ("document", "join", "acquire", "read", "fetch", "begin", "end", "model", "checkpoint", "owners", "trim")
 
 
 class Away:

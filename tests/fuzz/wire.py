@@ -1,7 +1,7 @@
 """Releases and models, as anybody can put them on a log."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -9,15 +9,16 @@ import numpy as np
 from murk import Task
 from murk.producers.producer import Models
 from murk.protocols.device import device_for
-from murk.stream.wire.blocks import receiver
 from murk.stream.wire.codec import RejectedError, WireRules, decode, encode
+from murk.stream.wire.columns import Layout
+from murk.stream.wire.packed import Packed
 from murk.stream.wire.releases import ModelMessage, Release
 from murk.stream.wire.state import Counters, StateMessage
 from murk.stream.worker.interface import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import BY_NAME
-from tests.stream.harness import message
+from tests.stream.harness import fields_of, message
 
 # Any age will do, so that what is given to a learner is learned however many came before.
 OLD = "max_staleness: {releases: 1000000}\n"
@@ -56,24 +57,20 @@ def mutator(honest: list[bytes]):
     return make
 
 
-def received(data: bytes, rules: WireRules, receive: Callable[[bytes], Release]) -> Release:
-    """What a worker takes a message for, which is what `decode` does: the same fields, or the same refusal."""
+def received(data: bytes, rules: WireRules, layout: Layout) -> Release:
+    """What `decode` takes a message for; what is read in compiled code as well must be the same."""
+    columns = layout.read(Packed.of([data]))
     try:
-        wanted = decode(data, rules).model_dump(by_alias=True)
+        release = decode(data, rules)
     except RejectedError as refused:
-        wanted = refused.args
-    try:
-        release = receive(data)
-    except RejectedError as refused:
-        if refused.args != wanted:
-            raise FindingError(f"refused for {refused}, and decode says {wanted}") from refused
+        if columns is not None:
+            raise FindingError(f"read, and decode refuses it: {refused}") from refused
         raise
-    found = {name: getattr(release, name, None) for name in wanted} if isinstance(wanted, dict) else None
-    if isinstance(wanted, dict) and isinstance(release, Release):
-        found = release.model_dump(by_alias=True)
-    # Types, too: True is not 1.
-    if repr(found) != repr(wanted):
-        raise FindingError(f"taken for {found}, and decode says {wanted}")
+    if columns is not None:
+        (found,) = fields_of(columns)
+        # Types, too: True is not 1.
+        if repr(found) != repr({name: getattr(release, name) for name in found}) or encode(release) != data:
+            raise FindingError(f"read as {found}, and decode says {release}")
     return release
 
 
@@ -82,10 +79,10 @@ def releases(kind: str) -> Target:
     task = task_of(kind, old=True)
     engine = device_for(task).engine()
     rules = wire_rules(task, engine)
-    receive = receiver(rules)
+    layout = Layout(rules)
 
     def take(data: bytes) -> str:
-        release = received(data, rules, receive)
+        release = received(data, rules, layout)
         if release.partition != 0:
             raise RejectedError("partition", f"of partition {release.partition}, on partition 0")
         if release.expires < release.time:

@@ -23,7 +23,7 @@ from murk.inference.experiments import experiment
 from murk.learners import MeanRegressor, ShareClassifier
 from murk.monitoring import Monitor
 from murk.populations.combinations import CombinationSurvey
-from murk.privacy import PureDP
+from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
 from murk.producers.blocks import Block
@@ -73,7 +73,11 @@ def test_a_task_with_known_columns_randomizes_the_target_alone():
         ("[{name: age, low: 1, high: 9, known: true}]", "", "only declared categories are sent as they are"),
         ("[{name: day, kind: date, as: weekday, known: true}]", "", "only declared categories are sent as they are"),
         (f"[{ARM}]", "protocol: scores", "scores randomizes every feature; leave protocol out"),
-        (f"[{ARM}]", "shuffle: {crowd: 1000}", "crowds of one combination are not formed"),
+        (
+            f"[{ARM}, {PLATFORM}]",
+            "people: 5000\nshuffle: {crowd: 1000}",
+            "shuffle.crowd: 5,000 people in 6 combinations of known columns are 833 each, and a crowd of one",
+        ),
         (f"[{ARM}]", "public: {set_aside: 100}", "come with each person's release; remove it"),
         (f"[{ARM}, {PLATFORM}]", "people: 100", "missing values among them, for 100 people are 8.33"),
         (f"[{ARM}, {{name: zip, categories: [{', '.join(map(str, range(1000, 1501)))}], known: true}}]", "", "1,506"),
@@ -369,6 +373,21 @@ def test_a_device_may_refuse_known_columns(tmp_path):
         log.register_task(own.document())
         with pytest.raises(UserError, match="asks for arm and platform as they are"):
             Producer(own, log, ledger, policy=Policy(known_columns=False))
+
+
+def test_experiments_of_one_person_share_one_cap(tmp_path):
+    with Ledger(tmp_path / "ledger.db") as ledger:
+        outcomes = []
+        for number in range(3):
+            own = task(guarantee="{gdp: {mu: 1.0}}", more="experiment: {arm: arm, control: control}")
+            own = Task.from_document(own.document().replace(b'"name":"known"', b'"name":"known-%d"' % number))
+            with open_log(f"sqlite:///{tmp_path / str(number)}.db") as log:
+                log.register_task(own.document())
+                producer = Producer(own, log, ledger, policy=Policy(lifetime=GaussianDP(1.5)))
+                record = {"arm": "control", "platform": "web", "y": "yes"}
+                outcomes.append(producer.release(record, person="ann").outcome)
+    # Of squares that add up to at most 2.25, two fit.
+    assert outcomes == ["released", "released", "refused"]
 
 
 def test_one_person_with_many_rows_is_one_of_a_combination():

@@ -27,8 +27,9 @@ from murk.protocols.population import Effects, designs
 from murk.protocols.scores.estimate import _budgets_words
 from murk.protocols.scores.sums import step_of, summaries
 from murk.results.report import describe_grid, describe_levels
-from murk.stream.wire.blocks import block_receiver, receiver
 from murk.stream.wire.codec import RejectedError, decode, encode
+from murk.stream.wire.columns import Layout
+from murk.stream.wire.packed import Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.worker.interface import wire_rules
 from murk.task.privacy import MOST_POINTS, RATIO, LevelGrid, PrivacyBlock
@@ -179,7 +180,7 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
     device = device_for(task)
     engine = device.engine()
     rules = wire_rules(task, engine)
-    receiver(rules), block_receiver(rules)
+    Layout(rules)
     before = len(made)
     # The default level and the two ends; those of scores answer a survey, too.
     each = 2 if protocol == "scores" else 1
@@ -194,7 +195,7 @@ def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
     task = task_of("{from: 1, to: 1.2}", protocol).with_simulated(True)
     engine = device_for(task).engine()
     rules = wire_rules(task, engine)
-    alone, together = receiver(rules), block_receiver(rules)
+    layout = Layout(rules)
     known = [*task.privacy.levels]
     off = [str(len(known) - 1), "00", "01", "-1", "1e0", "1_0", "Default", "from", "mu", "9" * 32]
     for level in (*known, *off):
@@ -207,16 +208,15 @@ def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
         )  # fmt: skip
         data = encode(release)
         if level in known:
-            assert decode(data, rules).level == alone(data).level == level
-            block = together([data, data])
-            assert block is not None
-            assert block.levels == [level] * 2
+            assert decode(data, rules).level == level
+            columns = layout.read(Packed.of([data, data]))
+            assert columns is not None
+            assert columns.levels()[0] == [level]
             continue
-        assert together([data]) is None
-        for read in (alone, lambda each: decode(each, rules)):
-            with pytest.raises(RejectedError) as rejected:
-                read(data)
-            assert rejected.value.reason == "level"
+        assert layout.read(Packed.of([data])) is None
+        with pytest.raises(RejectedError) as rejected:
+            decode(data, rules)
+        assert rejected.value.reason == "level"
 
 
 # Learning

@@ -45,8 +45,9 @@ def commands() -> None:
 def messages() -> None:
     """The wire and the task file in both parsers, and their published schemas."""
     from murk import Task
-    from murk.stream.wire.blocks import receiver
     from murk.stream.wire.codec import WireRules, decode, encode, json_schema
+    from murk.stream.wire.columns import Layout
+    from murk.stream.wire.packed import Packed
     from murk.stream.wire.releases import MomentRelease
 
     task = Task.parse(TASK)
@@ -56,7 +57,9 @@ def messages() -> None:
         id="0" * 32, task="f" * 64, level="default", partition=0, payload=[1, -2], time=0, expires=9
     )
     assert decode(encode(release), rules) == release
-    assert list(receiver(rules)(encode(release)).payload) == [1, -2]  # type: ignore[attr-defined]
+    columns = Layout(rules).read(Packed.of([encode(release)]))
+    assert columns is not None
+    assert columns.rows(2).tolist() == [[1, -2]]
     assert "moment" in json_schema()
 
 

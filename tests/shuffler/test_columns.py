@@ -18,7 +18,7 @@ from murk.stream.wire.duplicates import Unexpired, key_of
 from murk.stream.wire.packed import Packed
 from murk.stream.worker.interface import wire_rules
 from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
-from tests.stream.harness import learner_for
+from tests.stream.harness import fields_of, learner_for
 
 
 def layout_of(task):
@@ -27,21 +27,6 @@ def layout_of(task):
 
 def read(layout, *values):
     return layout.read(Packed.of(values))
-
-
-def fields(columns):
-    """The fields of each release, as `decode` names them."""
-    payloads = np.split(columns.integers, np.cumsum(columns.column("payload"))[:-1])
-    names = set(columns.layout.places) - {"id", "payload"}
-    values = {
-        name: [columns.layout.words[name][n] if name in columns.layout.words else n for n in column]
-        for name, column in ((name, columns.column(name).tolist()) for name in names)
-    }
-    return [
-        {name: values[name][m] for name in names}
-        | {"id": "{:016x}{:016x}".format(*columns.ids[m].tolist()), "payload": payloads[m].tolist()}
-        for m in range(len(columns))
-    ]
 
 
 def honest(task, count=40):
@@ -56,12 +41,12 @@ def test_columns_hold_what_decode_reads():
     task = make_task(partitions=2)
     layout, sent = layout_of(task), honest(task)
     columns = read(layout, *sent)
-    for found, value in zip(fields(columns), sent, strict=True):
+    for found, value in zip(fields_of(columns), sent, strict=True):
         release = decode(value, layout.rules)
         assert found == {name: getattr(release, name) for name in found}
     groups = columns.split("level", "version")
     assert sorted(groups) == [(level, version) for level in ("default", "open") for version in (0, 3000, 6000)]
-    chosen = [each["payload"] for each in fields(columns) if (each["level"], each["version"]) == ("open", 3000)]
+    chosen = [each["payload"] for each in fields_of(columns) if (each["level"], each["version"]) == ("open", 3000)]
     assert groups["open", 3000].tolist() == chosen
     one_shot = make_task(protocol="examples")
     value = (
@@ -72,7 +57,7 @@ def test_columns_hold_what_decode_reads():
     payload = [1] * layout.rules.lengths[0]
     value %= b"0a" * 16, one_shot.hash.encode(), b",".join(b"%d" % each for each in payload)
     assert encode(decode(value, layout.rules)) == value
-    assert fields(read(layout, value))[0]["payload"] == payload
+    assert fields_of(read(layout, value))[0]["payload"] == payload
 
 
 @pytest.mark.parametrize(
@@ -113,7 +98,7 @@ def test_no_mutant_is_read_that_decode_refuses():
         if columns is not None:
             read_too += 1
             release = decode(bytes(value), layout.rules)
-            assert fields(columns) == [{name: getattr(release, name) for name in fields(columns)[0]}]
+            assert fields_of(columns) == [{name: getattr(release, name) for name in fields_of(columns)[0]}]
             assert encode(release) == value
     # Most mutants of digits are valid.
     assert 200 < read_too < 3_000
@@ -159,7 +144,7 @@ def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
                 assert window.add(words, np.array([end for _, end in sent])).tolist() == expected
             else:
                 assert [window.seen(0, f"{each:032x}", end) for each, end in sent] == expected
-        store.take(0, turn + 1, window.given, 60, nothing, np.empty((0, 2), np.uint64), {}, NOW, CROWD)
+        store.take(0, turn + 1, window.given, 60, nothing, {}, np.empty((0, 2), np.uint64), {}, NOW, CROWD)
         window.stored_all()
         store.forget(now)
         known = {(each, end) for each, end in known if end > now}
@@ -175,9 +160,8 @@ def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
 
 
 @pytest.mark.parametrize("key", ["sealed", "bits"])
-def test_a_window_of_a_worker_remembers_what_has_not_expired(monkeypatch, key):
+def test_a_window_of_a_worker_remembers_what_has_not_expired(key):
     """Beyond its offsets, too, and a rebuilt one says the same; the twin without a memory does not."""
-    monkeypatch.setattr("murk.stream.wire.duplicates._HELD", 50)
     rng, size = random.Random(key), 20
     made, known, answers, plain = [], {}, [], []
     window = DuplicateWindow(size, Unexpired(key_of(key), 60, 1_000))

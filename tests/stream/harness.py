@@ -20,6 +20,7 @@ from murk.protocols.device import Device, device_for
 from murk.stream.log.interface import Log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import RejectedError, encode
+from murk.stream.wire.columns import Columns
 from murk.stream.wire.releases import KINDS, GradientRelease, SketchRelease
 from murk.stream.wire.state import Counters, StateMessage, decode_state
 from murk.stream.worker.worker import Progress, Worker
@@ -353,3 +354,18 @@ def sums(counters: Counters) -> dict[str, Any]:
 
 def spoil(log: SqliteLog, sql: str, *values: object) -> None:
     log._database._connection.execute(sql, values)
+
+
+def fields_of(columns: Columns) -> list[dict[str, Any]]:
+    """The fields of each release of columns that were read, as `decode` names them."""
+    payloads = np.split(columns.integers, np.cumsum(columns.column("payload"))[:-1])
+    names = set(columns.numbers) - {"id", "payload"}
+    values = {
+        name: [columns.words[name][n] if name in columns.words else n for n in columns.column(name).tolist()]
+        for name in names
+    }
+    return [
+        {name: values[name][m] for name in names}
+        | {"id": "{:016x}{:016x}".format(*columns.ids[m].tolist()), "payload": payloads[m].tolist()}
+        for m in range(len(columns))
+    ]

@@ -44,7 +44,11 @@ def model() -> Json:
                 "How far from the truth",
                 [Line([_error(), _widths()], 9), Line([_error_times_root(), _distance(), _alike()], 8, (10, 10, 4))],
             ),
-            Section("Contrasts (only with contrasts in the task)", [Line([_contrasts()], 8)], folded=True),
+            Section(
+                "Contrasts, and arms of an experiment (only with either in the task)",
+                [Line([_effects(), _contrasts()], 8)],
+                folded=True,
+            ),
             Section(
                 "Prediction sets (only with predictions in the task)",
                 [Line([_sets(), _thresholds(), _answers()], 8, (9, 9, 6))],
@@ -215,6 +219,17 @@ def _windows() -> Json:
             "alone": alone,
         },
         "begins",
+    )
+
+
+def _effects() -> Json:
+    return timeseries(
+        "Lift over time",
+        "Average effect of each contrast of the task, and of each arm of an experiment against its control, with the "
+        "ends of its displayed interval: on a probability from 0 to 1, or in the target's units. Once an interval that "
+        "holds at every look excludes 0, the difference is established, whatever is seen later.",
+        target('max by (contrast, end) (murk_contrast_effect{task="$task"})', "{{contrast}}, {{end}}"),
+        empty="the task has no contrasts or arms, or too few people for an interval",
     )
 
 

@@ -171,7 +171,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "With [known columns](known.md) the first integer is the number of their combination of values, which is sent "
         "as it is, and the target's follow. Each column has a number from 0: the position of its category, or the "
         "number of categories for a missing or undeclared value, unless `missing` names a category. The combination's "
-        "number counts all, the last column's changing fastest.",
+        "number counts all, the last column's changing fastest. With metrics of an experiment, the number of the drawn "
+        "one comes before it, 0 for the target, and releases of shorter ones end in zeros.",
     ),
     "sketch": (
         "A mixture",

@@ -8,6 +8,7 @@ export interface Experiment {
   assigned?: { by: "device" | "server"; salt?: string | null; shares: number[] } | null;
   guardrail?: unknown;
   segments?: string[];
+  metrics?: unknown[];
 }
 
 /** Return whether devices assign the arms of a task's experiment. */

@@ -165,7 +165,7 @@ const KEYS =
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
-  experiment: "arm assigned control guardrail segments",
+  experiment: "arm assigned control guardrail metrics ratios segments",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
@@ -365,10 +365,11 @@ function isTarget(target: Target): boolean {
 }
 
 function isExperiment(experiment: Experiment, known: Feature[]): boolean {
-  const { arm, control, assigned, guardrail, segments = [] } = experiment;
+  const { arm, control, assigned, guardrail, segments = [], metrics = [] } = experiment;
   const arms = known.find(({ name }) => name === arm)?.categories;
   if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
-  if (guardrail != null) allow(guardrail, "margin worse");
+  if (metrics.length) refuse("each release is of one of its metrics, and this device answers tasks of one target only");
+  if (guardrail != null) allow(guardrail, "margin metric worse");
   if (assigned == null) return true;
   allow(assigned, "by salt shares");
   const { by, salt, shares } = assigned;

@@ -54,6 +54,11 @@ _ERROR_CODE = "MURK-CLI-002"
     help="Assign arms at random to this file's "
     "records, look again and again, and count false alarms. The noise is simulated, and nothing is sent.",
 )
+@click.option(
+    "--person",
+    metavar="COLUMN",
+    help="Column of people's names in the file of --aa, who keep their arm.  [default: a row is a person]",
+)
 @click.option("--runs", type=click.IntRange(1), default=100, show_default=True, metavar="N", help="Runs of --aa.")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, show_default=True, help="Seed of --aa.")
 @click.option(
@@ -71,6 +76,7 @@ def command(
     rate: float | None,
     power: float,
     records: Path | None,
+    person: str | None,
     runs: int,
     seed: int,
     picture: Path | None,
@@ -85,6 +91,8 @@ def command(
 
     if log_url is not None and records is not None:
         raise UserError("--log and --aa exclude each other: --log reads a log, --aa a file of records")
+    if person is not None and records is None:
+        raise UserError("--person requires --aa: it names the people of its file")
     if picture is not None and log_url is None:
         raise UserError("--picture requires --log: it plots the lifts of a log")
     task = load_task(task_path)
@@ -92,7 +100,7 @@ def command(
     if log_url is not None:
         _watch(task, log_url, picture, as_json)
     elif records is not None:
-        _count_alarms(task, records, runs, seed, as_json)
+        _count_alarms(task, records, person, runs, seed, as_json)
     else:
         _plan(task, people, effect, rate, power, as_json)
 
@@ -164,24 +172,31 @@ def _watch(task: Task, log_url: str, picture: Path | None, as_json: bool) -> Non
             paragraph(block.text)
 
 
-def _count_alarms(task: Task, path: Path, runs: int, seed: int, as_json: bool) -> None:
+def _count_alarms(task: Task, path: Path, person: str | None, runs: int, seed: int, as_json: bool) -> None:
     import numpy as np
 
     from murk.planning.experiments import false_alarms
     from murk.populations.file_source import FileSource
 
-    if task.repeats.most > 1:
-        raise UserError("--aa counts each row as a person, but people of this task answer several times: leave it out")
-    blocks: list[Any] = list(FileSource(path, task.with_simulated(True), strict=False).blocks())
+    if task.repeats.most > 1 and person is None:
+        raise UserError("people of this task answer again, and keep their arm: name them by a column, --person COLUMN")
+    source = FileSource(path, task.with_simulated(True), strict=False, person_column=person)
+    blocks: list[Any] = list(source.blocks())
     X, y = np.concatenate([block.x for block in blocks]), np.concatenate([block.y for block in blocks])
+    people = None
+    if person is not None:
+        numbers: dict[str, int] = {}
+        names = (name for block in blocks for name in block.people)
+        people = np.array([numbers.setdefault(name, len(numbers)) for name in names], dtype=np.int64)
     with progress("runs", runs, quiet=as_json) as tick:
-        alarms = false_alarms(task, X, y, runs=runs, seed=seed, tick=tick)
+        alarms = false_alarms(task, X, y, people=people, runs=runs, seed=seed, tick=tick)
     if as_json:
         print_json({"task": task.name, **asdict(alarms)})
         return
     error = 100.0 * math.sqrt(0.05 * 0.95 / runs)
     paragraph(
-        f"Of {runs:,} runs with {alarms.people:,} rows, as different people, and no effect, {alarms.looks} looks each: "
+        f"Of {runs:,} runs with {alarms.people:,} people{'' if person else ', a row each,'} and no effect, "
+        f"{alarms.looks} looks each: "
         f"sequences excluded zero in {alarms.watched:.1%} (at most 5%, give or take {error:.1g} points), intervals for "
         f"one look in "
         f"{alarms.fixed:.1%}, and the arms' counts seemed wrong in {alarms.sample_ratio:.1%}."

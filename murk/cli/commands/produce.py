@@ -69,7 +69,15 @@ def command(
     task = Task.load(task_path)
     policy = Policy(lifetime=lifetime, public_sample=True)
     crowd = PopulationConfig(
-        Path(source), person, level_or_column(level, guarantee_column), seed, block, policy, order=order, time=time
+        Path(source),
+        person,
+        level_or_column(level, guarantee_column),
+        seed,
+        block,
+        policy,
+        order=order,
+        time=time,
+        waits=True,
     )
     if check:
         print_check(task, crowd, as_json)

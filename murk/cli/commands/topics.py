@@ -90,6 +90,7 @@ def _set_up(
     """Set a task's topics up, print what was done, and return whether they fit the task."""
     from murk.populations.file_work import check_public, constant_in_public
     from murk.protocols.device import device_for
+    from murk.results.models import retention_cautions
     from murk.results.report import cost_of_forgetting
     from murk.stream import open_log
     from murk.task.task import Disclosure
@@ -103,6 +104,7 @@ def _set_up(
     device_for(task).check_state()
     check_public(task, device_for(task))
     waiting = task.public is not None and task.public.set_aside is not None
+    warnings = retention_cautions(task)
     if not on_kafka:
         if waiting:
             raise UserError(f"the task {task.name!r} {_LATER}")
@@ -111,10 +113,10 @@ def _set_up(
                 asking(log_url, simulated=simulated, agreed=make_public)(disclosure)
             log.register_task(task.document())
         if as_json:
-            nothing: dict[str, list[str]] = {"created": [], "problems": [], "warnings": []}
+            nothing: dict[str, list[str]] = {"created": [], "problems": [], "warnings": warnings}
             print_json({"task": task.name, "log": log_url, **nothing, "announced": True, "simulated": simulated})
         else:
-            click.echo(f"{log_url}: {_STORED}")
+            click.echo("\n".join([*(f"caution: {warning}" for warning in warnings), f"{log_url}: {_STORED}"]))
         return True
     from murk.stream.log.kafka.log import TopicSetup
 
@@ -129,7 +131,7 @@ def _set_up(
                 asking(setup.url, simulated=simulated, agreed=make_public)(disclosure)
             setup.register_task()
             announced = setup.announced()
-        warnings = [_ONE_COPY] if setup.topics.copies() == 1 else []
+        warnings = [*([_ONE_COPY] if setup.topics.copies() == 1 else []), *warnings]
     where = {"task": task.name, "log": setup.url, "created": created, "problems": problems}
     report = {**where, "warnings": warnings, "announced": announced, "simulated": simulated}
     if as_json:

@@ -74,7 +74,14 @@ METRICS = (
         "murk_contrast_e_value",
         "E-value against no difference, valid at every look; the p-value is 1 / E.",
         ("task", "contrast"),
-        optional="with `contrasts`",
+        optional="with `contrasts`, and for the arms of an `experiment`",
+    ),
+    Metric(
+        "murk_contrast_effect",
+        "Average effect of a contrast, or lift of an arm, on a probability from 0 to 1 or in the target's units, with "
+        "the ends of its displayed 95% interval.",
+        ("task", "contrast", "end"),
+        optional="with `contrasts`, and for the arms of an `experiment`, once it has an interval",
     ),
     Metric(
         "murk_prediction_coverage",

@@ -171,6 +171,18 @@ def _by_window(s: Snapshot, kind: Literal["values", "half_widths"]) -> Value:
     }
 
 
+def _effects(s: Snapshot) -> Value:
+    """Return the average effects of contrasts that have an interval, with its ends."""
+    percent = POINTS if s.task.target.kind != "real" else 1.0
+    effects = ((each.name, each.average_effect, each.average_effect_interval) for each in s.figures.contrasts)
+    return {
+        (name, end): number / percent
+        for name, effect, interval in effects
+        if effect is not None and interval is not None and math.isfinite(sum(interval))
+        for end, number in zip(("low", "estimate", "high"), (interval[0], effect, interval[1]), strict=True)
+    }
+
+
 def _known_sets(s: Snapshot) -> PredictionSets | None:
     sets = s.figures.sets
     return sets if sets is not None and sets.known else None
@@ -189,6 +201,7 @@ VALUES: Mapping[str, Callable[[Snapshot], Value]] = {
     "murk_parameter_sequence_half_width": lambda s: _by_name(s, s.figures.sequence_half_widths, f"{LEVEL:g}"),
     "murk_parameter_known_within": lambda s: s.known_within,
     "murk_contrast_e_value": lambda s: {each.name: each.e_value for each in s.figures.contrasts},
+    "murk_contrast_effect": _effects,
     "murk_prediction_coverage": lambda s: sets.ends() if (sets := _known_sets(s)) else None,
     "murk_prediction_threshold": lambda s: coded_unit(s.task) * sets.threshold if (sets := _known_sets(s)) else None,
     "murk_prediction_answers": lambda s: s.figures.sets.answers if s.figures.sets else None,

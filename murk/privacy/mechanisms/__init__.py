@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.caps import truncated_cap as truncated_cap
     from murk.privacy.mechanisms.composite import CompositeMechanism as CompositeMechanism
     from murk.privacy.mechanisms.composite import divided as divided
+    from murk.privacy.mechanisms.drawn import DrawnMechanism as DrawnMechanism
     from murk.privacy.mechanisms.gaussian import GaussianMechanism as GaussianMechanism
     from murk.privacy.mechanisms.known import KnownMechanism as KnownMechanism
     from murk.privacy.mechanisms.l2ball import L2BallMechanism as L2BallMechanism
@@ -35,6 +36,7 @@ _MODULES = {
     ".base": "Costed Mechanism Randomizer WIDTH",
     ".caps": "cost_in truncated_cap",
     ".composite": "CompositeMechanism divided",
+    ".drawn": "DrawnMechanism",
     ".gaussian": "GaussianMechanism",
     ".known": "KnownMechanism",
     ".l2ball": "L2BallMechanism",

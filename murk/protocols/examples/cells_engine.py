@@ -40,8 +40,8 @@ from murk.protocols.examples.settings import ExampleSettings
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.one_record import Held, RecordEngine
 from murk.protocols.options import chosen_noise, levels_of
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
 from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
 
@@ -433,17 +433,16 @@ class CellEngine(NeverPublished, RecordEngine):
     def admits(self, releases: Sequence[ExampleRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
         most = len(self._losses) - 1
-        return all(rows.min() >= 0 and rows.max() <= most for rows in block_of(releases).split("level").values())
+        return all(rows.min() >= 0 and rows.max() <= most for rows in columns_of(releases).split("level").values())
 
     @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        block = block_of(releases)
-        indices = {level: index for index, level in enumerate(dict.fromkeys(block.levels))}
-        levels = np.array([indices[level] for level in block.levels], dtype=np.int64)
-        self._learn(block.rows(1)[:, 0], levels, [self.mechanisms[level] for level in indices])
+        columns = columns_of(releases)
+        levels, index = columns.levels()
+        self._learn(columns.rows(1)[:, 0], index, [self.mechanisms[level] for level in levels])
 
     def _learn(self, cells: Integers, levels: Integers, mechanisms: Sequence[CellMechanism]) -> None:
         rows = np.array([_weights(each) for each in mechanisms])

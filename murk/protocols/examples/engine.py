@@ -32,8 +32,8 @@ from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, 
 from murk.protocols.one_record import NO_WORDS, IterateEngine, KernelMemory, trials_for
 from murk.protocols.options import levels_of
 from murk.protocols.public_covariates import PublicCovariates
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
 from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
 
@@ -113,7 +113,7 @@ class IWPEngine(NeverPublished, IterateEngine):
         self._bounds = map_levels(_bounds_of, mechanisms)
         self.current: ExampleMechanism | None = None
         # Refuses a level that is too noisy for the loss before any release.
-        self._level_indices([*bounding(mechanisms)])
+        self._prepare_levels([*bounding(mechanisms)])
 
     def _prepare(self, row: int, mechanism: ExampleMechanism) -> None:
         for table, values in zip(self._level_table, level_rows(self.settings, [mechanism]), strict=True):
@@ -262,7 +262,7 @@ class IWPEngine(NeverPublished, IterateEngine):
 
     def admits(self, releases: Sequence[ExampleRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
-        for level, rows in block_of(releases).split("level").items():
+        for level, rows in columns_of(releases).split("level").items():
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
                 return False
@@ -275,9 +275,8 @@ class IWPEngine(NeverPublished, IterateEngine):
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        block = block_of(releases)
-        payloads = block.rows(self.dimension)
-        levels = self._level_indices(block.levels)
+        columns = columns_of(releases)
+        payloads, levels = columns.rows(self.dimension), self._level_indices(columns)
         self.current = None
         f.learn_releases(self.real, self.whole, payloads, levels, *self._level_table)
 
@@ -384,13 +383,13 @@ class OuterEngine(IWPEngine):
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        block = block_of(releases)
-        # The mechanism of a part of outer products decodes whole payloads.
-        payloads = block.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
-        levels = self._level_indices(block.levels)
+        columns = columns_of(releases)
+        # A part of an outer product decodes the whole of it.
+        payloads = columns.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
+        levels = self._level_indices(columns)
         self.current = None
-        numbers = np.empty((len(block), self.dimension))
-        for level in {*block.levels}:
+        numbers = np.empty((len(columns), self.dimension))
+        for level in columns.levels()[0]:
             at_level = levels == self._levels[level]
             numbers[at_level] = self.mechanisms[level].decode(payloads[at_level])
         self._learn_numbers(self.real, self.whole, numbers, levels, *self._level_table)

@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import combinations_with_replacement, groupby
+from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ from murk.protocols.examples.estimate import WEIGHTED
 from murk.protocols.examples.losses import Noise
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, settle
 from murk.protocols.further_models import EntrySelection, FurtherModel, all_numbers
-from murk.stream.wire.blocks import block_of
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
 from murk.task.models import OWN, Columns, Model, task_of
 from murk.task.protocols.examples import BY_RULE, DIRECTED, LOSSES
@@ -119,14 +119,13 @@ class VectorEngine(IWPEngine):
     @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
-        block = block_of(releases)
-        rows, levels, start = block.rows(self.dimension + 1), block.levels, 0
-        for level, run in groupby(levels):
-            stop = start + len(list(run))
-            self.use(self.mechanisms[level])
-            values = rows[start:stop] * self.mechanisms[level].unit
+        columns = columns_of(releases)
+        rows, (levels, index) = columns.rows(self.dimension + 1), columns.levels()
+        for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(index)) + 1):
+            mechanism = self.mechanisms[levels[index[run[0]]]]
+            self.use(mechanism)
+            values = rows[run] * mechanism.unit
             f.learn_decoded(self.real, self.whole, values[:, :-1].copy(), values[:, -1].copy())
-            start = stop
 
 
 @dataclass(frozen=True)

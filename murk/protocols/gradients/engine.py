@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from operator import attrgetter, le
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,8 @@ from murk.protocols.gradients.settings import Settings
 from murk.protocols.one_record import NO_WORDS, IterateEngine, finish_draw, take_random
 from murk.protocols.options import InverseScalingStep, levels_of
 from murk.protocols.public_covariates import PublicCovariates
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import columns_of, distinct
 from murk.stream.wire.releases import GradientRelease
 from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
 
@@ -184,21 +184,20 @@ class SGDEngine(IterateEngine):
 
     def admits(self, releases: Sequence[GradientRelease]) -> bool:
         """Return True only if `admit` is certain to accept all these releases in this order."""
-        count, versions = self.n_releases, [release.version for release in releases]
-        if not all(map(le, versions, range(count, count + len(releases)))):
+        columns, count = columns_of(releases), self.n_releases
+        versions = columns.column("version")
+        if (versions > count + np.arange(len(releases))).any():
             return False
         # The oldest version is checked as if it came last: age grows with the count, as does age divided by the count.
         last = count + len(releases) - 1
-        age = last - min(versions)
+        age = last - int(versions.min())
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
             return False
-        for version in {*versions} - {self._known_version}:
+        for version in distinct(versions) - {self._known_version}:
             if not is_published(version, self._floor):
                 return False
             self._known_version = version
-        return all(
-            self._payload_bounds[level].holds_all(rows) for level, rows in block_of(releases).split("level").items()
-        )
+        return all(self._payload_bounds[level].holds_all(rows) for level, rows in columns.split("level").items())
 
     @locked
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
@@ -206,15 +205,14 @@ class SGDEngine(IterateEngine):
         if not releases:
             return
         memory = self.memory
-        block = block_of(releases)
-        payloads = block.rows(self.dimension)
-        versions = np.array([release.version for release in releases], dtype=np.int64)
-        levels = self._level_indices(block.levels)
+        columns = columns_of(releases)
+        payloads, levels = columns.rows(self.dimension), self._level_indices(columns)
+        versions = np.ascontiguousarray(columns.column("version"))
         learned = k.learn_releases(
             memory.real, memory.whole, payloads, versions, levels, self._kinds, self._units, self._variances
         )
         if learned < len(releases):
-            raise MurkError(f"the iterate of version {releases[learned].version} is not remembered")
+            raise MurkError(f"the iterate of version {versions[learned]} is not remembered")
 
     @locked
     def figures(self) -> dict[str, float]:

@@ -29,8 +29,8 @@ from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, influence_of
 from murk.protocols.one_record import Held, KernelMemory, RecordEngine, trials_for
 from murk.protocols.options import levels_of
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.state import count_of, pack, reading, unpack
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     def admits(self, releases: Sequence[MomentRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
-        for level, rows in block_of(releases).split("level").items():
+        for level, rows in columns_of(releases).split("level").items():
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
                 return False
@@ -255,11 +255,10 @@ class MomentEngine(NeverPublished, RecordEngine):
         """Learn from admitted releases in turn."""
         if not releases:
             return
-        block = block_of(releases)
-        indices = {level: index for index, level in enumerate(dict.fromkeys(block.levels))}
-        levels = np.array([indices[level] for level in block.levels], dtype=np.int64)
-        table = self._table_of([self.mechanisms[level] for level in indices])
-        self._learn_batch(block.rows(self.dimension), levels, table)
+        columns = columns_of(releases)
+        levels, index = columns.levels()
+        table = self._table_of([self.mechanisms[level] for level in levels])
+        self._learn_batch(columns.rows(self.dimension), index, table)
 
     @locked
     def learn_payloads(self, payloads: Integers, level: str) -> None:

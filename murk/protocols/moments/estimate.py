@@ -156,7 +156,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
     public = public if why is None or (scored and like is not False) else None
     means = _Means(model, private, layout, releases, partitions, like)
     design = design_of(private, public, model.covariance, model.repair)
-    if design.doubtful and layout.observed and public is None and model.repair and private.is_share_known and p > 2:
+    if design.doubtful and layout.observed and public is None and model.repair and private.is_share_known:
         hidden = hidden_feature(private)
         if hidden is not None:
             others = fit_private(model, private.without(hidden), layout.without(hidden), releases, partitions)
@@ -230,15 +230,15 @@ def _with_hidden(others: Fit, name: str, index: int) -> Fit:
 
     def judge() -> Estimate:
         found = others.estimate
-        names = (*found.names[:index], name, *found.names[index:])
-        shown = {"names": names, "values": with_zero(found.values), "spread": np.insert(found.spread, index, np.inf)}
+        note = found.note
         if np.isfinite(found.spread).any():
-            shown["note"] = f"{found.note}; {_HIDDEN.format(name)}"
+            note += f"; {_HIDDEN.format(name)}"
         if isinstance(found, LineEstimate):
             beyond = Allowance(with_zero(found.beyond.coefficients), with_zero(found.beyond.effects))
             error = np.insert(found.error, index, np.inf)
-            shown |= {"fit": with_zero(found.fit), "error": error, "beyond": beyond}
-        return replace(found, **shown)
+            found = replace(found, fit=with_zero(found.fit), error=error, beyond=beyond)
+        names, spread = (*found.names[:index], name, *found.names[index:]), np.insert(found.spread, index, np.inf)
+        return replace(found, names=names, values=with_zero(found.values), spread=spread, note=note)
 
     missing = others.missing
     if missing is not None:

@@ -183,6 +183,8 @@ def hidden_feature(private: Private) -> int | None:
     hides only a combination of features, leaving one out would hand its part to the others.
     """
     least, _ = _seen(private)
+    if len(least) < 2:
+        return None
     index = int(np.argmin(least))
     return index if least[index] < noise_floor(private) else None
 
@@ -232,6 +234,8 @@ def influence_of(
     private = Private.of(sums, layout)
     weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
     share = layout.share(sums.total / np.repeat(weights, [layout.cross, layout.size]))
+    while layout.observed and not by_rows and (hidden := hidden_feature(private)) is not None:
+        private = private.without(hidden)
     least = float(np.linalg.eigvalsh(private.matrix)[0]) * float(sums.sums[kernels.WEIGHTS]) * max(share, 1e-6)
     bend = 0.0 if by_rows else turned / least if least > 0.0 else math.inf
     return Influence(moved, bend)

@@ -30,8 +30,8 @@ from murk.protocols.scores.solutions import solution as solution_from
 from murk.protocols.scores.sums import Round, Summary, Tally, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
 from murk.protocols.windows import neighbours, read_windows
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import Columns, columns_of, distinct
 from murk.stream.wire.releases import ScoreRelease
 from murk.stream.wire.state import count_of, pack, unpack
 
@@ -119,21 +119,21 @@ class ScoreEngine:
 
     def admits(self, releases: Sequence[ScoreRelease]) -> bool:
         """Return True only if `admit` is certain to admit all these releases in this order."""
-        if not self._knows({release.version for release in releases}, len(releases)):
+        columns = columns_of(releases)
+        if not self._knows(distinct(columns.column("version")), len(releases)):
             return False
-        models = self._models_known()
-        asked = {(release.version, release.query, release.item) for release in releases}
+        models, asked = self._models_known(), columns.groups("version", "query", "item")
         all_known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
-        return all_known and self.payloads_fit(releases)
+        return all_known and self.payloads_fit(columns)
 
     def _models_known(self) -> Mapping[int, Model]:
         """Return the models that people may have answered at, by version."""
         return _models(self.now)
 
-    def payloads_fit(self, releases: Sequence[ScoreRelease]) -> bool:
+    def payloads_fit(self, releases: Sequence[ScoreRelease] | Columns) -> bool:
         """Return True only if `check_payload` is certain to pass all these releases."""
         try:
-            answers = block_of(releases).split(*_ANSWERED)
+            answers = columns_of(releases).split(*_ANSWERED)
         except MurkError:
             # Answers to one query have different lengths.
             return False
@@ -162,13 +162,12 @@ class ScoreEngine:
     @locked
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
         """Learn from admitted releases; raise MurkError if a release's round is not remembered."""
-        done = 0
+        columns, done = columns_of(releases), 0
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())
-            part = releases if stop - done == len(releases) else releases[done:stop]
-            block = block_of(part)
-            answers = block.split(*_ANSWERED)
-            dated = {} if self.settings.windows is None else block.split("time", *_ANSWERED)
+            part = columns.part(done, stop)
+            answers = part.split(*_ANSWERED)
+            dated = {} if self.settings.windows is None else part.split("time", *_ANSWERED)
             self._add(
                 {(*key, above(item) if name == ABOVE else name): rows for (*key, name, item), rows in answers.items()},
                 {(time, version, level, name): rows for (time, version, level, name, _), rows in dated.items()},

@@ -19,6 +19,7 @@ interval before the smallest category has max(100, 25 skew^2) people, for the sk
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
@@ -57,8 +58,24 @@ class CellMeans:
     errors: Floats  # standard errors (cells, k), infinite where too few people answered
     absent: Floats  # estimated shares of missing targets, (cells,); zeros if every person has one
     absent_errors: Floats  # their standard errors, (cells,)
-    spread: Floats  # standard errors, also for few people, (cells, k)
+    sums: Floats  # of the last class's indicators or of numbers, and of targets that are there, (cells, 2)
+    covariances: Floats  # of these sums, by each cell's own releases and by all, (2, cells, 2, 2)
     fewest: float  # least number of people for an interval
+
+    def mean(self, inside: NDArray[np.bool_]) -> tuple[float, float, int]:
+        """Return the mean of all people in some cells, its standard error, and their number.
+
+        Cells are pooled, as a small one alone may show no target. The error is infinite if there are too few people,
+        or all of their targets may be missing.
+        """
+        people = int(self.counts[inside].sum())
+        total, present = self.sums[inside].sum(axis=0).tolist()
+        both = self.covariances[:, inside].sum(axis=1)
+        if people < self.fewest or not present > CLEAR * math.sqrt(max(float(both[:, 1, 1].max()), 0.0)):
+            return (total / present if present > 0.0 else 0.0), math.inf, people
+        slope = np.array([1.0, -total / present]) / present
+        variance = max(float(slope @ each @ slope) for each in both)
+        return total / present, math.sqrt(max(variance, 0.0)), people
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,17 @@ class KnownEstimate(Estimate):
     line_covariance: Floats | None = None
     line_spread: Floats | None = None  # standard errors, infinite where unknown
     cells: CellMeans | None = None
+    metrics: tuple[Estimate, ...] = ()  # of the metrics of an experiment, each from releases of its own
+
+    @property
+    def people_by_cell(self) -> dict[tuple[int, ...], int]:
+        """Number of releases of each cell, by its values, of the target and of all metrics."""
+        counts: Counter[tuple[int, ...]] = Counter()
+        for estimate in (self, *self.metrics):
+            if isinstance(estimate, KnownEstimate) and estimate.cells is not None:
+                cells = estimate.cells
+                counts.update(dict(zip(map(tuple, cells.values.tolist()), cells.counts.tolist(), strict=True)))
+        return dict(counts)
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
         """Return linear effects on the probability and half-widths; None for a real target."""
@@ -413,10 +441,34 @@ def _means(settings: Settings, table: Table, used: Integers, skew: Floats) -> Ce
             gone_pooled = gone_pooled + part[:, 0] * shared[-1, -1]
     errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / known
     absent_errors = np.sqrt(np.maximum(np.maximum(gone, gone_pooled), 0.0))
-    spread = np.where((present < CLEAR * absent_errors)[:, None], math.inf, errors)
-    errors = np.where(table.counts[:, None] < fewest(skew), math.inf, spread)
+    unclear = (present < CLEAR * absent_errors)[:, None] | (table.counts[:, None] < fewest(skew))
+    errors = np.where(unclear, math.inf, errors)
+    size = table.levels[0].means.shape[1]
+    into, constant = np.zeros((2, size)), np.zeros(2)
+    if settings.classes:
+        into[0, k - 1], into[1, :k] = 1.0, 1.0
+    else:
+        into[0, 0], into[1, 1], constant[1] = 1.0, -1.0, 1.0
+    pool = pooled_sums(table, weights, into, constant)
     counts, least = table.counts.astype(np.int64), float(fewest(skew).max())
-    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors, spread, least)
+    return CellMeans(settings.known.values(used), counts, means, errors, absent, absent_errors, *pool, least)
+
+
+def pooled_sums(table: Table, weights: Floats, into: Floats, constant: Floats) -> tuple[Floats, Floats]:
+    """Return each cell's sums of ``B u + c`` of all releases, (cells, 2), and their covariances (2, cells, 2, 2).
+
+    Levels have weights (levels, cells), B is ``into`` (2, q), and c the ``constant``. The first covariances are by each
+    cell's own releases, the second ones by those of all.
+    """
+    counts = table.counts
+    sums, covariances = np.zeros((len(counts), 2)), np.zeros((2, len(counts), 2, 2))
+    for weight, level in zip(weights, table.levels, strict=True):
+        share = weight * counts
+        sums += share[:, None] * (level.means @ into.T + constant)
+        part = (share**2 / np.maximum(level.counts, 1.0))[:, None, None]
+        covariances[0] += part * np.einsum("aq,cqr,br->cab", into, level.covariances, into)
+        covariances[1] += part * (into @ level.pooled[1] @ into.T)
+    return sums, covariances
 
 
 def _absent(settings: Settings, table: Table) -> tuple[float, float]:

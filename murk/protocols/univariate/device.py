@@ -6,8 +6,8 @@ Does not import River.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -46,13 +46,26 @@ class TargetDevice:
     @property
     def averages(self) -> bool:
         """Whether people release the mean of their records: true if a mean is learned with Gaussian noise."""
-        is_mean = not (self.settings.classes or self.settings.quantiles)
+        is_mean = not (self.settings.classes or self.settings.quantiles or self.settings.metrics)
         return is_mean and isinstance(self.mechanisms["default"], SimplexGaussian)
+
+    @property
+    def cell_place(self) -> int | None:
+        """Position of the number of the known cell in a payload, by which a shuffler forms crowds; None without one."""
+        return (1 if self.settings.metrics else 0) if self.settings.known.columns else None
 
     @property
     def dimension(self) -> int:
         """Number of integers in a release."""
         return self.mechanisms["default"].dimension
+
+    @property
+    def of_target(self) -> TargetDevice:
+        """The same without metrics, for a person whose release is of the target."""
+        if not self.settings.metrics:
+            return self
+        mechanisms = {level: mechanism.parts[0] for level, mechanism in cast("Any", self.mechanisms).items()}
+        return TargetDevice(replace(self.settings, metrics=()), mechanisms)
 
     def check_state(self) -> None:
         """Raise UserError if releases or states are too large for a log."""
@@ -70,8 +83,8 @@ class TargetDevice:
             )
 
     def _check_cells(self) -> None:
-        known, levels = self.settings.known, len(self.mechanisms)
-        # Without private features, the counts of a number's outcomes are the largest statistics of a cell.
+        known, levels = self.settings.known, len(self.mechanisms) * (1 + len(self.settings.metrics))
+        # Counts of a number's outcomes are the most that is kept for a cell without private features.
         kept = max(1 + self.settings.categories, 1 + 2 * LEVELS if not self.settings.classes else 0)
         if self.settings.private:
             numbers = self.dimension - 1
@@ -122,7 +135,13 @@ def device_for(task: Task) -> TargetDevice:
     missing = target.missing_share != 0.0 or task.most_rows > 1
     known = KnownColumns.of(task)
     places = set(known.places)
-    private = tuple(each for each in range(task.coding.size - 1) if known.columns and each not in places)
-    settings = Settings(names, classes, missing, quantiles, known, windows_of(task), task.most_rows, private)
+    coded = len(task.coding.names) - 1
+    private = tuple(each for each in range(coded) if known.columns and each not in places)
+    metrics = tuple(
+        Settings(names, 2 if metric.kind == "binary" else 0, metric.missing_share != 0.0, (), known)
+        for metric in task.metrics
+    )
+    rows = task.most_rows
+    settings = Settings(names, classes, missing, quantiles, known, windows_of(task), rows, private, metrics)
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

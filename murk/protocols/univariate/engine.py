@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -18,14 +19,14 @@ from murk.privacy.mechanisms.payload_limits import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
 from murk.protocols.univariate import mixed
-from murk.protocols.univariate.cells import fit_of
+from murk.protocols.univariate.cells import KnownEstimate, fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
-from murk.protocols.univariate.statistics import Statistics, statistics_of
+from murk.protocols.univariate.statistics import Drawn, Statistics, statistics_of
 from murk.protocols.windows import neighbours, read_windows
-from murk.stream.wire.blocks import block_of
 from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import TargetRelease
 from murk.stream.wire.state import count_of, reading
 
@@ -132,7 +133,7 @@ class TargetEngine(NeverPublished):
 
     def admits(self, releases: Sequence[TargetRelease]) -> bool:
         """Return whether `admit` accepts all these releases."""
-        return all(self._holds(level, rows) for level, rows in block_of(releases).split("level").items())
+        return all(self._holds(level, rows) for level, rows in columns_of(releases).split("level").items())
 
     def _holds(self, level: str, rows: Integers) -> bool:
         mechanism = self.mechanisms[level]
@@ -142,15 +143,15 @@ class TargetEngine(NeverPublished):
     def learn_releases(self, releases: Sequence[TargetRelease]) -> None:
         """Learn admitted releases."""
         if releases:
-            block, kept = block_of(releases), self.settings.windows
+            columns, kept = columns_of(releases), self.settings.windows
             windows = self.windows
             if kept is not None:
-                for (time, level), rows in block.split("time", "level").items():
+                for (time, level), rows in columns.split("time", "level").items():
                     number = kept.number(time)
                     windows = {**windows, number: self._added(windows.get(number, {}), rows, level)}
                 windows = kept.newest(windows)
             totals = self.totals
-            for level, rows in block.split("level").items():
+            for level, rows in columns.split("level").items():
                 totals = self._added(totals, rows, level)
             self.totals, self.windows = totals, windows
 
@@ -263,8 +264,27 @@ def _joint(sums: Sequence[tuple[TargetEngine, Sums]]) -> Estimate:
     return sums[0][0].fit(totals, statistics, len({id(engine) for engine, _ in sums}))
 
 
+def parts_of(
+    settings: Settings, totals: Totals, statistics: Mapping[str, Statistics]
+) -> list[tuple[Settings, Totals, dict[str, Statistics]]]:
+    """Return settings, sums and statistics of the target, and of each metric among which releases are drawn."""
+    parts: list[tuple[Settings, dict[str, tuple[int, list[int]]], dict[str, Statistics]]] = [
+        (each, {}, {}) for each in (replace(settings, metrics=()), *settings.metrics)
+    ]
+    for level, (_, sums) in totals.items():
+        drawn = statistics[level]
+        assert isinstance(drawn, Drawn)
+        for (_, own, known), part, pair in zip(parts, drawn.parts, drawn.split(sums), strict=True):
+            own[level], known[level] = pair, part
+    return [(each, own, known) for each, own, known in parts]
+
+
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
     """Return shares, a mean, quantiles or coefficients from the sums of all partitions."""
+    if settings.metrics:
+        own, *others = (estimated(*part, partitions) for part in parts_of(settings, totals, statistics))
+        assert isinstance(own, KnownEstimate)
+        return replace(own, n_releases=sum(count for count, _ in totals.values()), metrics=tuple(others))
     if settings.known.columns:
         learn = mixed.fit_of if settings.private else fit_of
         return learn(settings, totals, statistics, partitions)

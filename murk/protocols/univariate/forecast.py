@@ -43,6 +43,9 @@ def estimate(
     device: TargetDevice, records: Records, people: int, levels: Mapping[str, float], partitions: int, rng: Generator
 ) -> Estimate:
     """Simulate the estimate from a number of people. Partitions make no difference, as their sums add up."""
+    if device.settings.metrics:
+        part = estimate(device.of_target, records, people // _drawn(device), levels, partitions, rng)
+        return replace(part, n_releases=people)
     places = device.vectors(records.X, records.y)
     totals: dict[str, tuple[int, list[int]]] = {}
     known: dict[str, Statistics] = {}
@@ -51,6 +54,11 @@ def estimate(
         drawn = records.drawn(size, rng)
         totals[level] = size, np.rint(_sums(known[level], places, drawn, rng)).astype(np.int64).tolist()
     return estimated(device.settings, totals, known, partitions)
+
+
+def _drawn(device: TargetDevice) -> int:
+    """Return the number of targets and metrics among which a release is drawn."""
+    return 1 + len(device.settings.metrics)
 
 
 def _likely(device: TargetDevice, records: Records, *more: Any) -> Estimate:
@@ -181,6 +189,9 @@ def residual_variances(device: TargetDevice, records: Records) -> tuple[float, f
     The third number returned is the least number of people in an arm for an interval. A real target is in coded units;
     the mean is that of people with a target.
     """
+    if device.settings.metrics:
+        released, exact, least = residual_variances(device.of_target, records)
+        return released * _drawn(device), exact, least * _drawn(device)
     statistics = device.engine().statistics[DEFAULT_LEVEL]
     assert isinstance(statistics, Cells)
     inner, rng = statistics.inner, np.random.default_rng(0)

@@ -237,12 +237,18 @@ def _means(layout: _Layout, table: cells.Table, used: Integers, skew: Floats) ->
         pooled += part * np.einsum("cd,de,ce->c", slopes, shared, slopes)
         gone += part * factor**2 * np.maximum(level.covariances[:, place, place], shared[place, place])
     gone = np.sqrt(gone) if layout.settings.missing else np.zeros(len(means))
-    spread = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / present
-    spread = np.where(present < cells.CLEAR * gone, math.inf, spread)
-    if layout.settings.classes:
-        means, spread = (means + 1.0) / 2.0, spread / 2.0
+    errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / present
     least = float(cells.fewest(skew).max())
-    errors = np.where(table.counts < least, math.inf, spread)
+    errors = np.where((present < cells.CLEAR * gone) | (table.counts < least), math.inf, errors)
+    into, constant = np.zeros((2, slopes.shape[1])), np.array([0.0, 0.0 if layout.settings.missing else 1.0])
+    into[0, layout.matrix[0, -1]] = layout.factors[0, -1]
+    if layout.settings.missing:
+        into[1, place] = factor
+    if layout.settings.classes:
+        # Labels are coded to -1 and +1.
+        means, errors = (means + 1.0) / 2.0, errors / 2.0
+        into[0], constant[0] = (into[0] + into[1]) / 2.0, constant[1] / 2.0
+    pool = cells.pooled_sums(table, weights, into, constant)
     absent = 1.0 - present if layout.settings.missing else np.zeros(len(means))
     counts, values = table.counts.astype(np.int64), layout.settings.known.values(used)
-    return CellMeans(values, counts, means[:, None], errors[:, None], absent, gone, spread[:, None], least)
+    return CellMeans(values, counts, means[:, None], errors[:, None], absent, gone, *pool, least)

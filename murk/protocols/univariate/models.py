@@ -12,9 +12,10 @@ from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms.known import KnownMechanism
 from murk.protocols.further_models import FurtherModel, all_numbers
 from murk.protocols.univariate.device import TargetDevice, device_for
-from murk.protocols.univariate.engine import Sums, TargetEngine, estimated
+from murk.protocols.univariate.engine import Sums, TargetEngine, estimated, parts_of
+from murk.protocols.univariate.estimate import Totals
 from murk.protocols.univariate.settings import Settings
-from murk.protocols.univariate.statistics import Statistics, statistics_of
+from murk.protocols.univariate.statistics import Cells, Statistics, statistics_of
 from murk.task.models import OWN, Columns, Model, task_of
 from murk.task.task import Task
 
@@ -46,16 +47,20 @@ class PartEngine(TargetEngine):
     def fit(self, totals: Sums, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
         """Return the model's coefficients from the sums of all partitions."""
         device, part = self._device, self._device.part
+        target: Totals = totals
+        if device.settings.metrics:
+            _, target, statistics = parts_of(device.settings, totals, statistics)[0]
         folded: dict[str, tuple[int, list[int]]] = {}
         known: dict[str, Statistics] = {}
-        for level, (count, sums) in totals.items():
+        for level, (count, sums) in target.items():
             # An array of Python integers, which do not overflow.
             by_cell = np.array(sums, dtype=object).reshape(device.settings.known.cells, -1)
             new = np.zeros((part.known.cells, by_cell.shape[1]), dtype=object)
             np.add.at(new, device.cells, by_cell)
             folded[level] = count, new.ravel().tolist()
-            mechanism = device.mechanisms[level]
-            assert isinstance(mechanism, KnownMechanism)
+            cells = statistics[level]
+            assert isinstance(cells, Cells)
+            mechanism = cells.mechanism
             known[level] = statistics_of(part, KnownMechanism(mechanism.noise, part.known.cells))
         return estimated(part, folded, known, partitions)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
@@ -20,6 +20,7 @@ from murk._internal.arrays import Floats
 from murk._internal.wiping import empty, track
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms.drawn import DrawnMechanism
 from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units, is_pure
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
@@ -31,7 +32,7 @@ from murk.protocols.windows import Windows
 _ERROR_CODE = "MURK-LEARN-001"
 
 BareMechanism = SubsetSelection | WindowSelection | SimplexGaussian
-TargetMechanism = BareMechanism | ThresholdMechanism | KnownMechanism
+TargetMechanism = BareMechanism | ThresholdMechanism | KnownMechanism | DrawnMechanism
 
 GAUSSIAN, SELECTION = "gaussian", "selection"  # families of mechanisms
 # From this mu on, windows have a smaller mean variance over the range of a number than Gaussian noise.
@@ -52,6 +53,7 @@ class Settings:
     windows: Windows | None = None  # windows for which sums are kept besides the total sums
     rows: int = 1  # largest number of a person's rows that count
     private: tuple[int, ...] = ()  # positions of the private coded features beside known columns
+    metrics: tuple[Settings, ...] = ()  # of each metric among which, and the target, a release is drawn
 
     @property
     def weight(self) -> float:
@@ -80,15 +82,21 @@ class Settings:
             *([self.windows] if self.windows else []),
             *([f"rows={self.rows}"] if self.rows > 1 else []),
             *([self.private, self.known.starts] if self.private else []),
+            *(metric.digest for metric in self.metrics),
         )
         return hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
 
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return the mechanism's inputs for coded records: `positions`, or the vector v of private features and target.
 
-        With known columns the number of the known cell comes first.
+        They are `positions` of the target and of each metric, or the vector v of private features and target.
         """
         private = self._private_vectors(X, y) if self.private else self.positions(y)
+        if self.metrics:
+            # Coded metrics come before the constant.
+            codes = X[:, len(self.names) - 1 : -1].T
+            others = [metric.positions(code) for metric, code in zip(self.metrics, codes, strict=True)]
+            private = track(np.hstack([private, *map(track, others)]))
         if not self.known.columns:
             return private
         out = empty((len(y), 1 + private.shape[1]))
@@ -148,6 +156,9 @@ class Settings:
 
             return KnownMechanism(outer_mechanism(None, guarantee, len(self.private) + 2), self.known.cells)
         family = family or self._best_family(guarantee)
+        if self.metrics:
+            parts = (replace(self, metrics=()), *self.metrics)
+            return DrawnMechanism(tuple(part.mechanism(guarantee, family) for part in parts))
         labelled = bool(self.classes or self.quantiles)
         bare = _mechanism(self.categories, labelled, self.missing, guarantee, family)
         if self.known.columns:

@@ -8,12 +8,13 @@ outcome. *Gaussian noise*: for more than two classes sums of the payloads; for a
 two classes numbers of releases in each cell of a grid, since the likelihood needs fewer people than the mean if one
 class is rare. *Thresholds*: for each threshold the number of releases and the sums of payloads. *Known columns*: for
 each cell the number of releases and their sums. *Products* of private features and the target: sums of the decoded
-numbers and of their products.
+numbers and of their products. *Drawn*: sums for the target, and those for each metric.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Protocol
@@ -22,6 +23,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk.privacy.mechanisms.base import WIDTH, direction_spread, is_directional
+from murk.privacy.mechanisms.drawn import DrawnMechanism
 from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
@@ -68,6 +70,10 @@ def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
     """Return the statistics that sum a mechanism's releases."""
     if isinstance(mechanism, ThresholdMechanism):
         return Thresholds(mechanism)
+    if isinstance(mechanism, DrawnMechanism):
+        parts = zip((settings, *settings.metrics), mechanism.parts, strict=True)
+        # Of known columns, each part has cells.
+        return Drawn(tuple(statistics_of(each, part) for each, part in parts))  # type: ignore[misc]
     if isinstance(mechanism, KnownMechanism):
         inner: Any = mechanism.noise
         return Cells(mechanism, Products(inner, settings) if settings.private else _sums_of(settings, inner))
@@ -480,3 +486,47 @@ class Cells:
     def summary(self, sums: Floats, count: int) -> Summary:
         """Return the estimate for all cells together."""
         return self.inner.summary(self.by_cell(sums)[1].sum(axis=0), count)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Sums of the releases of the target, and of those of each metric."""
+
+    parts: tuple[Cells, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of integers."""
+        return sum(part.size for part in self.parts)
+
+    @property
+    def longest(self) -> float:
+        """Largest change of the target's number of one cell by one release, times their number."""
+        return self.parts[0].longest
+
+    @property
+    def variance(self) -> float:
+        """Variance of the target's number that is estimated from one release; one of several is of the target."""
+        return self.parts[0].variance * len(self.parts)
+
+    def add(self, payloads: Integers) -> Integers:
+        """Return the sums of all parts."""
+        sums = []
+        for number, part in enumerate(self.parts):
+            own = payloads[payloads[:, 0] == number, 1 : 1 + part.mechanism.dimension]
+            sums.append(part.add(own) if len(own) else np.zeros(part.size, dtype=np.int64))
+        return np.concatenate(sums)
+
+    def split(self, sums: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Return the number of releases of each part, and their sums."""
+        found, start = [], 0
+        for part in self.parts:
+            own = list(sums[start : start + part.size])
+            found.append((sum(own[:: 1 + part.inner.size]), own))
+            start += part.size
+        return found
+
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the estimate of the target for all cells together."""
+        own, part = np.asarray(sums)[: self.parts[0].size], self.parts[0]
+        return part.summary(own, int(part.by_cell(own)[0].sum()))

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -109,7 +109,13 @@ class Archiver:
                 f"{folder.url} is the archive of another log or task: give {log.url} an archive of its own",
                 code=files.OTHER,
             )
-        self._manifest = stored or manifest
+        elif stored.document != manifest.document:
+            # The log's retention has changed, or it has more partitions.
+            manifest = replace(manifest, rows=stored.rows, size=stored.size)
+            folder.write(files.TASK, manifest.encode())
+        else:
+            manifest = stored
+        self._manifest = manifest
         chosen = range(task.log.partitions) if partitions is None else sorted(set(partitions))
         self._tails = {partition: self._resume(partition) for partition in chosen}
         self._sizes = {

@@ -1,14 +1,14 @@
 """Read and write many releases at once, as columns, in compiled code.
 
 A release in the compact form of `encode` is literal text with holes. `Layout.read` fills columns from the holes of many
-messages, and `Layout.write` is its inverse. Like the parsers of `wire`, reading never accepts a message that `decode`
-refuses, and leaves every message in another form to `decode`.
+messages, and `Layout.write` is its inverse. `decode` remains the authority: reading never accepts a message that it
+refuses, and leaves every message in another form to it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, get_args
@@ -22,12 +22,14 @@ from murk._internal.lazy import LazyLevels
 from murk.errors import MurkError
 from murk.stream.wire.codec import WireRules
 from murk.stream.wire.packed import Packed
-from murk.stream.wire.releases import KINDS, MOST_ITEMS, SCHEMA_VERSION
+from murk.stream.wire.releases import KINDS, MOST_ITEMS, SCHEMA_VERSION, PackedRelease
 
 _ERROR_CODE = "MURK-LOG-001"
 
 Bytes = NDArray[np.uint8]
 
+_WORDS = "level", "query"
+_FIELDS = (*_WORDS, "partition", "version", "item", "time", "expires")
 Array = Any
 _ID, _WHOLE, _PAYLOAD, _WORD = range(4)  # what a hole holds: an id, a count, integers, or one of some words
 _MOST_DIGITS = 19  # number of digits with which an integer cannot overflow 64 bits
@@ -37,48 +39,91 @@ _LATEST = 2**53 - 1  # largest time
 
 @dataclass(frozen=True)
 class Columns:
-    """Releases of one kind as columns, in order. The number in a hole is a count, or the index of the hole's word."""
+    """Releases of one kind as columns, in order.
 
-    layout: Layout
-    packed: Packed
-    ids: Words  # (m, 2), halves of the ids, the high one first
-    numbers: Integers  # (m, holes), the number in each hole; for the payload, the number of its integers
-    texts: Integers  # (m, 2), the beginning and the end of the payload's text in the data
-    integers: Integers  # the integers of all payloads, one payload after another
+    >>> from collections import namedtuple
+    >>> release = namedtuple("release", "level payload")
+    >>> columns = Columns.of([release("open", [1, 2]), release("default", [3, 4]), release("open", [5, 6])])
+    >>> columns.rows(2).tolist()
+    [[1, 2], [3, 4], [5, 6]]
+    >>> {level: rows.tolist() for level, rows in columns.split("level").items()}
+    {'open': [[1, 2], [5, 6]], 'default': [[3, 4]]}
+    """
+
+    numbers: Mapping[str, Integers]  # by field; of the payload, how many integers it has; of words, their index
+    words: Mapping[str, Sequence[str]]  # of a field
+    integers: Integers  # of all payloads
+    kind: str = ""
+    # Of messages that were read; empty of decoded releases.
+    ids: Words = field(default_factory=lambda: np.empty((0, 2), np.uint64))  # (m, 2), big-endian halves
+    # Of all messages that were read; empty of a part.
+    texts: Integers = field(default_factory=lambda: np.empty((0, 2), np.int64))  # begin and end of a payload in these:
+    packed: Packed = field(default_factory=lambda: Packed.of([]))
+
+    @classmethod
+    def of(cls, releases: Sequence[Any]) -> Columns:
+        """Return decoded releases as columns."""
+        numbers, words = {}, {}
+        for name in _FIELDS:
+            if hasattr(releases[0], name):
+                column = [getattr(release, name) for release in releases]
+                if name in _WORDS:
+                    words[name] = [*dict.fromkeys(column)]
+                    column = [*map({word: index for index, word in enumerate(words[name])}.__getitem__, column)]
+                numbers[name] = np.array(column, np.int64)
+        payloads = [release.payload for release in releases]
+        numbers["payload"] = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        return cls(numbers, words, np.fromiter(chain.from_iterable(payloads), np.int64))
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.numbers["payload"])
 
     def column(self, name: str) -> Integers:
-        """Return the numbers of a field; zeros if this kind of releases does not have the field."""
-        index = self.layout.places.get(name)
-        column: Integers = np.zeros(len(self), np.int64) if index is None else self.numbers[:, index]
+        """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
+        column: Integers = self.numbers[name] if name in self.numbers else np.zeros(len(self), np.int64)
         return column
+
+    def levels(self) -> tuple[list[str], Integers]:
+        """Return the distinct levels, and the index of each release's level in them."""
+        column = self.numbers["level"]
+        present = sorted(distinct(column))
+        index: Integers = np.searchsorted(present, column)
+        return [self.words["level"][number] for number in present], index
 
     def groups(self, *names: str) -> dict[Any, Integers | slice]:
         """Return the indices of releases by the value of a field, or by the values of several."""
-        columns = np.stack([self.column(name) for name in names], axis=1)
-        if not len(self):
-            return {}
-        if (columns == columns[0]).all():
-            return {self._key(names, columns[0]): slice(None)}
-        keys, index = np.unique(columns, axis=0, return_inverse=True)
-        return {self._key(names, key): np.flatnonzero(index.ravel() == i) for i, key in enumerate(keys)}
+        columns = [self.column(name) for name in names]
+        varying = [column for column in columns if len(distinct(column)) > 1] if len(self) else []
+        if not varying:
+            return {self._key(names, columns, 0): slice(None)} if len(self) else {}
+        keys = np.zeros(len(self), np.int64)
+        for column in varying:
+            # Numbered anew each time, so that products do not overflow.
+            values, index = np.unique(column, return_inverse=True)
+            keys = np.unique(keys * len(values) + index, return_inverse=True)[1]
+        order = np.argsort(keys, kind="stable")
+        parts = np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+        return {self._key(names, columns, int(part[0])): part for part in parts}
 
-    def _key(self, names: Sequence[str], numbers: Integers) -> Any:
+    def _key(self, names: Sequence[str], columns: Sequence[Integers], row: int) -> Any:
         values = [
-            self.layout.words[name][number] if name in self.layout.words else number
-            for name, number in zip(names, numbers.tolist(), strict=True)
+            self.words[name][int(column[row])] if name in self.words else int(column[row])
+            for name, column in zip(names, columns, strict=True)
         ]
         return values[0] if len(values) == 1 else tuple(values)
 
     def split(self, *names: str) -> dict[Any, Integers]:
-        """Group the payloads, as rows, by the value of a field, or by the values of several; see `Block.split`."""
-        return {key: self.rows(chosen) for key, chosen in self.groups(*names).items()}
+        """Group the payloads, as rows, by the value of a field, or by the values of several."""
+        return {key: self._rows(chosen) for key, chosen in self.groups(*names).items()}
 
-    def rows(self, chosen: Integers | slice) -> Integers:
-        """Return the payloads of some releases as rows; raise `MurkError` if their lengths differ."""
-        sizes, ends = self.column("payload")[chosen], self._ends[chosen]
+    def rows(self, size: int) -> Integers:
+        """Return all payloads as rows (m, size); raise `MurkError` if one has another length."""
+        if (self.numbers["payload"] != size).any():
+            raise MurkError(f"the payload of a release does not have the expected {size} integers")
+        return self.integers.reshape(len(self), size)
+
+    def _rows(self, chosen: Integers | slice) -> Integers:
+        sizes, ends = self.numbers["payload"][chosen], self._ends[chosen]
         if sizes.min() != sizes.max():
             raise MurkError("the payloads of some releases have different lengths")
         if len(sizes) == len(self):
@@ -86,10 +131,27 @@ class Columns:
         rows: Integers = self.integers[(ends - sizes)[:, None] + np.arange(sizes[0])]
         return rows
 
+    def part(self, start: int, stop: int) -> Columns:
+        """Return the releases from one number to before another."""
+        begin, end = (int(self._ends[at - 1]) if at else 0 for at in (start, stop))
+        numbers = {name: column[start:stop] for name, column in self.numbers.items()}
+        return Columns(numbers, self.words, self.integers[begin:end], self.kind, self.ids[start:stop])
+
+    def select(self, places: Integers, signs: Integers) -> Columns:
+        """Return the releases with selected entries of their payloads, reordered and with given signs."""
+        rows = np.ascontiguousarray(self._rows(slice(None))[:, places] * signs)
+        sizes = np.full(len(self), len(places), np.int64)
+        return replace(self, numbers={**self.numbers, "payload": sizes}, integers=rows.ravel())
+
     @cached_property
     def _ends(self) -> Integers:
-        ends: Integers = np.cumsum(self.column("payload"))
+        ends: Integers = np.cumsum(self.numbers["payload"])
         return ends
+
+
+def columns_of(releases: Any) -> Columns:
+    """Return releases, decoded or read, as columns."""
+    return releases if isinstance(releases, Columns) else Columns.of(releases)
 
 
 def distinct(column: Integers) -> set[int]:
@@ -103,6 +165,8 @@ class Layout:
 
     def __init__(self, rules: WireRules) -> None:
         self.rules = rules
+        # Others are few and long: reading them is not the bottleneck.
+        self._is_compact = not issubclass(KINDS[rules.kind], PackedRelease)
         model = KINDS[rules.kind].model_fields
         self.words: dict[str, tuple[str, ...]] = {"level": tuple(rules.magnitudes)}
         if "query" in model:
@@ -114,10 +178,10 @@ class Layout:
             "simulated": "true" if rules.simulated else "false",
         }
         literals, holes, text = [], [], "{"
-        for name, field in model.items():
-            text += f'"{field.alias or name}":'
-            if (field.alias or name) in constants:
-                text += constants[field.alias or name]
+        for name, about in model.items():
+            text += f'"{about.alias or name}":'
+            if (about.alias or name) in constants:
+                text += constants[about.alias or name]
             else:
                 opening, closing = (
                     '""' if name == "id" or name in self.words else "[]" if name == "payload" else ("", "")
@@ -147,16 +211,21 @@ class Layout:
         )
 
     def read(self, packed: Packed) -> Columns | None:
-        """Return messages as columns; None if any has another form or may be invalid (see `receiver`)."""
-        count = len(packed)
-        if count and packed.sizes.max() > self.rules.max_bytes:
-            return None
-        data = np.frombuffer(packed.data, np.uint8)
-        ids, numbers = np.empty((count, 2), np.uint64), np.empty((count, len(self.places)), np.int64)
+        """Return messages as columns; None if any has another form or may be invalid."""
+        columns = self.read_first(packed)
+        return columns if len(columns) == len(packed) else None
+
+    def read_first(self, packed: Packed) -> Columns:
+        """Return the messages before the first one that has another form; none if any may be invalid."""
+        data, count = np.frombuffer(packed.data, np.uint8), len(packed)
+        if not self._is_compact or (count and packed.sizes.max() > self.rules.max_bytes):
+            count = 0
+        ids, numbers = np.empty((count, 2), np.uint64), np.empty((len(self.places), count), np.int64)
         texts, integers = np.empty((count, 2), np.int64), np.empty(len(data) // 2 + 1, np.int64)
-        payload_size = scan(data, packed.ends, self._program, ids, numbers, texts, integers)
-        columns = Columns(self, packed, ids, numbers, texts, integers[:payload_size])
-        return columns if payload_size >= 0 and self._is_plain(columns) else None
+        count, size = scan(data, packed.ends[:count], self._program, ids, numbers, texts, integers)
+        by_name = {name: numbers[index, :count] for name, index in self.places.items()}
+        columns = Columns(by_name, self.words, integers[:size], self.rules.kind, ids[:count], texts[:count], packed)
+        return columns if self._is_plain(columns) else columns.part(0, 0)
 
     def _is_plain(self, columns: Columns) -> bool:
         """Return whether partitions, lengths and magnitudes are within the rules."""
@@ -207,7 +276,9 @@ class Layout:
 
 HEAD = 25  # bytes of a record before its payload: the length of the payload's text, the id, the query and its item
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_ZERO, _NINE, _A, _F, _MINUS, _COMMA, _QUOTE = b'09af-,"'
+_DIGITS = np.full(256, 255, np.uint8)  # the value of each hexadecimal digit
+_DIGITS[_HEX] = np.arange(16)
+_ZERO, _MINUS, _COMMA, _QUOTE = b'0-,"'
 
 
 @jit_helper
@@ -217,8 +288,12 @@ def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) ->
     if negative:
         at += 1
     begin, value = at, np.uint64(0)
-    while at < end and _ZERO <= data[at] <= _NINE and at - begin <= _MOST_DIGITS:
-        value = value * np.uint64(10) + np.uint64(data[at] - _ZERO)
+    # A longer number overflows, and is refused below.
+    while at < end:
+        digit = np.uint64(data[np.uint64(at)]) - np.uint64(_ZERO)
+        if digit > np.uint64(9):
+            break
+        value = value * np.uint64(10) + digit
         at += 1
     digits = at - begin
     # Leading zeros and a negative zero are not canonical.
@@ -230,40 +305,38 @@ def _integer(data: Array, at: Array, end: Array, limit: Array, signed: Array) ->
 
 
 @deferred
-def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> int:  # noqa: C901
-    """Fill columns from messages and return the number of integers in payloads; -1 if a message has another form."""
+def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, texts: Array, integers: Array) -> Any:  # noqa: C901
+    """Fill columns from messages until one has another form; return the numbers of messages and integers read."""
     literals, literal_ends, kinds, limits, words, word_ends, word_places = program
-    holes, integers_read = len(kinds), 0
+    holes, integers_read, complete = len(kinds), 0, 0
     for m in range(len(ends)):
         at, end = ends[m - 1] if m else 0, ends[m]
         for hole in range(holes + 1):
             first, last = literal_ends[hole], literal_ends[hole + 1]
             if end - at < last - first:
-                return -1
-            for i in range(first, last):
-                if data[at] != literals[i]:
-                    return -1
-                at += 1
+                return m, complete
+            different = np.uint8(0)
+            for i in range(last - first):
+                different |= data[np.uint64(at + i)] ^ literals[np.uint64(first + i)]
+            if different:
+                return m, complete
+            at += last - first
             if hole == holes:
                 break
             kind = kinds[hole]
             if kind == _ID:
                 if end - at < 32:
-                    return -1
+                    return m, complete
                 for half in range(2):
                     word = np.uint64(0)
                     for _ in range(16):
-                        byte = data[at]
-                        if _ZERO <= byte <= _NINE:
-                            digit = byte - _ZERO
-                        elif _A <= byte <= _F:
-                            digit = byte - _A + 10
-                        else:
-                            return -1
+                        digit = _DIGITS[data[at]]
+                        if digit > 15:
+                            return m, complete
                         word = (word << np.uint64(4)) | np.uint64(digit)
                         at += 1
                     ids[m, half] = word
-                numbers[m, hole] = 0
+                numbers[hole, m] = 0
             elif kind == _WORD:
                 start = at
                 while at < end and data[at] != _QUOTE:
@@ -278,28 +351,29 @@ def scan(data: Array, ends: Array, program: Any, ids: Array, numbers: Array, tex
                         if equal:
                             number = index - word_places[hole]
                 if number < 0:
-                    return -1
-                numbers[m, hole] = number
+                    return m, complete
+                numbers[hole, m] = number
             else:
                 start, before = at, integers_read
                 while True:
                     value, at = _integer(data, at, end, limits[hole], kind == _PAYLOAD)
                     if at < 0:
-                        return -1
+                        return m, complete
                     if kind == _WHOLE:
-                        numbers[m, hole] = value
+                        numbers[hole, m] = value
                         break
                     integers[integers_read] = value
                     integers_read += 1
                     if at < end and data[at] == _COMMA:
                         at += 1
                     else:
-                        numbers[m, hole] = integers_read - before
+                        numbers[hole, m] = integers_read - before
                         texts[m, 0], texts[m, 1] = start, at
                         break
         if at != end:
-            return -1
-    return integers_read
+            return m, complete
+        complete = integers_read
+    return len(ends), complete
 
 
 @deferred

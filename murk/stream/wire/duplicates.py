@@ -8,7 +8,7 @@ forgotten at once. A Bloom filter recognises nearly every new id without a look 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 from typing import Any, Self
 
@@ -24,7 +24,6 @@ _SPARE = 2**17  # number of ids for which an empty filter has room
 _BITS = 12  # bits of a filter for each id: fewer than 1 of 150 new ids are false positives
 _MOST_BITS = 2**32
 _PROBES = 4
-_HELD = 2**16  # ids that are kept unsorted
 Array = Any
 
 
@@ -85,20 +84,19 @@ class Unexpired:
     expire that long before the newest one are forgotten, whole periods of ``period`` seconds at once.
 
     >>> known = Unexpired(np.array([1, 2], np.uint64), 60, 600)
-    >>> one, two = b"one of 16 bytes.", b"two of 16 bytes."
-    >>> known.add([one], [90])
-    >>> known.has([one, two, one], [90, 90, 91]).tolist()
+    >>> ids = np.array([[1, 1], [2, 2], [1, 1]], np.uint64)
+    >>> known.add(ids[:1], np.array([90]))
+    >>> known.has(ids, np.array([90, 90, 91])).tolist()
     [True, False, False]
-    >>> known.add([two], [721])
-    >>> known.has([one, two], [90, 721]).tolist()
+    >>> known.add(ids[1:2], np.array([721]))
+    >>> known.has(ids[:2], np.array([90, 721])).tolist()
     [False, True]
     """
 
     def __init__(self, key: Words, period: int, lifetime: int) -> None:
         self._key, self._period, self._lifetime = key, period, lifetime
         self._runs: dict[int, list[Words]] = {}  # by the end of their period, the longest first
-        self._held: dict[tuple[bytes, int], None] = {}
-        self._filter: Filter | None = None
+        self._filter = Filter((), 0)
         self._newest = 0
 
     @classmethod
@@ -106,53 +104,36 @@ class Unexpired:
         """Return an empty set for the log with this identity, and a task with this ``expiry`` and ``granularity``."""
         return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry))
 
-    def add(self, ids: Sequence[bytes], expires: Sequence[int]) -> None:
-        """Add ids of 16 bytes, with the times of their expiry in seconds since 1970."""
-        self._held.update(dict.fromkeys(zip(ids, expires, strict=True)))
-        self._newest = max(self._newest, *expires)
-        self._forget(self._newest - self._lifetime)
-        if len(self._held) >= _HELD:
-            self._sort()
-
-    def has(self, ids: Sequence[bytes], expires: Sequence[int]) -> Array:
-        """Return which of these releases were added before and are not forgotten."""
-        repeated = np.fromiter(map(self._held.__contains__, zip(ids, expires, strict=True)), np.bool_, len(ids))
-        if self._filter is not None:
-            prints = self._prints(ids, expires)
-            suspects = np.flatnonzero(self._filter.probe(prints))
-            for runs in self._runs.values():
-                for run in runs:
-                    repeated[suspects] |= contained(prints[suspects], run)
-        return repeated
-
-    def __len__(self) -> int:
-        return len(self._held) + sum(len(run) for runs in self._runs.values() for run in runs)
-
-    def _forget(self, before: int) -> None:
-        for end in [end for end in self._runs if end < before]:
+    def add(self, ids: Words, expires: Integers) -> None:
+        """Add ids (m, 2), with the times of their expiry in seconds since 1970."""
+        self._newest = max(self._newest, int(expires.max()))
+        for end in [end for end in self._runs if end < self._newest - self._lifetime]:
             del self._runs[end]
-        if next(iter(self._held))[1] < before:
-            self._held = {each: None for each in self._held if each[1] >= before}
-
-    def _sort(self) -> None:
-        """Move the unsorted ids into runs; a new run is merged with existing ones until these are twice as long."""
-        ids, expires = zip(*self._held, strict=True)
-        prints, ends = self._prints(ids, expires), ends_of(np.array(expires), self._period)
-        self._held = {}
+        prints, ends = fingerprints(self._key, ids, expires), ends_of(expires, self._period)
         for end in np.unique(ends).tolist():
+            # Merged with runs that are not twice as long: so there are few, and each id is rarely moved.
             runs, new = self._runs.setdefault(end, []), np.unique(prints[ends == end])
             while runs and len(runs[-1]) < 2 * len(new):
                 new = np.union1d(runs.pop(), new)
             runs.append(new)
-        if self._filter is None or self._filter.room < len(prints):
+        if self._filter.room < len(prints):
             stored = [run for runs in self._runs.values() for run in runs]
             self._filter = Filter(stored, sum(map(len, stored)))
         else:
             self._filter.add(prints)
 
-    def _prints(self, ids: Sequence[bytes], expires: Sequence[int]) -> Words:
-        words = np.frombuffer(b"".join(ids), ">u8").astype(np.uint64).reshape(-1, 2)
-        return fingerprints(self._key, words, np.array(expires, np.int64))
+    def has(self, ids: Words, expires: Integers) -> Array:
+        """Return which releases are known and not forgotten."""
+        repeated = np.zeros(len(ids), np.bool_)
+        if self._runs:
+            prints = fingerprints(self._key, ids, expires)
+            suspects = np.flatnonzero(self._filter.probe(prints))
+            for run in [run for runs in self._runs.values() for run in runs] if len(suspects) else ():
+                repeated[suspects] |= contained(prints[suspects], run)
+        return repeated
+
+    def __len__(self) -> int:
+        return sum(len(run) for runs in self._runs.values() for run in runs)
 
 
 def contained(prints: Words, known: Words) -> Any:

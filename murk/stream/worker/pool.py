@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Generic, Self, TypeVar
 
+from murk.errors import MurkError
 from murk.stream.log.interface import Checkpoint, FencedError, Log, Membership, UnreachableError
 from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.worker import Progress, Worker
@@ -183,6 +184,12 @@ class WorkerPool(Generic[Learner]):
 
     def _apply_assignment(self, now: float) -> None:
         assigned = self._membership.partitions()
+        if max(assigned, default=0) >= self._task.log.partitions:
+            raise MurkError(
+                f"{self._log.url} has been given more partitions than the {self._task.log.partitions} that this "
+                "process knows: restart it",
+                code="MURK-LOG-010",
+            )
         self._drop(*(self._workers.keys() - assigned))
         for partition in sorted(assigned - self._workers.keys()):
             if now < self._refused.get(partition, 0.0):

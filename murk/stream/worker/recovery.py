@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable
+
+import numpy as np
 
 from murk.errors import MurkError, UserError
-from murk.stream.log.interface import Checkpoint, Log, Message
+from murk.stream.log.interface import Checkpoint, Log
 from murk.stream.wire.blocks import DuplicateWindow
 from murk.stream.wire.duplicates import Unexpired, lifetime_of
+from murk.stream.wire.packed import Fetched
 from murk.stream.wire.state import StateMessage, decode_state
 from murk.task.task import Task
 
-_PAGE = 256  # messages that are judged at once
+_PAGE = 4096  # messages that are read at once
 
 
 def check_shuffled(log: Log, task: Task) -> None:
@@ -59,16 +61,16 @@ def open_state(log: Log, task: Task, partition: int, checkpoint: Checkpoint) -> 
 
 
 def rebuild_window(
-    log: Log, task: Task, partition: int, remember: Callable[[Sequence[Message], DuplicateWindow], None], offset: int
+    log: Log, task: Task, partition: int, remember: Callable[[Fetched, DuplicateWindow], None], offset: int
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset; ``remember`` adds the ids of valid messages to it."""
     window = DuplicateWindow(task.duplicates, Unexpired.of(log.identity, task.expiry, task.granularity))
     start = max(log.begin(partition), offset - task.duplicates)
     for last in log.read(partition, offset - 1, 1) if start < offset else []:
         start = min(start, log.first_since(partition, last.time - lifetime_of(task.expiry)))
-    messages = log.messages(partition, start, offset)
-    while page := [*islice(messages, _PAGE)]:
-        remember(page, window)
+    while start < offset and len(page := log.fetch(partition, start, min(_PAGE, offset - start))):
+        start = int(page.offsets[-1]) + 1
+        remember(page.rows(0, int(np.searchsorted(page.offsets, offset))), window)
     return window
 
 

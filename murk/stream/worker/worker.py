@@ -11,18 +11,23 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from logging import Logger
 from time import monotonic
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
+import numpy as np
+
+from murk._internal.arrays import Integers
 from murk.errors import MurkError, UserError
 from murk.stream.log.checks import check_carries
 from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, truncate_time
-from murk.stream.wire.blocks import Block, DuplicateWindow, block_of, block_receiver, receiver
-from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, encode
+from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, decode, encode
+from murk.stream.wire.columns import Columns, Layout
+from murk.stream.wire.packed import Fetched
 from murk.stream.wire.releases import GradientRelease, ModelMessage, Release
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, first_point
 from murk.stream.worker.interface import StreamLearner, admits_of, wire_rules
@@ -51,13 +56,19 @@ class StepCounters:
         if not releases:
             return
         self._learned += len(releases)
-        self._levels.update(block_of(releases).levels)
+        if isinstance(releases, Columns):
+            levels, index = releases.levels()
+            self._levels.update(dict(zip(levels, np.bincount(index).tolist(), strict=True)))
+            kind, versions = releases.kind, releases.column("version")
+        else:
+            self._levels.update([release.level for release in releases])
+            kind, versions = releases[0].kind, np.array([getattr(each, "version", 0) for each in releases])
         # Only gradients have an age; a partition's releases are all of one kind.
-        if releases[0].kind != GRADIENT:
+        if kind != GRADIENT:
             return
-        ages = [now - release.version for now, release in enumerate(releases, version)]
-        self._age_sum += sum(ages)
-        for bits, count in Counter(map(int.bit_length, ages)).items():
+        ages = version + np.arange(len(releases)) - versions
+        self._age_sum += int(ages.sum())
+        for bits, count in Counter(map(int.bit_length, ages.tolist())).items():
             self._ages += [0] * (bits + 1 - len(self._ages))
             self._ages[bits] += count
 
@@ -115,6 +126,8 @@ class DeadLetterLog:
             self._due = monotonic() + self._seconds
 
 
+LEARN: Final = 1024  # most releases that are judged and learned at once
+_FEW: Final = 32  # messages that are judged one by one where a block is not plainly learnable; so are fewer of them
 DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a person's release is shorter
 _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
 
@@ -151,9 +164,13 @@ def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | N
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """Releases to learn, the time when the log appended the last of them (0 if none), and dead letters."""
+    """Releases to learn, the time when the log appended the last of them (0 if none), and dead letters.
 
-    admitted: Sequence[Release]
+    ``read`` is the number of messages that were judged.
+    """
+
+    read: int
+    admitted: Any  # decoded releases or `Columns`
     appended: int
     dead: Sequence[DeadLetter] = ()
 
@@ -170,63 +187,67 @@ class Validator:
 
     def __init__(self, partition: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
         self._partition, self._learner, self._renew = partition, learner, renew
-        self._admits, self._rules = admits_of(learner), rules
-        self._receive, self._receive_block = receiver(rules), block_receiver(rules)
+        self._admits, self._rules, self._layout = admits_of(learner), rules, Layout(rules)
 
-    def validate(self, messages: Sequence[Message], window: DuplicateWindow, tally: StepCounters) -> Validated:
-        """Judge messages and count those that are not to be learned; the caller must learn the admitted ones next."""
-        return self._validate_block(messages, window) or self.validate_each(messages, window, tally)
+    def validate(self, fetched: Fetched, window: DuplicateWindow, tally: StepCounters) -> Validated:
+        """Judge the first messages, at least one, and count those that are not to be learned.
 
-    def _validate_block(self, messages: Sequence[Message], window: DuplicateWindow) -> Validated | None:
-        """Judge messages as a block; return None, without side effects, unless all are certain to be learned."""
-        offsets, times, values = zip(*messages, strict=True)
-        releases = self._receive_block(values)
-        if releases is None:
-            return None
-        if not self._are_valid(releases, times) or not self._admits(releases):
-            return None
-        # This check comes last, since it changes the window.
-        if not self._added(releases, offsets, times, window):
-            return None
-        return Validated(releases, times[-1])
+        The caller must learn the admitted ones next.
+        """
+        admits: Any = self._admits
+        for releases in self._plain(fetched):
+            times = fetched.times[: len(releases)]
+            # Last, as it changes the window, whether all are new.
+            if self._are_valid(releases, times) and admits(releases) and self._added(releases, fetched, window):
+                return Validated(len(releases), releases, int(times[-1]))
+        return self.validate_each(messages_of(fetched.rows(0, _FEW)), window, tally)
 
-    def remember(self, messages: Sequence[Message], window: DuplicateWindow) -> None:
+    def _plain(self, fetched: Fetched) -> Iterator[Columns]:
+        """Read the first messages as columns, ever fewer, while they are many."""
+        if len(fetched) < _FEW:
+            return
+        releases = self._layout.read_first(fetched.messages)
+        while len(releases) >= _FEW:
+            yield releases
+            releases = releases.part(0, len(releases) // 2)
+
+    def remember(self, fetched: Fetched, window: DuplicateWindow) -> None:
         """Add the ids of messages that were judged before to a window."""
-        offsets, times, values = zip(*messages, strict=True)
-        releases = self._receive_block(values)
-        if releases is None or not self._are_valid(releases, times):
-            is_added = False
-        else:
-            is_added = self._added(releases, offsets, times, window)
-        for offset, appended, value in () if is_added else messages:
-            with suppress(RejectedError):
-                release = self._valid(value, appended)
-                window.seen(offset, release.id, self._remembered(release, appended))
+        while len(fetched):
+            judged = 0
+            for releases in self._plain(fetched):
+                if self._are_valid(releases, fetched.times[: len(releases)]) and self._added(releases, fetched, window):
+                    judged = len(releases)
+                    break
+            for offset, appended, value in messages_of(fetched.rows(0, 0 if judged else _FEW)):
+                judged += 1
+                with suppress(RejectedError):
+                    release = self._valid(value, appended)
+                    window.seen(offset, release.id, self._remembered(release, appended))
+            fetched = fetched.rows(judged, len(fetched))
 
-    def _are_valid(self, releases: Block, times: Sequence[int]) -> bool:
+    def _are_valid(self, releases: Columns, times: Integers) -> bool:
         """Return whether releases are of this partition and came in their time."""
-        expires = [release.expires for release in releases]
-        if {release.partition for release in releases} != {self._partition} or max(times) > min(expires):
+        expires, ahead = releases.column("expires"), self._rules.ahead
+        if (releases.column("partition") != self._partition).any() or (times > expires).any():
             return False
-        ahead = self._rules.ahead
-        if ahead is not None and max(release.time for release in releases) > min(times) + ahead:
+        if ahead is not None and (releases.column("time") > times + ahead).any():
             return False
-        return not self._rules.is_shuffled or bool(max(expires) <= min(times) + self._rules.lifetime)
+        return not self._rules.is_shuffled or bool((expires <= times + self._rules.lifetime).all())
 
-    def _added(self, releases: Block, offsets: Sequence[int], times: Sequence[int], window: DuplicateWindow) -> bool:
-        """Add releases to a window if all of them are new; return whether they are."""
-        expires = [release.expires for release in releases]
-        if max(expires) > min(times) + self._rules.lifetime:
-            expires = [*map(self._remembered, releases, times)]
-        return window.add_new(offsets, [release.id for release in releases], expires)
+    def _added(self, releases: Columns, fetched: Fetched, window: DuplicateWindow) -> bool:
+        """Add releases, the first ones of what was fetched, to a window if all are new; return whether they are."""
+        count, expires = len(releases), releases.column("expires")
+        remembered = np.where(expires <= fetched.times[:count] + self._rules.lifetime, expires, 0)
+        return window.add_new(fetched.offsets[:count], releases.ids, remembered)
 
     def _remembered(self, release: Release, appended: int) -> int:
         """Return a release's time of expiry; 0 if it expires too late for a window to remember it until then."""
         return release.expires if release.expires <= appended + self._rules.lifetime else 0
 
     def _valid(self, value: bytes, appended: int) -> Release:
-        """Return the release if it is of this partition and came in its time; raise `RejectedError` otherwise."""
-        release = self._receive(value)
+        """Return a release of this partition that came in its time; raise `RejectedError` otherwise."""
+        release = decode(value, self._rules)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
         # Times are checked before duplicates. As retention is no shorter than expiry, messages that retention has
@@ -254,7 +275,12 @@ class Validator:
                 continue
             admitted.append(release)
             newest = appended
-        return Validated(admitted, newest, dead)
+        return Validated(len(messages), admitted, newest, dead)
+
+
+def messages_of(fetched: Fetched) -> list[Message]:
+    """Return messages one by one."""
+    return [*map(Message, fetched.offsets.tolist(), fetched.times.tolist(), fetched.messages.values())]
 
 
 _STEP_BYTES = 2**26  # largest number of bytes that a step reads
@@ -262,8 +288,6 @@ _TRIMS_PER_RETENTION = 200
 
 # Seconds between two checks, while nothing arrives, that the newest model is on the log, doubling up to the latter.
 _POLL_INTERVAL, _LONGEST_POLL_INTERVAL = 1.0, 16.0
-# Releases given to the learner at once. With more, Python's garbage collector would traverse them repeatedly.
-_LEARN = 256
 
 _log = logging.getLogger(__package__)
 
@@ -402,9 +426,10 @@ class Worker:
         if self._pending is None:
             self._trim()
             count = self.batch if limit is None else min(limit, self.batch)
-            messages = [] if end == self.offset else self._log.read(self.partition, self.offset, count)
+            is_empty = end == self.offset
+            fetched = Fetched.empty() if is_empty else self._log.fetch(self.partition, self.offset, count)
             after = None
-            if messages:
+            if len(fetched):
                 self._look_pause = _POLL_INTERVAL
             else:
                 self._restore_model()
@@ -417,7 +442,7 @@ class Worker:
                 self._sharing.arrived()
             if self._sharing is not None and (whole := self._sharing.step()) is not None:
                 self._history.record(whole, truncate_time(int(self._clock()), self._task.granularity))
-            self._pending = self._learn_batch(messages, after)
+            self._pending = self._learn_batch(fetched, after)
             self._stopped = None
         if self._pending is None:
             return Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
@@ -498,17 +523,17 @@ class Worker:
             progress = Progress(0, 0, 0, 0, self.offset, self._learner.n_releases)
             self._pending = _Pending(self._encoded_state(), (), None, None, progress)
 
-    def _learn_batch(self, messages: Sequence[Message], after: int | None = None) -> _Pending | None:
+    def _learn_batch(self, fetched: Fetched, after: int | None = None) -> _Pending | None:
         learner, before = self._learner, self._learner.n_releases
         dead: list[DeadLetter] = []
         tally = StepCounters(self._counters)
         begin = 0
-        while begin < len(messages):
-            part = messages[begin : begin + self._chunk()]
-            begin += len(part)
+        while begin < len(fetched):
+            part = fetched.rows(begin, min(begin + self._chunk(), len(fetched)))
             validated = self._validator.validate(part, self._window, tally)
+            begin += validated.read
             dead += validated.dead
-            if validated.admitted:
+            if len(validated.admitted):
                 version = learner.n_releases
                 learner.learn_releases(validated.admitted)
                 tally.learned(validated.admitted, version)
@@ -518,15 +543,15 @@ class Worker:
         learned = learner.n_releases - before
         model = self._newest_model()
         estimate = None if self._estimates is None else self._estimates(learner)
-        if not messages and after in (None, self.offset) and model is None and estimate is None:
+        if not len(fetched) and after in (None, self.offset) and model is None and estimate is None:
             return None
-        if messages:
-            self.offset = messages[-1].offset + 1
+        if len(fetched):
+            self.offset = int(fetched.offsets[-1]) + 1
             self._counters = tally.counters()
         elif after is not None:
             self.offset = after
-        duplicates = len(messages) - learned - len(dead)
-        progress = Progress(len(messages), learned, duplicates, len(dead), self.offset, learner.n_releases)
+        duplicates = len(fetched) - learned - len(dead)
+        progress = Progress(len(fetched), learned, duplicates, len(dead), self.offset, learner.n_releases)
         return _Pending(self._encoded_state(), dead, model, estimate, progress)
 
     def _encoded_state(self) -> bytes:
@@ -550,7 +575,7 @@ class Worker:
         """Return how many messages to learn at once: up to the next point of the history or the next iterate."""
         count = self._learner.n_releases
         point = self._history.next(count) if self._sharing is None else None
-        return min(_LEARN, self._learner.publish_every, _LEARN if point is None else point - count)
+        return min(LEARN, self._learner.publish_every, LEARN if point is None else point - count)
 
     def _publish_uncommitted(self) -> None:
         published = self._published()

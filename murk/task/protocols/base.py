@@ -66,6 +66,10 @@ class TaskProtocol(ABC):
     estimates_loss: ClassVar[bool] = False  # whether its learner estimates its loss without bias from releases alone
     estimates_effects: ClassVar[bool] = False  # whether average effects of classes are estimated besides their log odds
 
+    def why_not_grown(self, block: Any) -> str:
+        """Return why a log cannot have more partitions later; empty if it can, as the sums of partitions are added."""
+        return ""
+
     def reads_models(self, block: Any) -> bool:
         """Return whether devices read a model before they release."""
         settings = self.without_models

@@ -24,6 +24,10 @@ class GradientsProtocol(TaskProtocol):
     why_not_shuffled = "are computed at a model that changes after a few of them"
     why_no_forgetting = "takes one path through all releases, in ever smaller steps"
 
+    def why_not_grown(self, block: Any) -> str:
+        """Return that a new partition would begin at its first iterate."""
+        return "a new partition's iterate would begin anew, and its average would count like the others'"
+
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
         """Return the settings of LDP-SGD: Mallows weights, given steps and no projection."""
         settings: dict[str, dict[tuple[str, ...], Any]] = {

@@ -119,6 +119,12 @@ class ScoresProtocol(TaskProtocol):
                 "'linear' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
             )
 
+    def why_not_grown(self, block: Any) -> str:
+        """Return that partitions with models of their own do not share the models of a new one."""
+        if block.interactive and block.models == "per-partition":
+            return "each partition has models of its own (scores: {models: shared} lets the number grow)"
+        return ""
+
     def check_shuffled(self, block: Any, crowd: int, partitions: int, forget: int | None) -> None:
         """Raise PydanticCustomError if partitions have models of their own, or rounds are smaller than crowds."""
         super().check_shuffled(block, crowd, partitions, forget)

@@ -22,7 +22,6 @@ from murk.protocols.examples.cells_engine import CellLoss, CellSums
 from murk.protocols.examples.forecast import estimate as forecast
 from murk.protocols.population import Records
 from murk.results.models import model_device_for
-from murk.stream.wire.blocks import Block
 from murk.task.models import Model
 from tests.learners.iwp_sgd.test_cells import releases
 
@@ -127,7 +126,7 @@ def test_two_classes_are_two_labels():
     for own in (two, label):
         device, block = device_for(own), own.coding.encode(given)
         engine = device.engine()
-        engine.learn_releases(Block(releases(device, block, SimulatedNoise(4))))
+        engine.learn_releases(releases(device, block, SimulatedNoise(4)))
         found.append(engine.estimate())
     classes, binary = found
     assert classes.values[4:] - classes.values[:4] == pytest.approx(binary.values, abs=1e-8)
@@ -216,13 +215,13 @@ def test_a_restored_state_goes_on_bit_for_bit_and_partitions_add_up():
     device, block = device_for(own), own.coding.encode(people(3000))
     given = releases(device, block, SimulatedNoise(4))
     whole, first, second = device.engine(), device.engine(), device.engine()
-    whole.learn_releases(Block(given))
-    first.learn_releases(Block(given[:1300]))
+    whole.learn_releases(given)
+    first.learn_releases(given[:1300])
     resumed = device.engine()
     resumed.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    resumed.learn_releases(Block(given[1300:]))
+    resumed.learn_releases(given[1300:])
     assert resumed.state_dict() == whole.state_dict()
-    second.learn_releases(Block(given[1300:]))
+    second.learn_releases(given[1300:])
     assert device.estimate([first, second]).values == pytest.approx(device.estimate([whole]).values)
     renamed = Task.parse(TEXT.replace("bike", "tram").format("{}", "{pure: {epsilon: 4}}"))
     with pytest.raises(MurkError):
@@ -256,7 +255,7 @@ def test_models_of_the_log_and_the_forecast():
     block, device = own.coding.encode(people(count)), device_for(own)
     given = releases(device, block, SimulatedNoise(4))
     engine = device.engine()
-    engine.learn_releases(Block(given))
+    engine.learn_releases(given)
     shares = np.full(count, 1.0 / count)
     ahead = forecast(device, Records(block.x, block.y, shares), count, {"default": 1.0}, 1, np.random.default_rng(1))
     assert ahead.half_widths() == pytest.approx(engine.estimate().half_widths(), rel=0.15)
@@ -270,7 +269,7 @@ def test_models_of_the_log_and_the_forecast():
     ):
         model = model_device_for(Model.parse(text), own)
         learner = model.engine()
-        learner.learn_releases(Block(given))
+        learner.learn_releases(given)
         each = found[model.model.name] = model.estimate([learner])
         assert np.isfinite(each.spread).all()
     assert found["by-sex"].names[::2] == ("car:sex", "bus:sex", "bike:sex")

@@ -32,7 +32,6 @@ from murk.protocols.examples.cells_engine import CellLoss, CellSums
 from murk.protocols.examples.forecast import estimate as forecast
 from murk.protocols.population import Records
 from murk.results.models import model_device_for
-from murk.stream.wire.blocks import Block
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ExampleRelease
 from murk.task.models import Model
@@ -223,18 +222,18 @@ def test_batches_records_and_a_restored_state_give_the_same_bits():
     given = releases(device, block, SimulatedNoise(4))
     whole, parts = device.engine(), device.engine()
     assert whole.admits(given)
-    whole.learn_releases(Block(given))
+    whole.learn_releases(given)
     for start in range(0, 200, 7):
-        parts.learn_releases(Block(given[start : min(start + 7, 200)]))
+        parts.learn_releases(given[start : min(start + 7, 200)])
     resumed = device.engine()
     resumed.load_state_dict(json.loads(json.dumps(parts.state_dict())))
-    resumed.learn_releases(Block(given[200:]))
+    resumed.learn_releases(given[200:])
     assert resumed.state_dict() == whole.state_dict()
     assert math.isfinite(whole.figures()["unbiased_loss"])
     # Two partitions together are one: sums add up.
     first, second = device.engine(), device.engine()
-    first.learn_releases(Block(given[:150]))
-    second.learn_releases(Block(given[150:]))
+    first.learn_releases(given[:150])
+    second.learn_releases(given[150:])
     joint, alone = device.estimate([first, second]), device.estimate([whole])
     assert joint.values == pytest.approx(alone.values)
     with pytest.raises(MurkError):
@@ -285,14 +284,14 @@ def test_models_of_the_log_and_the_forecast():
     block, device = own.coding.encode(records(people)), device_for(own)
     given = releases(device, block, SimulatedNoise(4))
     engine = device.engine()
-    engine.learn_releases(Block(given))
+    engine.learn_releases(given)
     shares = np.full(people, 1.0 / people)
     plan = forecast(device, Records(block.x, block.y, shares), people, {"default": 1.0}, 1, np.random.default_rng(1))
     assert plan.half_widths() == pytest.approx(engine.estimate().half_widths(), rel=0.15)
     assert plan.half_widths() != pytest.approx(engine.estimate().half_widths() / 2, rel=0.15)
     model = model_device_for(Model.parse("{name: sexes, features: [ill, dose], target: sex, loss: log}"), own)
     learner = model.engine()
-    learner.learn_releases(Block(given))
+    learner.learn_releases(given)
     found = model.estimate([learner])
     assert found.names == ("ill", "dose", "dose=missing", "intercept")
     assert np.isfinite(found.spread).all()

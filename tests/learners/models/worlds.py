@@ -1,14 +1,13 @@
 """A public population of 256 records, from which people are drawn, and releases of theirs to any task."""
 
 from functools import cache
-from types import SimpleNamespace
 
 import numpy as np
 
 from murk.privacy import SimulatedNoise
 from murk.protocols.device import device_for
 from murk.results.models import model_device_for
-from murk.stream.wire.blocks import Block
+from murk.stream.wire.columns import Columns
 from murk.task.models import Model
 from murk.task.task import Task
 
@@ -82,22 +81,16 @@ def payloads(task, seed, people):
 
 def block(payloads):
     """Releases at the default level with these payloads (m, size)."""
-    found = Block(SimpleNamespace(level="default", payload=payload) for payload in payloads)
-    # What it would make of them, which takes most of the time.
-    found._rows = payloads
-    return found
-
-
-# Of a block whose rows are known a fit asks nothing else of the single releases.
-ANY = SimpleNamespace(level="default")
+    count, size = payloads.shape
+    numbers = {"level": np.zeros(count, np.int64), "payload": np.full(count, size)}
+    return Columns(numbers, {"level": ["default"]}, np.ascontiguousarray(payloads).ravel())
 
 
 def fitted(task, model, seed, people):
     """A model's estimate from one draw of people."""
     device = model_device(task, model)
-    engine, releases = device.engine(), Block([ANY] * people)
-    releases._rows = payloads(task, seed, people)
-    engine.learn_releases(releases)
+    engine = device.engine()
+    engine.learn_releases(released(task, seed, people))
     return device, device.estimate([engine])
 
 

@@ -1,16 +1,17 @@
 """The history of a partition's estimate: its points follow from the log alone, and are few whatever the count."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from murk.errors import MurkError
-from murk.stream.log.interface import Message
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import WireRules, decode
+from murk.stream.wire.packed import Fetched
 from murk.stream.wire.state import (
     HISTORY_BYTES,
     MOST_POINTS,
@@ -154,14 +155,13 @@ TASK = make_task(more="granularity: 100s")
 
 def test_a_partition_notes_where_it_stood_and_when(log: SqliteLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the log's own times, truncated, whatever the clock says; duplicates and dead letters are no releases."""
-    read = SqliteLog.read
+    fetch = SqliteLog.fetch
 
-    def timed(self: SqliteLog, partition: int, offset: int, limit: int) -> list[Message]:
-        return [
-            Message(one.offset, 1_000_050 + 3 * one.offset, one.value) for one in read(self, partition, offset, limit)
-        ]
+    def timed(self: SqliteLog, partition: int, offset: int, limit: int) -> Fetched:
+        fetched = fetch(self, partition, offset, limit)
+        return replace(fetched, times=1_000_050 + 3 * fetched.offsets)
 
-    monkeypatch.setattr(SqliteLog, "read", timed)
+    monkeypatch.setattr(SqliteLog, "fetch", timed)
     releases = [message(TASK, i) for i in range(MANY)]
     put(log, [b"malformed", *releases[:10], releases[3], *releases[10:]])
     history = learn(log, TASK).history

@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,7 +106,7 @@ def test_blocks_of_new_ids_are_added_as_one_by_one(
         if not block:
             break
         found = run(alone, block)
-        if blocks.add_new([offset for offset, _ in block], [identifier for _, identifier in block]):
+        if add_new(blocks, [offset for offset, _ in block], [identifier for _, identifier in block]):
             assert not any(found)
         else:
             assert run(blocks, block) == found
@@ -114,10 +115,15 @@ def test_blocks_of_new_ids_are_added_as_one_by_one(
 
 def test_a_block_of_new_ids_is_added_at_once() -> None:
     window = DuplicateWindow(100)
-    assert window.add_new([0, 1, 2], IDS[:3])
-    assert not window.add_new([3, 4], IDS[2:])
-    assert not window.add_new([3, 4], [IDS[3], IDS[3]])
+    assert add_new(window, [0, 1, 2], IDS[:3])
+    assert not add_new(window, [3, 4], IDS[2:])
+    assert not add_new(window, [3, 4], [IDS[3], IDS[3]])
     assert len(window) == 3
-    assert window.add_new([3], IDS[3:])
+    assert add_new(window, [3], IDS[3:])
     # Across the end of a dictionary's turn each is looked at by itself.
-    assert not window.add_new([99, 100], ["a" * 32, "b" * 32])
+    assert not add_new(window, [99, 100], ["a" * 32, "b" * 32])
+
+
+def add_new(window: DuplicateWindow, offsets: list[int], ids: list[str]) -> bool:
+    words = np.frombuffer(bytes.fromhex("".join(ids)), ">u8").astype(np.uint64).reshape(-1, 2)
+    return window.add_new(np.array(offsets), words, np.zeros(len(ids), np.int64))

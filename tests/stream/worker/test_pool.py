@@ -8,6 +8,7 @@ import pytest
 from murk.errors import MurkError
 from murk.stream.log.interface import AllPartitions, FencedError, Membership, UnreachableError
 from murk.stream.log.sqlite import SqliteLog
+from murk.stream.wire.packed import Fetched
 from murk.stream.worker import pool as module
 from murk.stream.worker.pool import LOG_INTERVAL, PAUSE, PartitionVitals, Pulse, WorkerPool
 from murk.stream.worker.worker import Progress
@@ -232,8 +233,8 @@ def test_idle_partitions_are_asked_for_at_once_and_none_is_read(
     assert team.step() == 6
     assert team.step() == 0
     read: list[int] = []
-    own = log.read
-    monkeypatch.setattr(log, "read", lambda partition, *more: read.append(partition) or own(partition, *more))
+    own = log.fetch
+    monkeypatch.setattr(log, "fetch", lambda partition, *more: read.append(partition) or own(partition, *more))
     for _ in range(20):
         assert team.step() == 0
     assert read == []
@@ -251,6 +252,6 @@ def test_a_log_that_went_back_is_noticed_while_nothing_arrives(
     team.step()
     monkeypatch.setattr(log, "ends_of", lambda partitions: [0 for _ in partitions])
     read: list[int] = []
-    monkeypatch.setattr(log, "read", lambda partition, *more: read.append(partition) or [])
+    monkeypatch.setattr(log, "fetch", lambda partition, *more: read.append(partition) or Fetched.empty())
     team.step()
     assert read == [0, 1]

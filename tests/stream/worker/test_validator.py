@@ -5,13 +5,17 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.stream.log.interface import DeadLetter, Message
 from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.wire.columns import Columns
+from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import Counters
+from murk.stream.worker import worker
 from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.worker import StepCounters, Validator
 from murk.task.task import Task
@@ -44,11 +48,14 @@ class Judging:
         at = place = 0
         while at < len(messages):
             block = messages[at : at + min(sizes[place % len(sizes)], self.learner.publish_every)]
+            if self.at_once:
+                validated = self.validator.validate(fetched(block), self.window, self.tally)
+            else:
+                validated = self.validator.validate_each(block, self.window, self.tally)
+            block = block[: validated.read]
             at, place = at + len(block), place + 1
-            validated = self.validator._validate_block(block, self.window) if self.at_once else None
-            self.blocks += validated is not None
-            validated = validated or self.validator.validate_each(block, self.window, self.tally)
-            if validated.admitted:
+            self.blocks += isinstance(validated.admitted, Columns)
+            if len(validated.admitted):
                 assert validated.appended == max(
                     m.time for m in block if m.offset not in {d.offset for d in validated.dead}
                 )
@@ -63,6 +70,17 @@ class Judging:
             json.dumps(self.learner.state_dict(), sort_keys=True), self.tally.counters(), self.dead,
             window.newest(end), window._newer, window._older,
         )  # fmt: skip
+
+
+def fetched(messages: Sequence[Message]) -> Fetched:
+    offsets, times, values = zip(*messages, strict=True)
+    return Fetched(np.array(offsets), np.array(times), Packed.of(values))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of two messages or more are read at once."""
+    monkeypatch.setattr(worker, "_FEW", 2)
 
 
 def placed(values: Sequence[bytes], gaps: Sequence[int]) -> list[Message]:

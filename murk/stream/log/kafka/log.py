@@ -523,12 +523,16 @@ class TopicSetup:
         self.topics = Topics(self._admin, self.url, Names(name))
 
     def create(self) -> list[str]:
-        """Create missing topics and repair settings; return the names of the new topics."""
+        """Create missing topics, repair settings and add partitions; return the names of the new topics.
+
+        Raises `UserError` if the log carries a task that cannot become this one.
+        """
+        self.announced()
         created = self.topics.create(self._task, self._replication, estimates=self._estimates)
         if self.problems():
             self.topics.repair(self._task)
             # A broker may show the former settings for a moment.
-            deadline = monotonic() + 1.0
+            deadline = monotonic() + 5.0
             while self.problems() and monotonic() < deadline:
                 sleep(0.05)
         return created

@@ -179,10 +179,21 @@ class Topics:
             described, spec = self._describe_one(topic), required[topic]
             if described is None:
                 missing[topic] = spec
-            elif (have := len(described["partitions"])) != spec.partitions:
+            elif (have := len(described["partitions"])) < spec.partitions:
+                self._grow({topic: spec.partitions})
+            elif have > spec.partitions:
                 remedy = "delete it, then run `murk fit` again"
                 raise UserError(f"{topic} of {self._url} has {have} partitions, not {spec.partitions}: {remedy}")
         self._create(missing, copies_of(standing))
+
+    def _grow(self, partitions: Mapping[str, int]) -> None:
+        """Add partitions to topics, up to a number of each."""
+        with translate_errors(self._url, "adding partitions"):
+            try:
+                self._admin.create_partitions(dict(partitions), timeout_ms=PATIENCE_MS)
+            except errors.InvalidPartitionsError:
+                # Another process adds them at this moment; `problems` says what is still wrong.
+                return
 
     def _describe_one(self, topic: str) -> dict[str, Any] | None:
         """Describe a topic; None if it does not exist."""
@@ -218,10 +229,10 @@ class Topics:
             if have != spec.partitions and topic == self._names.estimates:
                 wrong.append(f"{topic} has {have} partitions and needs 1: delete it, and create it again")
             elif have != spec.partitions:
-                wrong.append(
-                    f"{topic} has {have} partitions and the task asks for {spec.partitions}: set log.partitions "
-                    f"to {have}, or use another log"
-                )
+                remedy = f"`{topics_command(self._url)}` adds the others"
+                if have > spec.partitions:
+                    remedy = f"set log.partitions to {have}, or use another log"
+                wrong.append(f"{topic} has {have} partitions and the task asks for {spec.partitions}: {remedy}")
             for key, (now, needed) in _misfits(spec, configs[topic]).items():
                 least = "at least " if key in spec.least else ""
                 wrong.append(
@@ -249,8 +260,15 @@ class Topics:
         return settings
 
     def repair(self, task: Task) -> None:
-        """Change settings that do not fit; the number of partitions cannot be changed."""
-        estimates = self.has_estimates()
+        """Change settings that do not fit, and add partitions; none can be removed."""
+        estimates, required = self.has_estimates(), specs(self._names, task)
+        few = {
+            topic: required[topic].partitions
+            for topic, about in self.describe(self._names.all).items()
+            if len(about["partitions"]) < required[topic].partitions
+        }
+        if few:
+            self._grow(few)
         configs = self._configs([*self._names.all, *([self._names.estimates] if estimates else [])])
         changes = [
             ConfigResource(ConfigResourceType.TOPIC, topic, configs={key: needed for key, (_, needed) in wrong.items()})

@@ -1,0 +1,133 @@
+"""One of several private values, drawn at random without looking at them, randomized by its own mechanism."""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from murk._internal.arrays import Floats, Integers
+from murk._internal.wiping import track, wiped
+from murk.errors import UserError
+from murk.privacy.guarantees import Guarantee
+from murk.privacy.mechanisms.base import Wrapped, checked_indices
+from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
+
+_ERROR_CODE = "MURK-PRIVACY-001"
+
+_HALF_WORD = np.uint64(32)
+
+
+@dataclass(frozen=True)
+class DrawnMechanism(Wrapped):
+    """Release the number of a part, drawn evenly and independently of the record, and that part's release alone.
+
+    Whatever the draw, the rest of the record has no effect on the release, so that the guarantee is the weakest part's.
+    The first integer of a release is the number of the part. Releases of shorter parts end in zeros.
+
+    Parameters
+    ----------
+    parts
+        Mechanisms of a cell and one private value each, `KnownMechanism`.
+
+    Examples
+    --------
+    >>> from murk.privacy import KnownMechanism, PureDP, SubsetSelection
+    >>> part = KnownMechanism(SubsetSelection.calibrate(PureDP(1.0), categories=2), cells=6)
+    >>> drawn = DrawnMechanism((part, part))
+    >>> drawn.dimension, drawn.guarantee
+    (4, PureDP(epsilon=1.0))
+    """
+
+    parts: tuple[Any, ...]
+
+    @property
+    def noise(self) -> Any:  # type: ignore[override]
+        """The first part."""
+        return self.parts[0]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of all parts, of which a policy must allow each."""
+        return tuple(dict.fromkeys(part.kind for part in self.parts))
+
+    @property
+    def dimension(self) -> int:
+        """Number of integers in a release."""
+        return 1 + max(int(part.dimension) for part in self.parts)
+
+    @property
+    def magnitude(self) -> int:
+        """Bound on each integer of an honest payload."""
+        return max(len(self.parts) - 1, *(int(part.magnitude) for part in self.parts))
+
+    @property
+    def payload_bound(self) -> PayloadBound:
+        """No bound for all parts alike: `holds` checks each part's."""
+        return PayloadBound(())
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Guarantee of one release."""
+        return self.guarantees[0]
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """The weakest part's guarantee of each kind that all parts have."""
+        by_kind = [{type(each): each for each in part.guarantees} for part in self.parts]
+        shared = [kind for kind in by_kind[0] if all(kind in each for each in by_kind)]
+        return tuple(max((each[kind] for each in by_kind), key=astuple) for kind in shared)
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """Return the cost of one release, rounded up: the most expensive part's."""
+        costs = [part.cost(currency) for part in self.parts]
+        return PrivacyLoss(currency, max(each.units for each in costs), max(each.delta_units for each in costs))
+
+    def holds(self, payload: Integers) -> bool:
+        """Return whether every payload (m, d) has a number of a part and one of its releases, filled up with zeros."""
+        rows = np.asarray(payload)
+        numbers = rows[:, 0]
+        if not bool(((numbers >= 0) & (numbers < len(self.parts))).all()):
+            return False
+        for number, part in enumerate(self.parts):
+            own = rows[numbers == number, 1:]
+            if len(own) and not (part.holds(own[:, : part.dimension]) and not own[:, part.dimension :].any()):
+                return False
+        return True
+
+    @wiped
+    def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
+        """Randomize m cells, each followed by an input of every part (m, 1 + parts), into payloads (m, d)."""
+        from murk.privacy.noise import Purpose
+
+        rows = np.asarray(vectors, dtype=np.float64)
+        if rows.ndim != 2 or rows.shape[1] != 1 + len(self.parts):
+            raise UserError(
+                f"a cell and {len(self.parts)} private values need an array of shape (m, {1 + len(self.parts)}), got "
+                f"{rows.shape}"
+            )
+        indices = checked_indices(records, len(rows))
+        words = noise.words(indices, 1, Purpose.QUERY)[:, 0] >> _HALF_WORD
+        numbers = ((words * np.uint64(len(self.parts))) >> _HALF_WORD).astype(np.int64)
+        released = np.zeros((len(rows), self.dimension), dtype=np.int64)
+        released[:, 0] = numbers
+        for number, part in enumerate(self.parts):
+            drawn = np.flatnonzero(numbers == number)
+            if len(drawn):
+                own = track(track(rows[drawn])[:, [0, 1 + number]])
+                released[drawn, 1 : 1 + part.dimension] = part.randomize(own, noise, indices[drawn])
+        return released
+
+    def decode(self, payload: npt.ArrayLike) -> Floats:
+        """Raise `UserError`: releases of different parts have no common unit."""
+        raise UserError("releases of several metrics are decoded by each metric's part")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the public and derived parameters as plain data."""
+        return {"kind": "drawn", "parts": [part.to_dict() for part in self.parts]}

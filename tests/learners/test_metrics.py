@@ -1,0 +1,298 @@
+"""Metrics beside the target of an experiment: one is drawn for each release; their lifts, and those of ratios."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import murk
+from murk import Task
+from murk.audit.neighbours import worst_neighbours
+from murk.audit.release_distributions import distribution_of
+from murk.errors import UserError
+from murk.inference.confidence_sequences import Looks
+from murk.inference.experiments import difference_interval, experiment
+from murk.monitoring import Monitor
+from murk.planning.experiments import plan_experiment
+from murk.privacy.noise import SimulatedNoise
+from murk.producers import Ledger, Policy, Producer
+from murk.protocols.device import device_for
+from murk.results.fit import model_device_for
+from murk.results.report import report_log
+from murk.stream import Worker, open_log
+from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.releases import TargetRelease
+from murk.task.models import Model
+
+METRICS = """
+  metrics:
+    - {name: amount, kind: real, low: 0, high: 40, missing_share: 0}
+    - {name: orders, kind: real, low: 0, high: 8}
+    - {name: returned, kind: binary, positive: "yes", negative: "no"}
+  ratios: [{name: amount per order, of: amount, per: orders}]
+  guardrail: {metric: returned, margin: 0.2, worse: higher}
+"""
+TASK = f"""
+name: checkout
+features:
+  - {{name: arm, categories: [control, treatment], known: true}}
+  - {{name: platform, categories: [web, ios], known: true}}
+target: {{name: bought, kind: binary, positive: "yes", negative: "no", missing_share: 0}}
+experiment:
+  arm: arm
+  control: control
+  assigned: {{by: server, shares: [0.5, 0.5]}}
+{METRICS}
+privacy: {{guarantee: {{GUARANTEE}}}}
+"""
+GUARANTEES = ("pure: {epsilon: 4.0}", "gdp: {mu: 1.0}", "gdp: {mu: 3.0}")
+
+
+def task(guarantee=GUARANTEES[0], old="", new=""):
+    return Task.parse(TASK.replace("GUARANTEE", guarantee).replace(old, new, 1))
+
+
+def coded(rng, count):
+    """Return coded records, whose arm adds 10% to orders, and 20% to the amount of each; some orders are missing."""
+    arm, platform = rng.integers(2, size=count), rng.integers(2, size=count)
+    orders = np.minimum(rng.poisson(2.0 * (1.0 + 0.1 * arm)), 8)
+    amount = np.minimum(3.0 * orders * (1.0 + 0.2 * arm), 40.0)
+    returned = (rng.random(count) < 0.1).astype(float)
+    known = np.where(rng.random(count) < 0.1, math.nan, orders / 4.0 - 1.0)
+    X = np.column_stack([2 * arm - 1, 2 * platform - 1, amount / 20.0 - 1.0, known, returned, np.ones(count)])
+    return X, (rng.random(count) < 0.3 + 0.1 * arm).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("name: returned", "name: platform", r"experiment.metrics\[2\].name: 'platform' is a feature too"),
+        ("name: returned", "name: bought", r"experiment.metrics\[2\].name: 'bought' is the target too"),
+        ("name: returned", "name: orders", r"experiment.metrics\[2\].name: 'orders' is a metric too"),
+        ("per: orders", "per: order", r"experiment.ratios\[0\].per: 'order' is neither the target nor a metric; did"),
+        ("per: orders", "per: amount", r"experiment.ratios\[0\].per: 'amount' is divided by itself"),
+        ("amount per order", "orders", r"experiment.ratios\[0\].name: 'orders' is a name already"),
+        ("metric: returned", "metric: back", "experiment.guardrail.metric: 'back' is neither the target nor a metric"),
+        ("high: 8", "high: 8, quantiles: [0.5]", "a metric is learned as a mean; remove it"),
+        (
+            'binary, positive: "yes", negative: "no"}\n  r',
+            "classes, classes: [a, b]}\n  r",
+            "a metric is binary or real",
+        ),
+        ("[web, ios], known: true", "[web, ios]", "'platform' is private, and its products are released with one"),
+    ],
+)
+def test_refused_with_remedy(old, new, words):
+    with pytest.raises(UserError, match=words):
+        task(old=old, new=new)
+
+
+def test_documents_keep_metrics_and_omit_them_where_there_are_none():
+    own = task()
+    assert Task.from_document(own.document()) == own
+    assert [each.name for each in own.metrics] == ["amount", "orders", "returned"]
+    plain = json.loads(task(old=METRICS, new="").document())["experiment"]
+    assert not plain.keys() & {"metrics", "ratios"}
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_release_is_of_one_metric_alone(guarantee):
+    own = task(guarantee)
+    device = device_for(own)
+    mechanism = device.mechanisms["default"]
+    X, y = coded(np.random.default_rng(1), 400)
+    X[:, :2] = 1.0
+    vectors, records = device.vectors(X, y), np.arange(400)
+    payloads = mechanism.randomize(vectors, SimulatedNoise(3), records)
+    assert (payloads[:, 1] == payloads[0, 1]).all()
+    # Of 400 fair draws of four, each is within 6 standard deviations of 100.
+    assert np.bincount(payloads[:, 0], minlength=4) == pytest.approx(100, abs=52)
+    for number in range(4):
+        changed = vectors.copy()
+        changed[:, 1 + number] = 0.0 if number in (0, 3) else 1.0 - np.clip(changed[:, 1 + number], 0.0, 1.0)
+        others = payloads[:, 0] != number
+        again = mechanism.randomize(changed, SimulatedNoise(3), records)
+        assert (again[others] == payloads[others]).all()
+        assert (again[~others] != payloads[~others]).any()
+    assert mechanism.holds(payloads)
+    assert all(mechanism.cost("gdp").units >= part.cost("gdp").units for part in mechanism.parts)
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_forged_releases_are_rejected(guarantee):
+    device = device_for(task(guarantee))
+    engine, mechanism = device.engine(), device.mechanisms["default"]
+    X, y = coded(np.random.default_rng(1), 60)
+    payloads = mechanism.randomize(device.vectors(X, y), SimulatedNoise(1), np.arange(60)).tolist()
+
+    def release(payload):
+        common = {"id": "0" * 32, "task": "f" * 64, "level": "default", "partition": 0, "time": 0, "expires": 9}
+        return TargetRelease(**common, payload=payload)
+
+    shortest = min(range(4), key=lambda number: mechanism.parts[number].dimension)
+    honest = next(each for each in payloads if each[0] == shortest)
+    engine.admit(release(honest))
+    for payload in (
+        [4, *honest[1:]],
+        [-1, *honest[1:]],
+        [honest[0], 9, *honest[2:]],
+        [*honest[:-1], 1 << 60],
+        honest[:-1],
+        [*honest, 0],
+    ):
+        with pytest.raises(RejectedError):
+            engine.admit(release(payload))
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_audited_pairs_differ_in_all_metrics(guarantee):
+    own = task(guarantee)
+    device = device_for(own)
+    mechanism = device.mechanisms["default"]
+    pair = worst_neighbours(own, device, mechanism, np.random.default_rng(1))
+    assert (pair.first["arm"], pair.first["platform"]) == (pair.second["arm"], pair.second["platform"])
+    assert all(pair.first[name] != pair.second[name] for name in ("bought", "amount", "orders", "returned"))
+    columns = {name: [pair.first[name], pair.second[name]] for name in own.coding.all_columns}
+    block = own.coding.encode(columns)
+    vectors, distribution = device.vectors(block.x, block.y), distribution_of(mechanism)
+    centres = distribution.centres(vectors)
+    drawn = mechanism.randomize(np.tile(vectors[:1], (4_000, 1)), SimulatedNoise(5), np.arange(4_000))
+    losses = distribution.losses(drawn, *centres)
+    # The mean of the likelihood ratio of the other input is 1: a standard error of its 4,000 draws is measured.
+    ratios = np.exp(-losses)
+    assert ratios.mean() == pytest.approx(1.0, abs=6.0 * ratios.std() / math.sqrt(4_000))
+    if "pure" in guarantee:
+        assert np.abs(losses).max() <= mechanism.guarantee.epsilon + 1e-9
+        assert np.abs(losses).max() > 3.9
+
+
+def state(own, device, X, y, seed):
+    engine = device.engine()
+    mechanism = device.mechanisms["default"]
+    engine.add(mechanism.randomize(device.vectors(X, y), SimulatedNoise(seed), np.arange(len(y))), "default")
+    return experiment(own, engine.estimate(), Looks("fixed-n", own.tightest_at, len(y)))
+
+
+@pytest.mark.parametrize("guarantee", GUARANTEES[:2])
+def test_intervals_of_metrics_and_ratios_hold(guarantee):
+    own = task(guarantee)
+    device, rng, runs = device_for(own), np.random.default_rng(11), 60
+    X, y = coded(np.random.default_rng(12), 400_000)
+    arm, amount, orders = X[:, 0] > 0.0, 20.0 * (X[:, 2] + 1.0), 4.0 * (X[:, 3] + 1.0)
+    means = {each: (amount[arm == each].mean(), np.nanmean(orders[arm == each])) for each in (False, True)}
+    truth = [means[True][0] - means[False][0], means[True][1] - means[False][1], 0.0]
+    truth.append(means[True][0] / means[True][1] - means[False][0] / means[False][1])
+    relative = means[True][0] / means[True][1] / (means[False][0] / means[False][1]) - 1.0
+    missed, wrong, finite = np.zeros(5), np.zeros(5), np.zeros(5)
+    for run in range(runs):
+        X, y = coded(rng, 12_000)
+        lifts = [metric.lifts[0] for metric in state(own, device, X, y, run).metrics]
+        pairs = [(lift.interval, value) for lift, value in zip(lifts, truth, strict=True)]
+        pairs.append((lifts[-1].relative_interval, 100.0 * relative))
+        for index, ((low, high), value) in enumerate(pairs):
+            finite[index] += math.isfinite(low + high)
+            missed[index] += not low <= value <= high
+            # As if all were the middle of the range off.
+            wrong[index] += not low <= value + 0.9 * (high - low) <= high
+    # Misses of 1.25% each: more than 6 of 60 with a probability below 1e-4 for all ten of this test.
+    assert (missed <= 6).all()
+    assert (wrong[finite > 50] > 30).all()
+    assert (finite[:4] == runs).all()
+
+
+def test_difference_intervals_of_normal_estimates_are_the_usual_ones():
+    low, high = difference_interval(2.0, 1.0, (2.0 - 1.96, 2.0 + 1.96), (1.0 - 1.96, 1.0 + 1.96))
+    assert (low, high) == pytest.approx((1.0 - 1.96 * math.sqrt(2.0), 1.0 + 1.96 * math.sqrt(2.0)))
+    assert difference_interval(2.0, 1.0, (-math.inf, math.inf), (0.0, 2.0)) == (-math.inf, math.inf)
+
+
+def rows(count, seed):
+    X, y = coded(np.random.default_rng(seed), count)
+    return [
+        {
+            "arm": "treatment" if x[0] > 0 else "control",
+            "platform": "ios" if x[1] > 0 else "web",
+            "amount": 20.0 * (x[2] + 1.0),
+            "orders": "" if math.isnan(x[3]) else 4.0 * (x[3] + 1.0),
+            "returned": "yes" if x[4] else "no",
+            "bought": "yes" if one else "no",
+        }
+        for x, one in zip(X.tolist(), y.tolist(), strict=True)
+    ]
+
+
+def test_a_run_states_metrics_and_their_guard_rail():
+    result = murk.run(task("pure: {epsilon: 8.0}"), rows(12_000, 5), seed=2)
+    found = result.report["experiment"]
+    assert sum(found["people"].values()) == 12_000 == result.report["releases"]
+    assert sum(cell["people"] for cell in result.report["cells"]) < 4_000
+    assert [each["name"] for each in found["metrics"]] == ["amount", "orders", "returned", "amount per order"]
+    amount, orders, returned, ratio = (each["lifts"][0] for each in found["metrics"])
+    assert amount["verdict"] == "higher"
+    assert (found["lifts"][0]["guardrail"], returned["guardrail"]) == (None, "safe")
+    assert (amount["attrition"], orders["attrition"] is None) == (None, False)
+    assert found["metrics"][3]["control_mean"] == pytest.approx(3.0, abs=1.0)
+    assert ratio["relative_interval"][0] < 20.0 < ratio["relative_interval"][1]
+    text = str(result)
+    assert "Metrics and ratios: 95% for all together" in text
+    assert "treatment raises amount, by" in text
+    assert "The guard rail of returned holds" in text
+
+
+def test_a_log_with_metrics_is_watched_and_serves_models(tmp_path):
+    own = task("gdp: {mu: 3.0}")
+    people = rows(60, 6)
+    log = open_log(f"sqlite:///{tmp_path / 'log.db'}")
+    with log, Ledger(tmp_path / "ledger.db") as ledger:
+        log.register_task(own.document())
+        with pytest.raises(UserError, match="'window-selection' is not among"):
+            Producer(own, log, ledger, policy=Policy(mechanisms=("subset-selection", "gaussian")))
+        producer = Producer(own, log, ledger)
+        for number, row in enumerate(people):
+            producer.release(row, person=str(number))
+        assert {len(json.loads(each.value)["payload"]) for each in log.read(0, 0, 100)} == {5}
+        worker = Worker(log, own, device_for(own).engine())
+        while worker.step().read:
+            pass
+        worker.close()
+        found = report_log(own, log, live=True, history=False)["experiment"]
+        assert sum(found["people"].values()) == 60
+        assert all(math.isinf(lift["interval"][1]) for metric in found["metrics"] for lift in metric["lifts"])
+        monitor = Monitor(log, own)
+        monitor.poll()
+        assert (monitor.snapshot.problem, monitor.snapshot.figures.releases) == (None, 60)
+        monitor.close()
+    part = model_device_for(Model.parse("{name: arms, features: [arm]}"), own)
+    engine, whole = part.engine(), device_for(own).engine()
+    X, y = coded(np.random.default_rng(3), 8_000)
+    device = device_for(own)
+    whole.add(
+        device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(1), np.arange(8_000)), "default"
+    )
+    engine.adopt(whole.state_dict())
+    estimate = engine.estimate()
+    assert estimate.names == ("arm", "intercept")
+    assert estimate.values[0] > 0.0
+
+
+def test_plans_count_that_one_of_several_is_drawn():
+    plain, drawn = (plan_experiment(each, [400_000])[0] for each in (task(old=METRICS, new=""), task()))
+    assert drawn.planned == pytest.approx(2.0 * plain.planned, rel=1e-6)
+    assert drawn.without_privacy == pytest.approx(plain.without_privacy)
+
+
+def test_states_with_metrics_add_up():
+    own = task()
+    device = device_for(own)
+    X, y = coded(np.random.default_rng(9), 3_000)
+    payloads = device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(1), np.arange(3_000))
+    whole, first, second = (device.engine() for _ in range(3))
+    whole.add(payloads, "default")
+    first.add(payloads[:1_000], "default")
+    second.add(payloads[1_000:], "default")
+    loaded = device.engine()
+    loaded.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    loaded.join(second)
+    assert loaded.state_dict() == whole.state_dict()
+    assert device.estimate([first, second]).values.tolist() == whole.estimate().values.tolist()
