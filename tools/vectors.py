@@ -340,7 +340,7 @@ def _numbers(content: dict[str, Any], task: Task) -> dict[str, dict[str, Any]]:
         **{f"weight {rows}": {"weight": {"rows": rows}} for rows in (1, 101, 2.5, None)}, "no rows": {"weight": {}},
         "people alike": {"weight": "people"}, "weight of more": {"weight": {"rows": 2, "columns": 1}},
     }  # fmt: skip
-    counted = task.protocol in WEIGHED and not task.known_columns
+    counted = task.protocol in WEIGHED and task.experiment is None
     if not counted or (task.protocol == "scores" and task.public is not None):
         changes["rows"] = {"weight": {"rows": 10}}
     if task.protocol == "moments" and task.block.release != "observed":

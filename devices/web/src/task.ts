@@ -426,7 +426,7 @@ function check(task: TaskDocument): void {
   const { repeat = "anew", per_person } = privacy;
   if (repeat !== "anew" && !(repeat === "same" && renewalOf(task) && per_person == null && /^(moments|examples|univariate)$/.test(protocol)))
     refuse("its answers cannot be repeated");
-  const alike = { scores: task.public != null, moments: (task.moments as { release?: string } | undefined)?.release !== "observed", univariate: known.length > 0 }[protocol] ?? true;
+  const alike = { scores: task.public != null, moments: (task.moments as { release?: string } | undefined)?.release !== "observed", univariate: task.experiment != null }[protocol] ?? true;
   if (task.weight !== undefined && (alike || !task.weight?.rows)) refuse("its people count alike, and not as their rows");
   if (task.track != null && (task.track.window !== renewalOf(task) || known.length || !/^(scores|univariate)$/.test(protocol)))
     refuse("its track is not of the window in which a person answers");
