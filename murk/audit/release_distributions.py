@@ -334,10 +334,10 @@ class _Drawn(ReleaseDistribution):
     def losses(self, payloads: Points, one: Points, other: Points) -> Floats:
         losses, centres = np.zeros(len(payloads)), (self._split(one), self._split(other))
         for number, part in enumerate(self._parts):
-            own = payloads[:, 0] == number
-            if own.any():
-                released = payloads[own, 1 : 1 + self.mechanism.parts[number].dimension]
-                losses[own] = part.losses(released, centres[0][number], centres[1][number])
+            of_part = payloads[:, 0] == number
+            if of_part.any():
+                released = payloads[of_part, 1 : 1 + self.mechanism.parts[number].dimension]
+                losses[of_part] = part.losses(released, centres[0][number], centres[1][number])
         return losses
 
 

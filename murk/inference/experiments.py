@@ -143,9 +143,9 @@ class Experiment:
 
     def _checks(self, lift: Lift, of_metric: str) -> list[str]:
         """Return sentences about missing targets and the guard rail of a lift."""
-        found, interval = [], lift.attrition_interval
+        sentences, interval = [], lift.attrition_interval
         if interval is not None and not interval[0] <= 0.0 <= interval[1]:
-            found.append(
+            sentences.append(
                 f"More targets{of_metric} are missing in one of {lift.arm} and {self.control}, by {span(*interval)} "
                 "points: people with a target may differ between the arms."
             )
@@ -153,7 +153,7 @@ class Experiment:
             "safe": f"The guard rail{of_metric} holds: the difference is within its margin.",
             "harmed": f"The guard rail{of_metric} is broken: the difference exceeds its margin.",
         }
-        return [*found, rails[lift.guardrail]] if lift.guardrail in rails else found
+        return [*sentences, rails[lift.guardrail]] if lift.guardrail in rails else sentences
 
     def _difference(self, lift: Lift, what: str, unit: str) -> str:
         ends, higher = f"{span(*lift.interval)} {unit}", lift.interval[0] > 0.0
@@ -209,7 +209,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     counts = [0] * (len(task.arms) + 1)
     for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
         counts[values[among_known]] += releases
-    own = _lifts(task, estimate, task.target, looks, level, others)
+    of_target = _lifts(task, estimate, task.target, looks, level, others)
     # Metrics and ratios share another error.
     shared = others * (len(block.metrics) + len(block.ratios))
     further = [
@@ -228,13 +228,13 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     log_e = None if stated is None else log_ratio_evidence(counts[:-1], stated)
     return Experiment(
         control=block.control,
-        unit="points" if own.unit == "points" else "target units",
+        unit="points" if of_target.unit == "points" else "target units",
         level=level,
         people=dict(zip(task.arms, counts[:-1], strict=True)),
         unassigned=counts[-1],
         sample_ratio=None if log_e is None else math.exp(min(log_e, 700.0)),
-        control_mean=own.control_mean,
-        lifts=own.lifts,
+        control_mean=of_target.control_mean,
+        lifts=of_target.lifts,
         segments=_segments(task, cells, looks, 1.0 - level),
         randomized=block.assigned is not None,
         metrics=tuple(further),
@@ -273,15 +273,15 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
     mean[indices] = -1.0
     if block.control != task.arms[0]:
         mean[indices[task.arms.index(block.control) - 1]] = 1.0
-    control_mean, found = shift + factor * float(mean @ values), []
+    control_mean, lifts = shift + factor * float(mean @ values), []
     for arm in task.arms:
         if arm == block.control:
             continue
         weights = weights_of(task, names, ContrastBlock(feature=block.arm, category=arm, against=block.control))
         both = np.array([weights, mean])
         value = factor * float(weights @ values)
-        known = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
-        matrix = factor**2 * (both @ covariance @ both.T) if known else np.full((2, 2), math.inf)
+        is_learned = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
+        matrix = factor**2 * (both @ covariance @ both.T) if is_learned else np.full((2, 2), math.inf)
         halves = partial(_half_widths, estimate, both, factor, matrix)
 
         def absolute(at: float, value: float = value, halves: Any = halves) -> Interval:
@@ -307,8 +307,8 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
             difference = gone[0][0] - gone[1][0]
             interval = POINTS * (difference - half), POINTS * (difference + half)
             lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
-        found.append(lift)
-    return MetricLifts(target.name, unit, control_mean, tuple(found))
+        lifts.append(lift)
+    return MetricLifts(target.name, unit, control_mean, tuple(lifts))
 
 
 def _ratio_lifts(
@@ -324,14 +324,14 @@ def _ratio_lifts(
         return MetricLifts(ratio.name, "units", math.nan, ())
     among_known = task.known_columns.index(block.arm)
     means: dict[str, list[tuple[float, float]]] = {}
-    for place, arm in enumerate(task.arms):
+    for number_of_arm, arm in enumerate(task.arms):
         means[arm] = []
         for target, cells in parts:
             factor, shift = _scale(target) if isinstance(target, RealTarget) else (1.0, 0.0)
-            mean, error, _ = cells.mean(cells.values[:, among_known] == place)
+            mean, error, _ = cells.mean(cells.values[:, among_known] == number_of_arm)
             means[arm].append((shift + factor * mean, factor * error))
     quotients = {arm: top[0] / bottom[0] if bottom[0] else math.nan for arm, (top, bottom) in means.items()}
-    base, found = quotients[block.control], []
+    base, lifts = quotients[block.control], []
     for arm in task.arms:
         if arm == block.control:
             continue
@@ -345,17 +345,17 @@ def _ratio_lifts(
             return difference_interval(quotients[arm], base, *pair(at))
 
         def relative(at: float, arm: str = arm, pair: Any = pair) -> Interval:
-            one, other = pair(at)
-            if not min(one[0], other[0]) > 0.0:
+            ends = pair(at)
+            if not min(low for low, _ in ends) > 0.0:
                 return -math.inf, math.inf
-            logs = ((math.log(low), math.log(high)) for low, high in (one, other))
+            logs = ((math.log(low), math.log(high)) for low, high in ends)
             low, high = difference_interval(math.log(quotients[arm]), math.log(base), *logs)
             return math.expm1(low), math.expm1(high)
 
         value = quotients[arm] - base
         share = value / base if base else math.nan
-        found.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count))
-    return MetricLifts(ratio.name, "units", base, tuple(found))
+        lifts.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count))
+    return MetricLifts(ratio.name, "units", base, tuple(lifts))
 
 
 def _quotient(means: Sequence[tuple[float, float]], z: float) -> Interval:
@@ -528,7 +528,8 @@ def metric_table(found: Mapping[str, Any]) -> list[list[str]]:
 
 def _columns(lift: Mapping[str, Any]) -> list[str]:
     tested = ["-", "-"] if lift["p_value"] is None else [f"{lift['p_value']:.2g}", f"{lift['e_value']:.3g}"]
-    known = math.isfinite(sum(lift["interval"]))
-    absolute = [number(lift["value"]), span(*lift["interval"])] if known else ["", "too few people"]
-    relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])] if known else ["", ""]
+    if not math.isfinite(sum(lift["interval"])):
+        return ["", "too few people", "", "", *tested]
+    absolute = [number(lift["value"]), span(*lift["interval"])]
+    relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])]
     return [*absolute, *relative, *tested]

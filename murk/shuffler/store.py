@@ -277,9 +277,9 @@ class Store:
         and ``ids`` their random ones. A crowd is complete with ``crowd`` releases.
         """
         with self._database.write() as connection:
-            for place, chosen in crowds.items():
+            for level_and_version, chosen in crowds.items():
                 rows = np.arange(len(releases))[chosen]
-                self._add(connection, place, releases, ids, rows, now, crowd)
+                self._add(connection, level_and_version, releases, ids, rows, now, crowd)
             prints, expires = map(np.concatenate, zip(_NOTHING, *given, strict=True))
             ends = ends_of(expires, period)
             for end in np.unique(ends).tolist():

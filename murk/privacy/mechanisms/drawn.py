@@ -96,8 +96,9 @@ class DrawnMechanism(Wrapped):
         if not bool(((numbers >= 0) & (numbers < len(self.parts))).all()):
             return False
         for number, part in enumerate(self.parts):
-            own = rows[numbers == number, 1:]
-            if len(own) and not (part.holds(own[:, : part.dimension]) and not own[:, part.dimension :].any()):
+            released = rows[numbers == number, 1:]
+            size = part.dimension
+            if len(released) and not (part.holds(released[:, :size]) and not released[:, size:].any()):
                 return False
         return True
 
@@ -120,8 +121,8 @@ class DrawnMechanism(Wrapped):
         for number, part in enumerate(self.parts):
             drawn = np.flatnonzero(numbers == number)
             if len(drawn):
-                own = track(track(rows[drawn])[:, [0, 1 + number]])
-                released[drawn, 1 : 1 + part.dimension] = part.randomize(own, noise, indices[drawn])
+                inputs = track(track(rows[drawn])[:, [0, 1 + number]])
+                released[drawn, 1 : 1 + part.dimension] = part.randomize(inputs, noise, indices[drawn])
         return released
 
     def decode(self, payload: npt.ArrayLike) -> Floats:

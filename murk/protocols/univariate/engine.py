@@ -274,17 +274,17 @@ def parts_of(
     for level, (_, sums) in totals.items():
         drawn = statistics[level]
         assert isinstance(drawn, Drawn)
-        for (_, own, known), part, pair in zip(parts, drawn.parts, drawn.split(sums), strict=True):
-            own[level], known[level] = pair, part
-    return [(each, own, known) for each, own, known in parts]
+        for (_, part_totals, by_level), part, pair in zip(parts, drawn.parts, drawn.split(sums), strict=True):
+            part_totals[level], by_level[level] = pair, part
+    return [(each, part_totals, by_level) for each, part_totals, by_level in parts]
 
 
 def estimated(settings: Settings, totals: Totals, statistics: Mapping[str, Statistics], partitions: int) -> Estimate:
     """Return shares, a mean, quantiles or coefficients from the sums of all partitions."""
     if settings.metrics:
-        own, *others = (estimated(*part, partitions) for part in parts_of(settings, totals, statistics))
-        assert isinstance(own, KnownEstimate)
-        return replace(own, n_releases=sum(count for count, _ in totals.values()), metrics=tuple(others))
+        target, *metrics = (estimated(*part, partitions) for part in parts_of(settings, totals, statistics))
+        assert isinstance(target, KnownEstimate)
+        return replace(target, n_releases=sum(count for count, _ in totals.values()), metrics=tuple(metrics))
     if settings.known.columns:
         learn = mixed.fit_of if settings.private else fit_of
         return learn(settings, totals, statistics, partitions)

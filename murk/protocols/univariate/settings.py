@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from murk._internal.arrays import Floats
 from murk._internal.wiping import empty, track
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms.drawn import DrawnMechanism
 from murk.privacy.mechanisms.known import KnownMechanism
 from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units, is_pure
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
@@ -29,10 +28,13 @@ from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 from murk.protocols.univariate.columns import NONE_KNOWN, KnownColumns
 from murk.protocols.windows import Windows
 
+if TYPE_CHECKING:
+    from murk.privacy.mechanisms.drawn import DrawnMechanism
+
 _ERROR_CODE = "MURK-LEARN-001"
 
 BareMechanism = SubsetSelection | WindowSelection | SimplexGaussian
-TargetMechanism = BareMechanism | ThresholdMechanism | KnownMechanism | DrawnMechanism
+TargetMechanism: TypeAlias = "BareMechanism | ThresholdMechanism | KnownMechanism | DrawnMechanism"
 
 GAUSSIAN, SELECTION = "gaussian", "selection"  # families of mechanisms
 # From this mu on, windows have a smaller mean variance over the range of a number than Gaussian noise.
@@ -157,6 +159,9 @@ class Settings:
             return KnownMechanism(outer_mechanism(None, guarantee, len(self.private) + 2), self.known.cells)
         family = family or self._best_family(guarantee)
         if self.metrics:
+            # Devices of other tasks do not need it.
+            from murk.privacy.mechanisms.drawn import DrawnMechanism
+
             parts = (replace(self, metrics=()), *self.metrics)
             return DrawnMechanism(tuple(part.mechanism(guarantee, family) for part in parts))
         labelled = bool(self.classes or self.quantiles)

@@ -513,20 +513,21 @@ class Drawn:
         """Return the sums of all parts."""
         sums = []
         for number, part in enumerate(self.parts):
-            own = payloads[payloads[:, 0] == number, 1 : 1 + part.mechanism.dimension]
-            sums.append(part.add(own) if len(own) else np.zeros(part.size, dtype=np.int64))
+            released = payloads[payloads[:, 0] == number, 1 : 1 + part.mechanism.dimension]
+            sums.append(part.add(released) if len(released) else np.zeros(part.size, dtype=np.int64))
         return np.concatenate(sums)
 
     def split(self, sums: Sequence[int]) -> list[tuple[int, list[int]]]:
         """Return the number of releases of each part, and their sums."""
-        found, start = [], 0
+        pairs, start = [], 0
         for part in self.parts:
-            own = list(sums[start : start + part.size])
-            found.append((sum(own[:: 1 + part.inner.size]), own))
+            of_part = list(sums[start : start + part.size])
+            pairs.append((sum(of_part[:: 1 + part.inner.size]), of_part))
             start += part.size
-        return found
+        return pairs
 
     def summary(self, sums: Floats, count: int) -> Summary:
         """Return the estimate of the target for all cells together."""
-        own, part = np.asarray(sums)[: self.parts[0].size], self.parts[0]
-        return part.summary(own, int(part.by_cell(own)[0].sum()))
+        part = self.parts[0]
+        of_target = np.asarray(sums)[: part.size]
+        return part.summary(of_target, int(part.by_cell(of_target)[0].sum()))
