@@ -160,9 +160,8 @@ def test_the_store_remembers_what_has_not_expired(tmp_path, monkeypatch, blind):
 
 
 @pytest.mark.parametrize("key", ["sealed", "bits"])
-def test_a_window_of_a_worker_remembers_what_has_not_expired(monkeypatch, key):
+def test_a_window_of_a_worker_remembers_what_has_not_expired(key):
     """Beyond its offsets, too, and a rebuilt one says the same; the twin without a memory does not."""
-    monkeypatch.setattr("murk.stream.wire.duplicates._HELD", 50)
     rng, size = random.Random(key), 20
     made, known, answers, plain = [], {}, [], []
     window = DuplicateWindow(size, Unexpired(key_of(key), 60, 1_000))
