@@ -13,7 +13,7 @@ from murk.gateway.admission import Admission
 from murk.protocols.device import device_for
 from murk.protocols.scores.model import Model
 from murk.stream import Worker, open_log
-from murk.stream.wire.codec import RejectedError
+from murk.stream.wire.codec import RejectedError, decode
 from murk.stream.wire.releases import MOST_ITEMS
 from tests.gateway.devices import announced, honest, release, task, wire
 
@@ -80,7 +80,7 @@ def test_door_and_worker_agree(tmp_path, protocol):
         at_door = []
         for message in offered:
             try:
-                door.check(message, int(time.time()))
+                door.check(decode(message, door.rules), int(time.time()))
                 at_door.append(None)
             except RejectedError as rejected:
                 at_door.append(rejected.reason)
@@ -127,7 +127,7 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
                 if version > known:
                     ahead.add(message)
                 try:
-                    one_by_one.append(door.check(message, int(time.time())).partition)
+                    one_by_one.append(door.check(decode(message, door.rules), int(time.time())).partition)
                     reasons[message] = None
                 except RejectedError as rejected:
                     one_by_one.append(rejected.reason)
@@ -136,7 +136,7 @@ def test_versions_are_judged_as_the_worker_does(tmp_path, monkeypatch, keys, tog
             messages = [message for _, message in offered]
             assert partitions(door, messages, int(time.time())) == one_by_one
             passed = [each for each, found in zip(messages, one_by_one, strict=True) if isinstance(found, int)]
-            blocks += door._admits(door._receive_block(passed), int(time.time()))
+            blocks += door._admits([decode(each, door.rules) for each in passed], int(time.time()))
             assert partitions(door, passed, int(time.time())) == [each for each in one_by_one if isinstance(each, int)]
             log.append(offered)
             for worker in workers:
@@ -180,7 +180,8 @@ def test_a_model_that_nobody_publishes_is_not_served(tmp_path):
 def test_a_made_up_release_of_these_tests_is_one_that_passes(tmp_path):
     of = task()
     with open_log(announced(tmp_path, of)) as log:
-        assert Admission(log, of).check(wire(release(of)), int(time.time())).partition == 0
+        door = Admission(log, of)
+        assert door.check(decode(wire(release(of)), door.rules), int(time.time())).partition == 0
 
 
 @pytest.mark.parametrize("keys", [{}, {"log": {"partitions": 2}}, {"protocol": "gradients"}])
@@ -196,5 +197,5 @@ def test_forged_versions_do_not_keep_the_log_busy(tmp_path, monkeypatch, keys):
             door.begin()
             for version in range(50):
                 with pytest.raises(RejectedError, match="future"):
-                    door.check(wire(fields | {"version": 3_000 << version % 40}), int(time.time()))
+                    door.check(decode(wire(fields | {"version": 3_000 << version % 40}), door.rules), int(time.time()))
             assert len(asked) <= 6 * (group + 1)

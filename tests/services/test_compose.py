@@ -59,9 +59,6 @@ def has(task, metric):
         return task == "third-child"
     if metric.optional == "if the learner is iterative":
         return TASKS[task] in ("gradients", "examples")
-    if metric.optional in ("if there are intervals", "if there is an interval") and TASKS[task] == "gradients":
-        # By random scaling, from 1,000 releases on: test_prometheus.py has as many, and here there are fewer.
-        return False
     protocol = metric.optional.removeprefix("with protocol ")
     return protocol not in TASKS.values() or protocol == TASKS[task]
 

@@ -135,7 +135,7 @@ class KafkaLog(Log):
         self._settings = Settings.read(servers=self._address.servers)
         self._create = create
         self._name = self._address.name or name
-        self.model_name, self._has_states = model, model is None
+        self.model_name, self._model_partitions = model, 0
         self._known: str | None = None
         self._announced_on: Mapping[str, str] = {}
         self._is_shuffled = False
@@ -326,7 +326,7 @@ class KafkaLog(Log):
 
     def checkpoint(self, partition: int) -> Checkpoint:
         base.check_partition(self, partition)
-        record = self._state(partition) if self._has_model_states() else None
+        record = self._state(partition) if self._has_states_of(partition) else None
         if record is None:
             # A model begins at the oldest message, as it may be fitted long after the first release.
             return Checkpoint(None, 0 if self.model_name is None else self.begin(partition))
@@ -357,9 +357,9 @@ class KafkaLog(Log):
     def acquire(self, partition: int) -> base.Ownership:
         base.check_partition(self, partition)
         self._check_topic_ids()
-        if not self._has_model_states():
+        if not self._has_states_of(partition):
             self._topics.create_for_model(self.registered_task())
-            self._has_states = True
+            self._model_partitions = self.partitions
         key = str(partition).encode()
         start_model = partial(self._sending.start, self._names.models, partition, key=key)
         return KafkaOwnership(
@@ -445,10 +445,11 @@ class KafkaLog(Log):
                     "(docs/recover.md)"
                 )
 
-    def _has_model_states(self) -> bool:
-        """Return whether this log's topic of states exists; a model's topic is created with its first partition."""
-        self._has_states = self._has_states or self._topics.exists(self._names.states)
-        return self._has_states
+    def _has_states_of(self, partition: int) -> bool:
+        """Return whether the topic of states has a partition; a model's topic is created with its first fit."""
+        if self.model_name is not None and partition >= self._model_partitions:
+            self._model_partitions = self._topics.partitions_of(self._names.states)
+        return self.model_name is None or partition < self._model_partitions
 
     def _models(self) -> Table:
         if self._table is None:

@@ -207,9 +207,10 @@ class Topics:
             return None
         return described
 
-    def exists(self, topic: str) -> bool:
-        """Return whether a topic exists."""
-        return self._describe_one(topic) is not None
+    def partitions_of(self, topic: str) -> int:
+        """Return a topic's number of partitions; 0 if it does not exist."""
+        described = self._describe_one(topic)
+        return 0 if described is None else len(described["partitions"])
 
     def problems(self, task: Task, *, estimates: bool = False) -> list[str]:
         """Return what is wrong with a log's topics, one sentence each; ``estimates`` requires theirs as well."""
