@@ -201,7 +201,7 @@ export function scores(task: Task, p: number): Protocol {
   const basis = contrasts(Math.max(classes, 1));
   const block = (task.scores ?? {}) as { exponent?: number | null; interactive?: boolean; models?: string };
   const once = block.interactive === false;
-  const weighed = !once && mostRows(task) > 1;
+  const weighed = mostRows(task) > 1;
   const matrices = !once || matrixSize(p) <= MOST_NUMBERS;
   const moment = secondMoment(task, p);
   const asksFirst = !once && !moment && p > 1;

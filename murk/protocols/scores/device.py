@@ -282,7 +282,8 @@ def device_for(task: Task) -> ScoreDevice:
             weighed=task.most_rows > 1,
         )
     else:
-        settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task))
+        weighed = task.most_rows > 1
+        settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task), weighed=weighed)
         if labels and not settings.matrices:
             raise UserError(
                 f"scores of several classes without rounds are for few features, and the task {task.name!r} has "
