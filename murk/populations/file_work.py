@@ -101,8 +101,9 @@ class ConstantSurvey:
                 typical = feature.low + (mean + 1.0) * (feature.high - feature.low) / 2.0
                 messages.append(
                     f"{100.0 * share:.2g}% of the column {feature.name!r} are missing and count as "
-                    f"{coded_as(feature)}: its coefficient is about {kept:.2f} of what it is among complete records. "
-                    f"To avoid this, set missing: {typical:.2g} (the mean of the others) or missing: indicator {_SEEN}"
+                    f"{coded_as(feature)}: if as many are missing where there is a target, its coefficient is about "
+                    f"{kept:.2f} of what it is among complete records. To avoid this, set missing: {typical:.2g} (the "
+                    f"mean of the others) or missing: indicator {_SEEN}"
                 )
         return messages
 

@@ -377,8 +377,9 @@ def _missing_words(known: dict[str, Any]) -> str:
     if known["kept"] is None or known["kept"] >= MATTERS:
         return words
     return (
-        f"{words} That matters: its coefficient is about {known['kept']:.2f} of what it is among complete records. A "
-        "fill value near the mean of people (`missing:` of the feature) or `missing: indicator` avoids it."
+        f"{words} That matters if as many of them are missing where there is a target: its coefficient is then about "
+        f"{known['kept']:.2f} of what it is among complete records. A fill value near the mean of people (`missing:` "
+        "of the feature) or `missing: indicator` avoids it."
     )
 
 

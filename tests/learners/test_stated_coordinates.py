@@ -7,7 +7,7 @@ from murk import Task
 from murk.inference.estimate import Estimate
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
-from murk.protocols.moments.sums import Private, noise_floor, selection_factors
+from murk.protocols.moments.sums import Private, noise_floor, selection_of
 from murk.protocols.stated import StatedCoordinates
 
 CENTRE, SPREAD = 0.2, 0.05
@@ -202,7 +202,7 @@ def test_a_feature_near_the_noise_has_an_interval_that_allows_for_how_it_was_cho
     draws = draws[draws >= limit][:4_000]
     # Factors are of the distance alone, and are interpolated.
     grid = np.linspace(0.0, 8.0, 400)
-    factors = [selection_factors(of_two(limit + at * noise, noise))[0] for at in grid]
+    factors = [selection_of(of_two(limit + at * noise, noise))[0] for at in grid]
     halves = 1.96 * noise * np.interp((draws - limit) / noise, grid, factors)
     held = np.mean(np.abs(draws - true) <= halves)
     assert held >= 0.95 - 5 * np.sqrt(0.95 * 0.05 / len(draws))

@@ -23,6 +23,7 @@ from murk.inference.confidence_sequences import LARGEST
 from murk.inference.estimate import FEWEST, RANDOM_SCALING, BallEstimate, Estimate, larger
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE
 from murk.inference.poisoning import Influence
+from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.averages import path_variance, weighted_mean
 from murk.protocols.examples import layout as k
@@ -38,6 +39,7 @@ MOST_HIDDEN = 0.25  # largest share of hidden directions in a coefficient with a
 MOST_DOUBTFUL = 0.25  # largest relative error of the curvature along a coefficient with an interval
 LEAST_QUANTILE = NormalDist().inv_cdf(0.9)
 """Divisor of the unknown part of a coefficient, so that intervals of 80% or more include this part in full."""
+_MOST_LIFTED = 4.0  # largest factor of the errors along a direction that counts as seen
 NOT_ASKED = (
     "none: without the Newton step there is only random scaling, which holds the truth far less often than its level "
     "says before the iterates settle. The Newton step gives better intervals; `intervals` of random-scaling asks for "
@@ -101,10 +103,16 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     # Variance of an entry of the symmetric mean Hessian, whose diagonal has twice this variance.
     signal = share * float(np.sum(_matrix_sum(engines, 0) ** 2)) / total**2
     entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
+    factors = np.ones(free)
+    if settings.weighted and entry > 0.0:
+        # Of directions near the noise those are seen which it has lifted: errors are of values over the factors.
+        factors = selection_factors((values - TRUST * noise) / math.sqrt(2.0 * entry))
+        seen &= factors <= _MOST_LIFTED
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
-    along, lengths = back @ inverse, np.sum(back**2, axis=1)
-    changes = np.sum(along**2, axis=1) / lengths + (np.sum(along * back, axis=1) / lengths) ** 2
-    curvature_error[:free] = np.sqrt(entry * changes)
+    wide = (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
+    doubtful = np.zeros(p, dtype=bool)
+    doubtful[:free] = _curvature_errors(back, inverse, entry) > MOST_DOUBTFUL
+    curvature_error[:free] = _curvature_errors(back, wide, entry)
     note = (
         f"noise moves the mean Hessian by about {noise / values[0]:.0%} of its smallest eigenvalue; from "
         f"{1 / TRUST:.0%} on there is no interval (docs/iwp-sgd.md)"
@@ -118,7 +126,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             return Estimate(settings.names, _coded(settings, average), SANDWICH, none, note, len(engines), n)
         few = int(np.sum(~seen))
         theta[:free], spread[:free] = _floored_solution(
-            values, vectors, aimed, meat * share, few, TRUST * noise, settings.radius, back
+            values, vectors, aimed, meat * share, few, TRUST * noise, settings.radius, back, factors
         )
         note = _hidden_note(settings.names, spread, few)
     else:
@@ -126,11 +134,11 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
         if not settings.weighted:
             raw = bend - settings.regularization * np.eye(free)
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
-        covariance = back @ inverse @ meat @ inverse @ back.T * share
+        covariance = back @ wide @ meat @ wide @ back.T * share
         spread[:free] = np.sqrt(np.diag(covariance))
     if settings.weighted:
         # A curvature that stands out from noise by chance is overstated, and its coefficient far too small.
-        spread[curvature_error > MOST_DOUBTFUL] = math.inf
+        spread[doubtful] = math.inf
     near = np.isfinite(spread) & (curvature_error > 1.0 / LARGEST)
     if near.any():
         names = ", ".join(name for name, is_near in zip(settings.names, near, strict=True) if is_near)
@@ -255,6 +263,13 @@ def _outer_with_rows(
     )
 
 
+def _curvature_errors(back: Floats, inverse: Floats, variance: float) -> Floats:
+    """Return relative errors of the curvature along the coefficients, by the variance of a matrix's entry."""
+    along, lengths = back @ inverse, np.sum(back**2, axis=1)
+    changes = np.sum(along**2, axis=1) / lengths + (np.sum(along * back, axis=1) / lengths) ** 2
+    return np.asarray(np.sqrt(variance * changes))
+
+
 def _floored_solution(
     values: Floats,
     vectors: Floats,
@@ -264,16 +279,19 @@ def _floored_solution(
     least: float,
     radius: float,
     back: Floats | None = None,
+    factors: Floats | None = None,
 ) -> tuple[Floats, Floats]:
     """Solve with the ``few`` smallest eigenvalues raised to ``least``; return the solution and its standard errors.
 
     Errors are of the combinations of coefficients in the rows of ``back``, by default of single coefficients, and
-    infinite for combinations that depend too much on the raised eigenvalues.
+    infinite for combinations that depend too much on the raised eigenvalues. ``factors`` multiply errors along the
+    eigenvectors.
     """
+    factors = np.ones(len(values)) if factors is None else factors
     back = np.eye(len(values)) if back is None else back
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
-    inverse = back @ (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    inverse = back @ (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
     error = np.sqrt(np.diag(inverse @ meat @ inverse.T))
     # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
     length = np.linalg.norm(back, axis=1)

@@ -27,7 +27,7 @@ from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
-from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, hidden_feature, selection_factors
+from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, hidden_feature, selection_of
 
 E = TypeVar("E", bound=Estimate)
 
@@ -333,7 +333,7 @@ def _errors(at: _At) -> Floats:
     errors = np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
     # Public rows have no noise to select by.
     chosen = at.means.layout.observed and not np.isfinite(at.people)
-    return errors * selection_factors(at.means.private) if chosen else errors
+    return errors * selection_of(at.means.private) if chosen else errors
 
 
 def _covariance(at: _At) -> Floats:

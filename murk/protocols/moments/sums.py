@@ -13,6 +13,7 @@ from murk._internal.arrays import Floats
 from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE
 from murk.inference.poisoning import Influence, longest
+from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms import CompositeMechanism
 from murk.protocols.covariates import Covariates
 from murk.protocols.moments import kernels
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 
 
 _SHORTER = 0.7  # factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more
-_TAIL = 0.025
-_QUANTILE = 1.959963984540054  # of the tail
-_FARTHEST = 200.0  # standard deviations of noise by which a moment near the limit may be smaller
-_HALVINGS = 50
 _FEWEST = 1e-6  # Smallest share of targets to divide by
 
 
@@ -189,23 +186,14 @@ def hidden_feature(private: Private) -> int | None:
     return index if least[index] < noise_floor(private) else None
 
 
-def selection_factors(private: Private) -> Floats:
-    """Return factors of the coefficients' standard errors, as only features that noise does not hide have one, (p,).
+def selection_of(private: Private) -> Floats:
+    """Return factors of the coefficients' standard errors, as features that noise hides have none, (p,).
 
-    A feature near the noise is learned only where noise adds to its moment. With d the distance from the limit in
-    standard deviations, a moment smaller by t deviations is rejected at 95% if ``P(N > t) <= .025 P(N > t - d)``: t in
-    place of 1.96. The intercept has the largest factor.
+    The intercept has the largest factor.
     """
-    from scipy.special import log_ndtr
-
     least, noise = _seen(private)
-    distance = np.maximum(least - noise_floor(private), 0.0) / np.where(noise > 0.0, noise, 1.0)
-    low, high = np.full(len(least), _QUANTILE), np.full(len(least), _FARTHEST)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2.0
-        rejected = log_ndtr(-middle) <= math.log(_TAIL) + log_ndtr(distance - middle)
-        low, high = np.where(rejected, low, middle), np.where(rejected, middle, high)
-    factors = np.where(noise > 0.0, high / _QUANTILE, 1.0)
+    above = (least - noise_floor(private)) / np.where(noise > 0.0, noise, 1.0)
+    factors = np.where(noise > 0.0, selection_factors(above), 1.0)
     return np.append(factors, np.max(factors, initial=1.0))
 
 
