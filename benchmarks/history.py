@@ -127,21 +127,21 @@ def measured(protocol, records, folder):
 
 
 def bits(text, own, records, folder, maps):
-    """What a log's and an archive's fits differ by, relative to the standard error; whether all maps agree."""
+    """What a log's and an archive's fits differ by, relative to the value; whether all maps agree."""
     url, path = f"sqlite:///{folder}/log.db", folder / "archive"
     murk.run(Task.parse(text), records, seed=1, log=url, ledger=f"{folder}/ledger.db")
     archived(url, path, rows=len(records) // 20)
     model = Model.parse("{name: again}" if own else "{name: again, features: [arm, smoker]}")
     expected = murk.fit(model, url, replay=not own)
     results = [murk.fit(model, archive=path, map=each) for each in maps]
-    ends = [
-        [[each.value, *filter(None, each.interval or ())] for each in result.coefficients.values()]
+    numbers = [
+        np.array([[each.value, *(each.interval or (None, None))] for each in result.coefficients.values()], float)
         for result in (expected, results[0])
     ]
-    apart = max(
-        (abs(a - b) / max(abs(a), 1e-9) for both in zip(*ends, strict=True) for a, b in zip(*both, strict=True)),
-        default=0.0,
-    )
+    # Unknown ones are unknown in both.
+    assert (np.isfinite(numbers[0]) == np.isfinite(numbers[1])).all()
+    numbers = [each[np.isfinite(numbers[0])] for each in numbers]
+    apart = float(np.max(np.abs(numbers[0] - numbers[1]) / np.maximum(np.abs(numbers[0]), 1e-9), initial=0.0))
     return apart, len({result.report["state_digest"] for result in results}) == 1
 
 
