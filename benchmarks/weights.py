@@ -31,7 +31,6 @@ KINDS = {
     "binary": _FEATURE + _LABEL,
     "real": _FEATURE + _NUMBER,
     "classes": _FEATURE + "target: {name: y, kind: classes, classes: [a, b, c]}",
-    "gradients": _FEATURE + _LABEL + "protocol: gradients\nlearner: {intervals: random-scaling}",
     "outer": _FEATURE + _NUMBER + "protocol: examples\nexamples: {release: outer}",
     "directions": _FEATURE + _NUMBER + "protocol: examples\nexamples: {release: directions}",
     "cells": _ARM + _LABEL + "protocol: examples\nexamples: {release: cells, loss: log}",

@@ -29,6 +29,7 @@ from murk.task.fields import Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
     ADDED,
     ADDED_TO_TASK,
+    ASKED,
     TIGHTEST_AT,
     ContrastBlock,
     IntervalsBlock,
@@ -384,6 +385,9 @@ class Task(_ProtocolBlocks):
             why = why or " and experiment, whose arms are of people who count alike; remove one"
         if why:
             raise task_error(f"rows have no effect with protocol: {self.protocol}{why}", "weight")
+        if self.learner.intervals == ASKED:
+            words = f"{ASKED} holds too rarely where people have fewer rows than count; remove it, or the weight"
+            raise task_error(words, "learner.intervals")
 
     def _check_track(self, track: TrackBlock, protocol: TaskProtocol, *, has_quantiles: bool) -> None:
         if not protocol.tracks:

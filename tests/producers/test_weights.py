@@ -269,6 +269,7 @@ def test_devices_count_records(tmp_path: Path) -> None:
         ),
         ("protocol: scores\npredictions: {coverage: 0.9}", "{rows: 10}", "people who count alike; remove one"),
         ("protocol: gradients\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
+        ("protocol: gradients\nlearner: {intervals: random-scaling}", "{rows: 10}", "remove it, or the weight"),
         ("protocol: examples\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
         ("protocol: examples\nexamples: {release: separate}", "{rows: 10}", "say release: outer"),
         ("protocol: examples\nexamples: {loss: probit, release: joint}", "{rows: 10}", "say release: outer or cells"),
