@@ -247,8 +247,8 @@ class PopulationConfig:
     caller sets the devices' ``policy`` on their behalf. ``agree`` is called with what would become public with a new
     task, before anything is written; it raises to refuse consent. ``order`` is "random", or in a simulation "file":
     rows are released in the file's order. ``time`` is the column of rows' dates or times, which decide the window of
-    each row if the task's budget renews; None if rows belong to the window in which they are released. ``waits`` says
-    that another process makes the models for which each block waits: the first blocks are larger then. Raises UserError
+    each row if the task's budget renews; None if rows belong to the window in which they are released. With
+    ``fast_start`` the first blocks of gradients are as large as the models' allowed age permits. Raises UserError
     for the file's order with real noise, since it would show whose release each one is.
     """
 
@@ -261,7 +261,7 @@ class PopulationConfig:
     agree: Agree | None = None
     order: Order = "random"
     time: str | None = None
-    waits: bool = False
+    fast_start: bool = False
 
     def __post_init__(self) -> None:
         if self.order not in ORDERS:

@@ -119,7 +119,7 @@ class Population(FilePopulation):
         size, interactive = BLOCK, interactive_of(self.device)
         if interactive is not None:
             size = min(MOST, interactive.block(self.releases))
-            if self.crowd.waits and PROTOCOLS[self.task.protocol].reads_staleness:
+            if self.crowd.fast_start and PROTOCOLS[self.task.protocol].reads_staleness:
                 size = max(size, first_block(self.task.max_staleness, self.releases))
             if self.task.log.partitions > 1 and not interactive.shares_models:
                 size = min(size, max(FEW, self.releases // SHARE))

@@ -23,6 +23,11 @@ _PAUSE = 0.5
 
 @click.command("produce")
 @population
+@click.option(
+    "--fast-start",
+    is_flag=True,
+    help="Let half of max_staleness release at one model from the beginning (gradients): fewer waits, other noise.",
+)
 @patience(help="Stop when no learner has read the log for this long.")
 @metrics_port("Serve Prometheus metrics, sums over at least 20 people, on port N.")
 @logging_options
@@ -43,6 +48,7 @@ def command(
     check: bool,
     make_public: int | None,
     lifetime: Guarantee | None,
+    fast_start: bool,
     patience: float,
     metrics_port: int | None,
     metrics_host: str,
@@ -77,7 +83,7 @@ def command(
         policy,
         order=order,
         time=time,
-        waits=True,
+        fast_start=fast_start,
     )
     if check:
         print_check(task, crowd, as_json)
