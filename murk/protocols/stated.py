@@ -70,13 +70,6 @@ class StatedCoordinates:
         """Return the coefficients (p,) of the coded features, from those of z."""
         return np.asarray(self.matrix @ coefficients + self.target[0] * np.eye(len(coefficients))[-1])
 
-    def without(self, index: int) -> StatedCoordinates:
-        """Return the coordinates of all features but one."""
-        kept = [place for place in range(len(self.centres)) if place != index]
-        return replace(
-            self, centres=tuple(self.centres[at] for at in kept), spreads=tuple(self.spreads[at] for at in kept)
-        )
-
     def part(self, places: Sequence[int], aim: int) -> StatedCoordinates:
         """Return the coordinates of a model's features and target; places below zero are the task's own target."""
         centres, spreads = (*self.centres, 0.0), (*self.spreads, 1.0)

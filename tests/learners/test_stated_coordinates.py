@@ -155,37 +155,6 @@ def test_intervals_reach_the_farther_end_of_fiellers():
     assert b + z * spread[0] < far
 
 
-@pytest.mark.parametrize("target", ["kind: real, low: -1, high: 1", "kind: binary, positive: 'yes', negative: 'no'"])
-def test_moments_leave_out_a_feature_that_noise_hides(target):
-    """The others' line is that without it. Of eight intervals of 99.9% one misses with probability below 1%."""
-    own = task(MOMENTS, "", target=target)
-    for seed in (1, 2):
-        X, y = people(seed)
-        if "binary" in target:
-            y = np.where(np.random.default_rng([seed, 1]).random(len(y)) < (1.0 + y) / 2.0, 1.0, -1.0)
-        estimate = learned(own, X, y, seed)
-        values, halves = estimate.values, estimate.half_widths(0.999)
-        if "binary" in target:
-            # Effects are half of the slopes of labels -1 and 1.
-            values, halves = (2.0 * part for part in estimate.effects(0.999))
-        assert np.isfinite(halves).tolist() == [True, False, True]
-        without = np.linalg.lstsq(X[:, [0, 2]], X @ SLOPES, rcond=None)[0]
-        assert (np.abs(values[[0, 2]] - without) <= halves[[0, 2]]).all()
-        # The wrong twin: the intercept of the model with the hidden feature.
-        assert abs(values[2] - SLOPES[2]) > halves[2]
-        assert values[1] == 0.0
-        assert "temp is left out" in estimate.note
-
-
-def test_moments_leave_out_neither_of_two_features_that_are_nearly_the_same():
-    """Either would take over the other's part, so no coefficient has an interval."""
-    X, _ = people(1)
-    X[:, 1] = X[:, 0] + 0.02 * np.random.default_rng(1).normal(size=len(X))
-    estimate = learned(task(MOMENTS, ""), X, X @ [0.2, 0.3, 0.0], 1)
-    assert not np.isfinite(estimate.half_widths()).any()
-    assert "is left out" not in estimate.note
-
-
 def of_two(least, noise):
     """Moments of two features of variances ``least`` and 0.3."""
     variances = np.full((3, 3), noise**2)

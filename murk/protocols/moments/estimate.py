@@ -27,7 +27,7 @@ from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
-from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, hidden_feature, selection_of
+from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, selection_of
 
 E = TypeVar("E", bound=Estimate)
 
@@ -42,10 +42,6 @@ _FEW = "the noise hides how many targets are missing"
 _HELPS = (
     "tighter bounds or public rows help, or outer products (examples: {release: outer}), which leave out single "
     "features"
-)
-_HIDDEN = (
-    "{} is left out, as noise hides how much it varies: the other coefficients are of the model without it; "
-    "a `typical` range of it, tighter bounds or public rows help"
 )
 _FIXED = "noise outweighed some second moments, whose repair pulls coefficients towards 0"
 _LEFT = "noise outweighs the second moments, which are not repaired"
@@ -156,11 +152,6 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
     public = public if why is None or (scored and like is not False) else None
     means = _Means(model, private, layout, releases, partitions, like)
     design = design_of(private, public, model.covariance, model.repair)
-    if design.doubtful and layout.observed and public is None and model.repair and private.is_share_known:
-        hidden = hidden_feature(private)
-        if hidden is not None:
-            others = fit_private(model, private.without(hidden), layout.without(hidden), releases, partitions)
-            return _with_hidden(others, layout.names[hidden], hidden)
     beta = np.asarray(np.linalg.solve(design.matrix, private.cross), dtype=np.float64)
     direction = response.half * beta
     mean = None
@@ -220,30 +211,6 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
         return means.estimate(Estimate, values, method, spread, note)
 
     return Fit(back @ direction, missing, values, judge)
-
-
-def _with_hidden(others: Fit, name: str, index: int) -> Fit:
-    """Return a fit without a feature as one in which its coefficient is 0 and has no interval."""
-
-    def with_zero(values: Floats) -> Floats:
-        return np.insert(values, index, 0.0)
-
-    def judge() -> Estimate:
-        found = others.estimate
-        note = found.note
-        if np.isfinite(found.spread).any():
-            note += f"; {_HIDDEN.format(name)}"
-        if isinstance(found, LineEstimate):
-            beyond = Allowance(with_zero(found.beyond.coefficients), with_zero(found.beyond.effects))
-            error = np.insert(found.error, index, np.inf)
-            found = replace(found, fit=with_zero(found.fit), error=error, beyond=beyond)
-        names, spread = (*found.names[:index], name, *found.names[index:]), np.insert(found.spread, index, np.inf)
-        return replace(found, names=names, values=with_zero(found.values), spread=spread, note=note)
-
-    missing = others.missing
-    if missing is not None:
-        missing = NoRootError(str(missing), {**missing.direction, name: 0.0})
-    return Fit(with_zero(others.direction), missing, with_zero(others.values), judge)
 
 
 def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate:

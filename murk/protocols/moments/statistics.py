@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -90,12 +90,6 @@ class Statistics:
             raise UserError("without the constant the share of targets cannot be released: use release='joint'")
         if self.coordinates is not None and not self.observed:
             raise UserError("stated coordinates need release='observed', as records beyond the radius are left out")
-
-    def without(self, index: int) -> Statistics:
-        """Return the layout of a model of all features but one, whose records keep their bound."""
-        names = (*self.names[:index], *self.names[index + 1 :])
-        left = None if self.coordinates is None else self.coordinates.without(index)
-        return replace(self, names=names, coordinates=left)
 
     @property
     def size(self) -> int:

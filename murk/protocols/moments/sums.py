@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -94,12 +94,6 @@ class Private:
         square = share**2
         return cls(matrix, cross, matrix_noise / square, cross_noise / square, answered, doubt / square, missing)
 
-    def without(self, index: int) -> Private:
-        """Return the moments of all features but one."""
-        kept = np.delete(np.arange(len(self.cross)), index)
-        at = np.ix_(kept, kept)
-        return replace(self, matrix=self.matrix[at], cross=self.cross[kept], matrix_noise=self.matrix_noise[at])
-
     @property
     def is_share_known(self) -> bool:
         """Whether the standard error of the share of people with a target is below a quarter of it."""
@@ -173,21 +167,8 @@ def _seen(private: Private) -> tuple[Floats, Floats]:
     return least, np.sqrt(noise)
 
 
-def hidden_feature(private: Private) -> int | None:
-    """Return the feature that noise hides most, or None if noise hides none by itself.
-
-    Hidden is a feature whose second moments with the constant have an eigenvalue below the noise's largest. Where noise
-    hides only a combination of features, leaving one out would hand its part to the others.
-    """
-    least, _ = _seen(private)
-    if len(least) < 2:
-        return None
-    index = int(np.argmin(least))
-    return index if least[index] < noise_floor(private) else None
-
-
 def selection_of(private: Private) -> Floats:
-    """Return factors of the coefficients' standard errors, as features that noise hides have none, (p,).
+    """Return factors of the coefficients' standard errors, as nothing is learned where noise hides a feature, (p,).
 
     The intercept has the largest factor.
     """
@@ -222,8 +203,6 @@ def influence_of(
     private = Private.of(sums, layout)
     weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
     share = layout.share(sums.total / np.repeat(weights, [layout.cross, layout.size]))
-    while layout.observed and not by_rows and (hidden := hidden_feature(private)) is not None:
-        private = private.without(hidden)
     least = float(np.linalg.eigvalsh(private.matrix)[0]) * float(sums.sums[kernels.WEIGHTS]) * max(share, 1e-6)
     bend = 0.0 if by_rows else turned / least if least > 0.0 else math.inf
     return Influence(moved, bend)
