@@ -1168,12 +1168,16 @@ class Producer(BaseProducer["PersonDevice"]):
         from murk.producers.ledger.memos import Memo, fingerprints
 
         device, noise = self._device, self._noise
+        vectors = device.vectors(x, y)
         if counts is not None and not device.averages:
+            # Of all of a person's records, in an order of their own, so that the draw of one of them is no change.
+            of_people = np.split(vectors, np.cumsum(counts)[:-1])
+            marks = fingerprints([track(rows[np.lexsort(rows.T)]) for rows in of_people], spend.key)
             x, y = draw_records(x, y, counts, noise, indices)
             counts = None
-        vectors = device.vectors(x, y)
-        inputs = vectors if counts is None else means_of(vectors, counts)
-        marks, anew = fingerprints(inputs, spend.key), []
+        else:
+            marks = fingerprints(vectors if counts is None else means_of(vectors, counts), spend.key)
+        anew: list[int] = []
         payloads: list[list[int]] = [[]] * len(indices)
         for place, mark in enumerate(marks):
             memo = spend.memos.get(spend.granted[place])

@@ -85,6 +85,21 @@ def test_one_answer_a_window(tmp_path: Path) -> None:
         assert len(sent(world)) == 2
 
 
+@pytest.mark.parametrize("kind", ["share", "known"])
+def test_the_draw_of_a_row_is_no_change(kind: str, tmp_path: Path) -> None:
+    """One record is one of two rows that count: the other one, without a target, is drawn half of the times."""
+    weighed = Task.parse(f"name: visits\n{TASKS[kind]}\nweight: {{rows: 2}}\n{PRIVACY % ''}").with_simulated(True)
+    with World(tmp_path, weighed) as world:
+        assert [answer(world, "1") for _ in range(12)] == ["released"] * 12
+        assert len({json.dumps(each["payload"]) for each in sent(world)}) == 1
+        [account] = world.ledger.account("ann").tasks
+        assert account.accountant.releases == 1
+        # The twin: another record.
+        answer(world, "0")
+        [account] = world.ledger.account("ann").tasks
+        assert account.accountant.releases == 2
+
+
 def test_each_person_and_level_has_an_answer_of_its_own(tmp_path: Path) -> None:
     text = PRIVACY.replace("repeat", "levels: {open: {gdp: {mu: 2}}}, repeat") % ""
     with World(tmp_path, Task.parse(f"name: visits\n{TASKS['mean']}\n{text}").with_simulated(True)) as world:

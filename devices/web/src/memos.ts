@@ -24,7 +24,7 @@ export interface Answer {
 const PRINT = 4; // numbers of 32 bits
 const DECIMALS = 1e9; // so that the order in which rows are added up changes nothing
 
-/** A keyed hash of what is randomized for a task, which is wiped; equal for equal records. */
+/** A keyed hash of what a person's rows give, which is wiped; equal for equal rows. */
 async function fingerprint(hash: string, input: Vector, place: KeyPlace | undefined): Promise<number[]> {
   const key = await crypto.subtle.importKey("raw", bytesOf(keyIn(place)), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
   const rounded = input.map((value) => Math.round(value * DECIMALS) + 0); // no negative zero
@@ -51,15 +51,17 @@ export async function repeatOrRandomize(
   const { partition, model } = choice;
   const query = protocol.drawQuery(model.numbers, words);
   const mechanism = protocol.mechanism(choice.level, query);
-  const vectors = vectorsOf(prepared, choice, query, wanted, words);
-  const print = await fingerprint(task.hash, vectors.length > 1 ? meanOf(vectors) : vectors[0]!.slice(), place);
+  const { all, used } = vectorsOf(prepared, choice, query, wanted, words);
+  // Of all rows, so that the draw of one of them is no change.
+  const input = used !== all ? Float64Array.from(all.flatMap((vector) => [...vector])) : all.length > 1 ? meanOf(all) : all[0]!.slice();
+  const print = await fingerprint(task.hash, input, place);
   const last = memo && (await unseal(memo.answer, PRINT + mechanism.dimension, place));
   if (only && !last) return undefined;
   const same = last && memo.level === choice.level && print.every((word, at) => word === last[at]);
   const repeated = same || only ? last!.slice(PRINT) : undefined;
   const level = repeated ? memo!.level : choice.level;
-  const payload = repeated ?? payloadOf(mechanism, vectors, words);
-  for (const vector of vectors) vector.fill(0);
+  const payload = repeated ?? payloadOf(mechanism, used, words);
+  for (const vector of all) vector.fill(0);
   const id = drawIdentifier(words);
   const bytes = write(task, protocol, { id, level, partition, payload, version: model.version, query, now: wanted.now, window: wanted.window });
   return repeated ? { bytes } : { bytes, kept: { level, sealed: await seal(Float64Array.of(...print, ...payload), place) } };

@@ -67,20 +67,17 @@ export interface Wanted {
 
 /**
  * The vectors of a record that stands for a number of rows: its own alone; or where rows count, of as many as may, those
- * that a person lacks being without a target: of each, if their mean is released, else of one, drawn uniformly.
+ * that a person lacks being without a target. All are released as their mean, or one of them, drawn uniformly.
  */
-export function vectorsOf({ task, protocol }: Prepared, { model }: Choice, query: Query | undefined, { code, rows = 1 }: Wanted, words: Words): Vector[] {
+export function vectorsOf({ task, protocol }: Prepared, { model }: Choice, query: Query | undefined, { code, rows = 1 }: Wanted, words: Words): { all: Vector[]; used: Vector[] } {
   const most = mostRows(task);
   const { x, y } = code();
   const vector = (target: number): Vector => protocol.vector({ x, y: target }, model.numbers, query);
-  let vectors: Vector[];
-  if (most === 1) vectors = [vector(y)];
-  else if (protocol.averages?.(query)) {
-    const [there, none] = [vector(y), vector(NaN)];
-    vectors = Array.from({ length: most }, (_, row) => (row < rows ? there : none));
-  } else vectors = [vector(uniform(most, Purpose.RECORD, words) < rows ? y : NaN)];
+  const [there, none] = [vector(y), most > 1 ? vector(NaN) : undefined];
+  const all = Array.from({ length: most }, (_, row) => (row < rows || !none ? there : none));
+  const used = most === 1 || protocol.averages?.(query) ? all : [all[uniform(most, Purpose.RECORD, words)]!];
   x.fill(0);
-  return vectors;
+  return { all, used };
 }
 
 /** Quantise a vector, or the mean of several, without noise: what test vectors compare. */
@@ -100,8 +97,9 @@ export function randomize(prepared: Prepared, choice: Choice, wanted: Wanted, wo
   const { task, protocol } = prepared;
   const { level, partition, model } = choice;
   const query = protocol.drawQuery(model.numbers, words);
-  const vectors = vectorsOf(prepared, choice, query, wanted, words);
-  const payload = payloadOf(protocol.mechanism(level, query), vectors, words);
+  const { all, used } = vectorsOf(prepared, choice, query, wanted, words);
+  const payload = payloadOf(protocol.mechanism(level, query), used, words);
+  for (const vector of all) vector.fill(0);
   const id = drawIdentifier(words);
   return write(task, protocol, { id, level, partition, payload, version: model.version, query, now: wanted.now, window: wanted.window });
 }

@@ -60,7 +60,7 @@ async function record(line) {
   same("query", line, query ?? null, line.query);
   const mechanism = protocol.mechanism(line.level, query);
   const choice = { level: line.level, partition, model };
-  const vectors = murk.vectorsOf(prepared, choice, query, { code: () => coded, now: line.now }, words);
+  const { used: vectors } = murk.vectorsOf(prepared, choice, query, { code: () => coded, now: line.now }, words);
   const integers = murk.quantised(mechanism, vectors);
   // Before the noise one step is allowed, where exp or an eigenvector enters; after it nothing is.
   const integral = integers && [...integers].map((q) => q + 0);

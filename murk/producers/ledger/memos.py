@@ -1,13 +1,14 @@
 """Memos: each person's last answer to a task that repeats answers while a person's coded record stays the same.
 
-A memo is a keyed fingerprint of what was randomized, and the payload, encrypted under the ledger's key with a pad of
-its own. So the file alone shows neither records nor which releases of a log are whose. Someone who has the key, too,
-can test a guess of the record behind a person's last answer. A memo is deleted when the person withdraws.
+A memo is a keyed fingerprint of what all of a person's records give, and the payload, encrypted under the ledger's key
+with a pad of its own. So the file alone shows neither records nor which releases of a log are whose. Someone who has
+the key, too, can test a guess of the record behind a person's last answer. A memo is deleted when the person withdraws.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b, shake_256
 from typing import Final
@@ -37,11 +38,14 @@ class Memo:
     payload: list[int] = field(repr=False)
 
 
-def fingerprints(vectors: Floats, key: NameKey) -> list[bytes]:
-    """Return a keyed fingerprint of each person's vector before noise, (n, d); equal records have equal ones."""
-    rounded = track(np.round(vectors, _DECIMALS))
-    rounded += 0.0  # no negative zero
-    return [blake2b(row.tobytes(), key=key.secret or b"", digest_size=_PRINT).digest() for row in rounded]
+def fingerprints(vectors: Sequence[Floats] | Floats, key: NameKey) -> list[bytes]:
+    """Return a keyed fingerprint of each person's vector, or vectors, before noise; equal records have equal ones."""
+    prints = []
+    for vector in vectors:
+        rounded = track(np.round(vector, _DECIMALS))
+        rounded += 0.0  # no negative zero
+        prints.append(blake2b(rounded.tobytes(), key=key.secret or b"", digest_size=_PRINT).digest())
+    return prints
 
 
 def covered(memo: Memo, key: NameKey) -> bytes:
