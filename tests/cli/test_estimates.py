@@ -35,10 +35,10 @@ class Clock:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Any:
-    """A log of 300 releases that nobody has learned."""
+    """A log of 900 releases that nobody has learned."""
     with LocalRun(
         TASK,
-        PopulationConfig(people(tmp_path / "p.csv", 300), seed=1),
+        PopulationConfig(people(tmp_path / "p.csv", 900), seed=1),
         f"sqlite:///{tmp_path}/all.db",
         tmp_path / "l.db",
     ) as run:
@@ -66,7 +66,7 @@ def test_it_is_the_estimate_of_all_partitions_as_reports_have_it(log: Log) -> No
         second.step()
         first.step()
         found, wanted = published(log), report_log(TASK, log, live=True)
-        assert found.releases == wanted["releases"] == 300
+        assert found.releases == wanted["releases"] == 900
         assert (found.task, found.name, found.simulated) == (TASK.hash, TASK.name, True)
         assert (found.method, found.level) == (wanted["interval"]["method"], 0.95)
         assert found.note == f"{wanted['interval']['note']}; 95% at every look"
