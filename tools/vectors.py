@@ -30,9 +30,8 @@ from murk.errors import UserError
 from murk.privacy.mechanisms.base import means_of
 from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
-from murk.producers.ledger.memos import fingerprints
 from murk.producers.ledger.names import NameKey
-from murk.producers.producer import draw_records, randomize_rows, weighed
+from murk.producers.producer import marks_of, randomize_rows, weighed
 from murk.protocols.device import SingleQueryDevice, person_device_for
 from murk.protocols.examples.device import CellDevice
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
@@ -507,15 +506,6 @@ class _Vectors:
         x, y = np.repeat(np.array(coded.x)[None, :], counts, axis=0), np.full(counts, coded.y)
         return weighed(x, y, counts, most) if most > 1 else (x, y, None)
 
-    def _input(self, coded: Any, rows: int, noise: SimulatedNoise, index: Any) -> bytes:
-        """Return the fingerprint of what is randomized."""
-        x, y, counts = self._rows(coded, rows)
-        if counts is not None and not self.device.averages:
-            x, y = draw_records(x, y, counts, noise, index)
-            counts = None
-        vectors = self.device.vectors(x, y)
-        return fingerprints(vectors if counts is None else means_of(vectors, counts), NameKey(b"k" * 32))[0]
-
     def _again(self, line: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any] | None:
         """Return a further record of the person, and the message that answers for it."""
         task, draw = self.task, self.draw
@@ -531,9 +521,8 @@ class _Vectors:
             draw.random() < 0.2,
         )
         before, after = (task.coding.encode_record(each) for each in (record, again))
-        prints = (self._input(coded, many, noise, np.array([index])) for coded, many, index in (
-            (before, 1, line["index"]), (after, rows, at)
-        ))  # fmt: skip
+        key = NameKey(b"k" * 32)
+        prints = [marks_of(self.device, *self._rows(*given), key)[0] for given in ((before, 1), (after, rows))]
         same = only or (level == line["level"] and len(set(prints)) == 1)
         answer = line["payload"] if same else self._payload(after, rows, None, level, None, noise, np.array([at]))
         (identifier,) = identifiers(noise, np.array([at]))

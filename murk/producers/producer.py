@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from murk.producers.ledger.held import Held
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
+    from murk.producers.ledger.names import NameKey
     from murk.producers.ledger.spending import Queued, Spending
     from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
@@ -293,6 +294,22 @@ def draw_records(
         with_count = np.flatnonzero(counts == count)
         drawn[with_count] += below(noise.words(indices[with_count], CANDIDATES, Purpose.RECORD), count)
     return track(x[drawn]), track(y[drawn])
+
+
+def marks_of(device: Any, x: Floats, y: Floats, counts: Integers | None, key: NameKey) -> list[bytes]:
+    """Return a keyed fingerprint of each person's records: equal ones give the same distribution of answers.
+
+    It is of all records, in an order of their own, also where one of them is drawn: so the draw is no change.
+    """
+    from murk.producers.ledger.memos import fingerprints
+
+    vectors = device.vectors(x, y)
+    if counts is None:
+        return fingerprints(vectors, key)
+    if device.averages:
+        return fingerprints(means_of(vectors, counts), key)
+    of_people = np.split(vectors, np.cumsum(counts)[:-1])
+    return fingerprints([track(rows[np.lexsort(rows.T)]) for rows in of_people], key)
 
 
 def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
@@ -1165,18 +1182,13 @@ class Producer(BaseProducer["PersonDevice"]):
         self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers
     ) -> list[list[int]]:
         """Return people's payloads: the last one if a person is to repeat it, else a new one, which is then stored."""
-        from murk.producers.ledger.memos import Memo, fingerprints
+        from murk.producers.ledger.memos import Memo
 
         device, noise = self._device, self._noise
-        vectors = device.vectors(x, y)
+        marks = marks_of(device, x, y, counts, spend.key)
         if counts is not None and not device.averages:
-            # Of all of a person's records, in an order of their own, so that the draw of one of them is no change.
-            of_people = np.split(vectors, np.cumsum(counts)[:-1])
-            marks = fingerprints([track(rows[np.lexsort(rows.T)]) for rows in of_people], spend.key)
             x, y = draw_records(x, y, counts, noise, indices)
             counts = None
-        else:
-            marks = fingerprints(vectors if counts is None else means_of(vectors, counts), spend.key)
         anew: list[int] = []
         payloads: list[list[int]] = [[]] * len(indices)
         for place, mark in enumerate(marks):
