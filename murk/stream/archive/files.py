@@ -109,7 +109,7 @@ class LocalFolder(Folder):
 
 
 class Bucket(Folder):
-    """A prefix of a bucket, or any file system of `pyarrow.fs`, where a file appears when its upload ends."""
+    """A prefix of a bucket, or any file system of ``pyarrow.fs``, where a file appears when its upload ends."""
 
     def __init__(self, url: str, system: Any, root: str) -> None:
         self.url, self._system, self._root = url, system, root.rstrip("/")
@@ -145,7 +145,7 @@ class Bucket(Folder):
 def folder_of(path: str) -> Folder:
     """Return the folder at a path or a URL (``s3://BUCKET/PREFIX``, ``gs://BUCKET/PREFIX``).
 
-    Credentials are those of `pyarrow.fs`, from the environment. Raises UserError for another scheme, and without
+    Credentials are those of ``pyarrow.fs``, from the environment. Raises UserError for another scheme, and without
     pyarrow.
     """
     check_pyarrow()
