@@ -732,7 +732,7 @@ class Task(_ProtocolBlocks):
         if self.experiment is not None:
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
-            own |= {"segments": segments, "metrics": [], "ratios": []}
+            own |= {"segments": segments, "metrics": []}
             if self.experiment.guardrail is not None and self.experiment.guardrail.metric not in (None, target.name):
                 own["guardrail"] = None
             parts["experiment"] = own if self.experiment.arm in names else None
