@@ -50,7 +50,7 @@ class Lift:
     value: float  # in percentage points of a probability, or in the target's units
     interval: Interval
     fixed_interval: Interval  # for one planned look
-    relative: float  # in percent of the control's mean
+    relative: float  # in percent of the control's mean; NaN unless that mean is surely positive
     relative_interval: Interval
     p_value: float | None  # p-value of no difference in any arm, valid at every look; None if people may answer again
     e_value: float | None
@@ -283,13 +283,14 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
         def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
             both, z = halves(at), quantile_of(at)
-            if not np.isfinite(both).all():
+            # Relative to a mean that may be negative a difference would have the wrong sign.
+            if not np.isfinite(both).all() or not control_mean > both[1]:
                 return -math.inf, math.inf
             # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
             wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
             return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
 
-        ratio = value / control_mean if control_mean else math.nan
+        ratio = value / control_mean if control_mean > 0.0 else math.nan
         lift = _lift(arm, value, absolute, ratio, relative, looks, alpha, count)
         if guardrail is not None and has_rail:
             margin = guardrail.margin * (1.0 if real else POINTS)
@@ -408,7 +409,7 @@ def _lift(
         value=value,
         interval=absolute(nominal),
         fixed_interval=absolute(looks.fixed(1.0 - alpha)),
-        relative=POINTS * ratio,
+        relative=POINTS * ratio if math.isfinite(sum(ends)) else math.nan,
         relative_interval=(POINTS * ends[0], POINTS * ends[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),
@@ -456,5 +457,8 @@ def _columns(lift: Mapping[str, Any]) -> list[str]:
     if not math.isfinite(sum(lift["interval"])):
         return ["", "too few people", "", "", *tested]
     absolute = [number(lift["value"]), span(*lift["interval"])]
-    relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])]
+    relative = [
+        f"{number(lift['relative'])}%" if math.isfinite(lift["relative"]) else "-",
+        span(*lift["relative_interval"]),
+    ]
     return [*absolute, *relative, *tested]
