@@ -76,6 +76,11 @@ def coded(rng, count):
             "classes, classes: [a, b]}\n  g",
             "a metric is binary or real",
         ),
+        (
+            "guarantee: {pure: {epsilon: 4.0}}",
+            "guarantee: {pure: {epsilon: 4.0}}, window: week, repeat: same",
+            "experiment.metrics: with privacy.repeat: same, .* on metrics that are not drawn; remove the metrics",
+        ),
         ("[web, ios], known: true", "[web, ios]", "'platform' is private, and its products are released with one"),
     ],
 )
