@@ -31,7 +31,6 @@ from murk.inference.contrasts import errors_from_zero, weights_of
 from murk.inference.estimate import Estimate
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
-from murk.task.experiment import RatioBlock
 from murk.task.features import CategoryFeature, Feature, RealTarget, Target
 from murk.task.learning import ContrastBlock
 from murk.task.task import Task
@@ -51,7 +50,7 @@ class Lift:
     value: float  # in percentage points of a probability, or in the target's units
     interval: Interval
     fixed_interval: Interval  # for one planned look
-    relative: float  # in percent of the control's mean
+    relative: float  # in percent of the control's mean; NaN unless that mean is surely positive
     relative_interval: Interval
     p_value: float | None  # p-value of no difference in any arm, valid at every look; None if people may answer again
     e_value: float | None
@@ -74,7 +73,7 @@ class SegmentLift:
 
 @dataclass(frozen=True)
 class MetricLifts:
-    """The lifts of all arms on a metric, or on a ratio of two; none before the first release of it."""
+    """The lifts of all arms on a metric; none before the first release of it."""
 
     name: str
     unit: str  # "points" of a probability, or the metric's "units"
@@ -96,7 +95,7 @@ class Experiment:
     lifts: tuple[Lift, ...]
     segments: tuple[SegmentLift, ...] = ()
     randomized: bool = True  # whether the task states that arms are assigned at random
-    metrics: tuple[MetricLifts, ...] = ()  # of the metrics, and then of ratios, simultaneously
+    metrics: tuple[MetricLifts, ...] = ()  # simultaneously
 
     @property
     def mismatch(self) -> bool:
@@ -210,17 +209,11 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
         counts[values[among_known]] += releases
     of_target = _lifts(task, estimate, task.target, looks, level, others)
-    # Metrics and ratios share another error.
-    shared = others * (len(block.metrics) + len(block.ratios))
-    further = [
-        _lifts(task, of_metric, metric, looks, level, shared)
+    # The metrics share another error.
+    further = tuple(
+        _lifts(task, of_metric, metric, looks, level, others * len(block.metrics))
         for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
-    ]
-    by_name = {task.target.name: (task.target, cells)} | {
-        metric.name: (metric, getattr(of_metric, "cells", None))
-        for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
-    }
-    further += [_ratio_lifts(task, ratio, by_name, looks, level, shared) for ratio in block.ratios]
+    )
     # Who answers again has the same arm again, so that counts vary more than those of different people. Of shuffled
     # ones, some wait for their crowds.
     counted = block.assigned is not None and looks.repeats.most == 1 and task.shuffle is None
@@ -237,7 +230,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         lifts=of_target.lifts,
         segments=_segments(task, cells, looks, 1.0 - level),
         randomized=block.assigned is not None,
-        metrics=tuple(further),
+        metrics=further,
     )
 
 
@@ -290,13 +283,14 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
         def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
             both, z = halves(at), quantile_of(at)
-            if not np.isfinite(both).all():
+            # Relative to a mean that may be negative a difference would have the wrong sign.
+            if not np.isfinite(both).all() or not control_mean > both[1]:
                 return -math.inf, math.inf
             # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
             wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
             return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
 
-        ratio = value / control_mean if control_mean else math.nan
+        ratio = value / control_mean if control_mean > 0.0 else math.nan
         lift = _lift(arm, value, absolute, ratio, relative, looks, alpha, count)
         if guardrail is not None and has_rail:
             margin = guardrail.margin * (1.0 if real else POINTS)
@@ -309,74 +303,6 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
             lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
         lifts.append(lift)
     return MetricLifts(target.name, unit, control_mean, tuple(lifts))
-
-
-def _ratio_lifts(
-    task: Task, ratio: RatioBlock, metrics: Mapping[str, tuple[Target, Any]], looks: Looks, level: float, count: int
-) -> MetricLifts:
-    """Return the lifts of all arms on a ratio of two means, among ``count`` ones that share the error.
-
-    The means are of different people in different arms, and so independent.
-    """
-    block, parts = task.experiment, (metrics[ratio.of], metrics[ratio.per])
-    assert block is not None
-    if any(cells is None for _, cells in parts):
-        return MetricLifts(ratio.name, "units", math.nan, ())
-    among_known = task.known_columns.index(block.arm)
-    means: dict[str, list[tuple[float, float]]] = {}
-    for number_of_arm, arm in enumerate(task.arms):
-        means[arm] = []
-        for target, cells in parts:
-            factor, shift = _scale(target) if isinstance(target, RealTarget) else (1.0, 0.0)
-            mean, error, _ = cells.mean(cells.values[:, among_known] == number_of_arm)
-            means[arm].append((shift + factor * mean, factor * error))
-    quotients = {arm: top[0] / bottom[0] if bottom[0] else math.nan for arm, (top, bottom) in means.items()}
-    base, lifts = quotients[block.control], []
-    for arm in task.arms:
-        if arm == block.control:
-            continue
-
-        def pair(at: float, arm: str = arm) -> tuple[Interval, Interval]:
-            z = quantile_of(at)
-            ends = [_quotient(means[each], z) for each in (arm, block.control)]
-            return ends[0], ends[1]
-
-        def absolute(at: float, arm: str = arm, pair: Any = pair) -> Interval:
-            return difference_interval(quotients[arm], base, *pair(at))
-
-        def relative(at: float, arm: str = arm, pair: Any = pair) -> Interval:
-            ends = pair(at)
-            if not min(low for low, _ in ends) > 0.0:
-                return -math.inf, math.inf
-            logs = ((math.log(low), math.log(high)) for low, high in ends)
-            low, high = difference_interval(math.log(quotients[arm]), math.log(base), *logs)
-            return math.expm1(low), math.expm1(high)
-
-        value = quotients[arm] - base
-        share = value / base if base else math.nan
-        lifts.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count))
-    return MetricLifts(ratio.name, "units", base, tuple(lifts))
-
-
-def _quotient(means: Sequence[tuple[float, float]], z: float) -> Interval:
-    """Return Fieller's interval of a quotient of two independent means, given with their standard errors."""
-    (top, top_error), (bottom, bottom_error) = means
-    if not math.isfinite(top_error + bottom_error):
-        return -math.inf, math.inf
-    return fieller(top, bottom, np.diag([top_error**2, bottom_error**2]), z)
-
-
-def difference_interval(one: float, other: float, of_one: Interval, of_other: Interval) -> Interval:
-    """Return the interval of a difference of independent estimates from the intervals of each (MOVER).
-
-    >>> [round(end, 3) for end in difference_interval(3.0, 1.0, (2.0, 5.0), (0.5, 2.0))]
-    [0.586, 4.062]
-    """
-    value = one - other
-    if not math.isfinite(value):
-        return -math.inf, math.inf
-    low = math.hypot(one - of_one[0], of_other[1] - other)
-    return value - low, value + math.hypot(of_one[1] - one, other - of_other[0])
 
 
 def _segments(task: Task, cells: Any, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
@@ -483,7 +409,7 @@ def _lift(
         value=value,
         interval=absolute(nominal),
         fixed_interval=absolute(looks.fixed(1.0 - alpha)),
-        relative=POINTS * ratio,
+        relative=POINTS * ratio if math.isfinite(sum(ends)) else math.nan,
         relative_interval=(POINTS * ends[0], POINTS * ends[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),
@@ -531,5 +457,8 @@ def _columns(lift: Mapping[str, Any]) -> list[str]:
     if not math.isfinite(sum(lift["interval"])):
         return ["", "too few people", "", "", *tested]
     absolute = [number(lift["value"]), span(*lift["interval"])]
-    relative = [f"{number(lift['relative'])}%", span(*lift["relative_interval"])]
+    relative = [
+        f"{number(lift['relative'])}%" if math.isfinite(lift["relative"]) else "-",
+        span(*lift["relative_interval"]),
+    ]
     return [*absolute, *relative, *tested]

@@ -177,7 +177,7 @@ def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
     yield Table(f"{report['task']}: lifts against {experiment['control']}", columns, experiments.table(experiment))
     yield from map(Paragraph, experiment["words"])
     if experiment["metrics"]:
-        title = f"Metrics and ratios: {100 * experiment['level']:.3g}% for all together"
+        title = f"Metrics: {100 * experiment['level']:.3g}% for all together"
         columns = ["metric", "arm", "lift", "interval", "relative", "interval, %", "p", "e"]
         yield Table(title, columns, experiments.metric_table(experiment))
     if experiment["segments"]:

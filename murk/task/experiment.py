@@ -71,14 +71,6 @@ class GuardrailBlock(Block):
     metric: Text | None = Field(default=None, description="the metric with the margin; `null`: the target")
 
 
-class RatioBlock(Block):
-    """A ratio of the means of two metrics, such as the amount per order."""
-
-    name: Text = Field(description="its name in reports")
-    of: Text = Field(description="the numerator: a metric, or the target")
-    per: Text = Field(description="the denominator: another one, positive on average")
-
-
 class ExperimentBlock(Block):
     """An experiment: its arms, and what is watched."""
 
@@ -96,12 +88,9 @@ class ExperimentBlock(Block):
         default=(),
         description="further binary or real targets; each release is of the target or of one metric, drawn at random",
     )
-    ratios: Annotated[tuple[RatioBlock, ...], Field(max_length=MOST_METRICS)] = Field(
-        default=(), description="ratios of the means of two metrics, or of one and the target"
-    )
 
     def check_metrics(self, target: Target) -> None:
-        """Raise `PydanticCustomError` unless metrics are binary or real, and ratios and guard rail name some."""
+        """Raise `PydanticCustomError` unless metrics are binary or real, and the guard rail names one."""
         names = [target.name, *(metric.name for metric in self.metrics)]
         for index, metric in enumerate(self.metrics):
             if isinstance(metric, ClassTarget):
@@ -110,20 +99,6 @@ class ExperimentBlock(Block):
             if isinstance(metric, RealTarget) and metric.quantiles is not None:
                 raise task_error(
                     "a metric is learned as a mean; remove it", "experiment", "metrics", index, "quantiles"
-                )
-        for index, ratio in enumerate(self.ratios):
-            for key, name in (("of", ratio.of), ("per", ratio.per)):
-                if name not in names:
-                    words = f"{shown(name)} is neither the target nor a metric; {nearest(name, names)}"
-                    raise task_error(words, "experiment", "ratios", index, key)
-            if ratio.of == ratio.per:
-                raise task_error(
-                    f"{shown(ratio.per)} is divided by itself; name another one", "experiment", "ratios", index, "per"
-                )
-            taken = [*names, *(each.name for each in self.ratios[:index])]
-            if ratio.name in taken:
-                raise task_error(
-                    f"{shown(ratio.name)} is a name already; give another one", "experiment", "ratios", index, "name"
                 )
         if self.guardrail is not None and self.guardrail.metric is not None and self.guardrail.metric not in names:
             words = f"{shown(self.guardrail.metric)} is neither the target nor a metric; "

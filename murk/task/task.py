@@ -461,6 +461,14 @@ class Task(_ProtocolBlocks):
         if experiment.metrics and private:
             words = f"{shown(private[0])} is private, and its products are released with one target only; remove one"
             raise task_error(words, at, "metrics")
+        if experiment.metrics and self.privacy.repeats_answers:
+            words = (
+                "with privacy.repeat: same, whether an answer is repeated would depend on metrics that are not drawn"
+            )
+            raise task_error(f"{words}; remove the metrics, or say repeat: anew", at, "metrics")
+        if experiment.segments and self.shuffle is not None:
+            words = "a shuffler withholds whole combinations of known columns, so that arms differ in what is left"
+            raise task_error(f"{words}; remove the segments, or shuffle", at, "segments")
 
     @property
     def metrics(self) -> tuple[Target, ...]:
@@ -732,7 +740,7 @@ class Task(_ProtocolBlocks):
         if self.experiment is not None:
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
-            own |= {"segments": segments, "metrics": [], "ratios": []}
+            own |= {"segments": segments, "metrics": []}
             if self.experiment.guardrail is not None and self.experiment.guardrail.metric not in (None, target.name):
                 own["guardrail"] = None
             parts["experiment"] = own if self.experiment.arm in names else None

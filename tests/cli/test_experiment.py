@@ -2,6 +2,8 @@
 
 import json
 import math
+from dataclasses import replace
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -12,12 +14,13 @@ from murk import Task
 from murk.cli import cli
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
-from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence
+from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence, table
 from murk.monitoring import Monitor
 from murk.planning import experiments as planning
 from murk.planning.experiments import false_alarms, people_for_effect, plan_experiment
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
+from murk.protocols.univariate.cells import CellMeans
 from murk.results.report import report_log
 from murk.stream import open_log
 from murk.task.experiment import assigned_place
@@ -429,3 +432,83 @@ def test_a_tiny_combination_withholds_no_segment():
         narrow += all(far <= half / 2.5 for far, half in zip(off, halves, strict=True))
     # Both hold in 95%: fewer than 33 of 40 with a probability below 0.2%.
     assert narrow < 33 <= held
+
+
+def pooled_once(task, device, rng, run):
+    """Return the lifts in segments of 20,000 people without an effect, and half-widths without variance between cells.
+
+    Of `team`, a tenth of all, rates are 90% or 10% by another known column; of others they are 5%.
+    """
+    arm, old, team = rng.integers(2, size=20_000), rng.integers(2, size=20_000), rng.random(20_000) < 0.1
+    y = (rng.random(20_000) < np.where(team, np.where(old, 0.9, 0.1), 0.05)).astype(float)
+    X = np.column_stack([2 * arm - 1, 2 * team - 1, 2 * old - 1, np.ones(20_000)]).astype(float)
+    engine = device.engine()
+    released = device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(run), np.arange(20_000))
+    engine.add(released, "default")
+    estimate = engine.estimate()
+    cells, variance = estimate.cells, 0.0
+    for number in range(2):
+        inside = (cells.values[:, 0] == number) & (cells.values[:, 1] == 1)
+        total, present = cells.sums[inside].sum(axis=0)
+        slope = np.array([1.0, -total / present]) / present
+        variance += max(slope @ each @ slope for each in cells.covariances[:, inside].sum(axis=1))
+    z = NormalDist().inv_cdf(1.0 - 0.05 / 4.0)
+    return experiment(task, estimate, Looks("fixed-n", 1_000, 20_000)).segments, 100.0 * z * math.sqrt(variance)
+
+
+def test_pooled_combinations_vary_between_arms_too():
+    text = TASK.replace("platform, categories: [web, ios]", "plan, categories: [one, team]")
+    text = text.replace("epsilon: 3.0", "epsilon: 4.0").replace("  guardrail", "  segments: [plan]\n  guardrail")
+    text = text.replace("target:", '  - {name: old, categories: ["no", "yes"], known: true}\ntarget:')
+    task, rng = Task.parse(text), np.random.default_rng(8)
+    device, missed, wrong, runs = device_for(task), 0, 0, 200
+    for run in range(runs):
+        (_, team), half = pooled_once(task, device, rng, run)
+        assert team.segment == "plan = team"
+        missed += not team.interval[0] <= 0.0 <= team.interval[1]
+        wrong += abs(team.value) > half
+    # At 2.5%, more than 13 of 200 with a probability below 0.1%; without the variance between cells about 15% miss.
+    assert missed <= 13 < wrong
+
+
+def test_means_of_few_people_with_a_target_have_no_interval():
+    sums, within = np.array([[30.0, 60.0]]), np.array([[[[15.0, 15.0], [15.0, 24.0]]]] * 2)
+    nothing = np.zeros((1, 1))
+    cells = CellMeans(
+        np.zeros((1, 1), int), np.array([120]), nothing, nothing, nothing[0], nothing[0], sums, within, 100.0
+    )
+    assert cells.mean(np.array([True]))[1:] == (math.inf, 120)
+    mean, error, _ = replace(cells, fewest=50.0).mean(np.array([True]))
+    assert (mean, error) == (0.5, pytest.approx(math.sqrt(15.0 - 15.0 + 24.0 / 4.0) / 60.0))
+
+
+@pytest.mark.parametrize(("control", "known"), [(-4.0, False), (0.0, False), (4.0, True)])
+def test_relative_lifts_need_a_control_mean_that_is_surely_positive(control, known):
+    """A lift of 2 on a mean of -4 would be one of -50%."""
+    text = TASK.replace('kind: binary, positive: "yes", negative: "no", rate: 0.2', "kind: real, low: -10, high: 10")
+    task, rng = Task.parse(text.replace("epsilon: 3.0", "epsilon: 8.0")), np.random.default_rng(2)
+    arm, ios = rng.integers(2, size=20_000), rng.integers(2, size=20_000)
+    y = (control + 2.0 * arm + rng.normal(size=20_000)) / 10.0
+    device = device_for(task)
+    engine = device.engine()
+    X = np.column_stack([2 * arm - 1, 2 * ios - 1, np.ones(20_000)]).astype(float)
+    released = device.mechanisms["default"].randomize(device.vectors(X, y), SimulatedNoise(3), np.arange(20_000))
+    engine.add(released, "default")
+    found = experiment(task, engine.estimate(), Looks("fixed-n", 1_000, 20_000))
+    [lift] = found.lifts
+    assert found.control_mean == pytest.approx(control, abs=1.0)
+    assert lift.interval[0] > 0.0
+    if known:
+        assert lift.relative_interval[0] < 50.0 < lift.relative_interval[1]
+        assert math.isfinite(lift.relative)
+    else:
+        assert math.isnan(lift.relative)
+        assert lift.relative_interval == (-math.inf, math.inf)
+        assert table(found.to_dict())[1][4:6] == ["-", "no interval"]
+
+
+def test_segments_of_shuffled_releases_are_refused():
+    text = TASK.replace("epsilon: 3.0}}}", "epsilon: 4.0}}}\nshuffle: {crowd: 20000, promise: {epsilon: 0.6}}")
+    assert Task.parse(text).shuffle is not None
+    with pytest.raises(UserError, match=r"experiment\.segments: a shuffler withholds .*; remove the segments, or"):
+        Task.parse(text.replace("  guardrail", "  segments: [platform]\n  guardrail"))

@@ -63,7 +63,8 @@ OTHERS = {
 }
 OF_OTHERS = {
     "with protocol examples": "examples",
-    "with `contrasts`": "examples",
+    "with `contrasts`, and for the arms of an `experiment`": "examples",
+    "with `contrasts`, and for the arms of an `experiment`, once it has an interval": "examples",
     "with `predictions`": "scores",
     "with `track`, for the newest windows": "tracked",
     "with `predictions`, once enough people have answered": "scores",

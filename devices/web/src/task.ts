@@ -165,7 +165,7 @@ const KEYS =
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
-  experiment: "arm assigned control guardrail metrics ratios segments",
+  experiment: "arm assigned control guardrail metrics segments",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +

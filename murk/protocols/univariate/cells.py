@@ -65,17 +65,21 @@ class CellMeans:
     def mean(self, inside: NDArray[np.bool_]) -> tuple[float, float, int]:
         """Return the mean of all people in some cells, its standard error, and their number.
 
-        Cells are pooled, as a small one alone may show no target. The error is infinite if there are too few people,
-        or all of their targets may be missing.
+        Cells are pooled, as a small one alone may show no target. The number of people in each varies by chance, too:
+        with the pooled mean m, the people n, and the total t and the present targets s of each cell, the sum of
+        (t - m s)^2 / n counts beside the variances within cells. The error is infinite if there are too few people, or
+        all of their targets may be missing.
         """
         people = int(self.counts[inside].sum())
         total, present = self.sums[inside].sum(axis=0).tolist()
         both = self.covariances[:, inside].sum(axis=1)
-        if people < self.fewest or not present > CLEAR * math.sqrt(max(float(both[:, 1, 1].max()), 0.0)):
+        if min(people, present) < self.fewest or not present > CLEAR * math.sqrt(max(float(both[:, 1, 1].max()), 0.0)):
             return (total / present if present > 0.0 else 0.0), math.inf, people
         slope = np.array([1.0, -total / present]) / present
-        variance = max(float(slope @ each @ slope) for each in both)
-        return total / present, math.sqrt(max(variance, 0.0)), people
+        within, pooled = (float(slope @ each @ slope) for each in both)
+        differences = self.sums[inside] @ slope
+        between = float((differences**2 / np.maximum(self.counts[inside], 1)).sum())
+        return total / present, math.sqrt(max(within + between, pooled, 0.0)), people
 
 
 @dataclass(frozen=True)
