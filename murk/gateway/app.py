@@ -37,7 +37,9 @@ _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     409: ("wrong-task", "simulated", "stale", "future", "version"),
     410: ("expired",),
     413: ("too-large",),
-    422: ("partition", "level", "query", "dimension", "magnitude", "duplicate"),
+    422: ("level", "query", "dimension", "magnitude", "duplicate"),
+    # The log may have got more partitions since this gateway began: the next one knows them.
+    503: ("partition",),
 }
 STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""
@@ -356,7 +358,8 @@ class GatewayApp:
                 raise _away()
             raise RefusedError(429, "too-many", **{"Retry-After": str(_BUSY)})
         await submission.waiter
-        if submission.outcomes is None:
+        # To send accepted releases again is safe.
+        if submission.outcomes is None or "partition" in submission.outcomes:
             raise _away()
         return _outcome(submission.outcomes)
 

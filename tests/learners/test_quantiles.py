@@ -107,7 +107,7 @@ def test_answers():
 def test_forged_thresholds_are_dead_letters(guarantee):
     task = made(guarantee=guarantee)
     engine = device_for(task).engine()
-    fields = {"id": "0" * 32, "task": task.hash, "level": "default", "partition": 0, "time": "2024-01-01T00:00:00Z"}
+    fields = {"id": "0" * 32, "task": task.hash, "level": "default", "partition": 0, "time": 1_704_067_200}
 
     def release(first):
         return TargetRelease.model_construct(**fields, payload=[first, 1, 0, 0])

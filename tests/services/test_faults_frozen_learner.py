@@ -96,7 +96,7 @@ def test_a_learner_that_wakes_in_a_commit_is_refused(broker, protocol):
         with old:
             old.step(30)
             # What it would commit next, folded before the partition was taken.
-            old._pending = old._learn_batch(log.read(0, old.offset, 30))
+            old._pending = old._learn_batch(log.fetch(0, old.offset, 30))
             with Worker(again, task, device_for(task).engine()) as new:
                 assert new.offset == 30
                 new.step(40)

@@ -119,6 +119,8 @@ class VectorEngine(IWPEngine):
     @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:
         """Learn from admitted releases in turn."""
+        if not releases:
+            return
         columns = columns_of(releases)
         rows, (levels, index) = columns.rows(self.dimension + 1), columns.levels()
         for run in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(index)) + 1):

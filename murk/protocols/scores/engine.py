@@ -162,6 +162,8 @@ class ScoreEngine:
     @locked
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
         """Learn from admitted releases; raise MurkError if a release's round is not remembered."""
+        if not releases:
+            return
         columns, done = columns_of(releases), 0
         while done < len(releases):
             stop = min(len(releases), done + self._until_next_model())

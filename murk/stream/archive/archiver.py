@@ -99,7 +99,7 @@ class Archiver:
         self._log, self._task, self._folder, self._clock = log, task, folder, clock
         self._learner = learner if isinstance(learner, SharingLearner) and hasattr(learner, "shared_models") else None
         self._state: bytes | None = None
-        manifest = Manifest(log.identity, task.hash, task.document().decode(), rows, size)
+        manifest = Manifest(log.identity, task.hash, task.document().decode(), rows, size, task.log.partitions)
         folder.sweep("")
         stored = Manifest.read(folder)
         if stored is None:
@@ -111,7 +111,7 @@ class Archiver:
             )
         elif stored.document != manifest.document:
             # The log's retention has changed, or it has more partitions.
-            manifest = replace(manifest, rows=stored.rows, size=stored.size)
+            manifest = replace(stored, document=manifest.document)
             folder.write(files.TASK, manifest.encode())
         else:
             manifest = stored
@@ -128,7 +128,8 @@ class Archiver:
         self._folder.sweep(f"partition={partition}")
         extents = files.extents(self._folder, partition)
         if not extents:
-            begin = self._log.begin(partition)
+            # A partition that was added later is archived from its first message, or refused if it was removed.
+            begin = self._log.begin(partition) if partition < self._manifest.partitions else 0
             return _Tail(begin, begin, begin)
         last = extents[-1]
         tail = _Tail(last.begin, last.end, last.end)

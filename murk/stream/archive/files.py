@@ -190,11 +190,18 @@ class Manifest:
     document: str
     rows: int
     size: int  # number of bytes of messages at which a file ends earlier
+    partitions: int  # the log's number of partitions when the archive was begun
 
     def encode(self) -> bytes:
         """Return the file's content."""
-        content = {"format": FORMAT, "identity": self.identity, "task": self.task, "document": self.document}
-        return json.dumps({**content, "rows": self.rows, "bytes": self.size}, indent=1).encode()
+        content: dict[str, object] = {
+            "format": FORMAT,
+            "identity": self.identity,
+            "task": self.task,
+            "document": self.document,
+        }
+        content |= {"rows": self.rows, "bytes": self.size, "partitions": self.partitions}
+        return json.dumps(content, indent=1).encode()
 
     @classmethod
     def read(cls, folder: Folder) -> Manifest | None:
@@ -207,7 +214,8 @@ class Manifest:
             if content["format"] != FORMAT:
                 raise MurkError(f"{folder.url} was written by another version of Murk: use that version", code=OTHER)
             identity, task, document = (str(content[name]) for name in ("identity", "task", "document"))
-            return cls(identity, task, document, int(content["rows"]), int(content["bytes"]))
+            partitions = content.get("partitions", json.loads(document)["log"]["partitions"])
+            return cls(identity, task, document, int(content["rows"]), int(content["bytes"]), int(partitions))
         except (ValueError, KeyError, TypeError) as error:
             raise damaged(folder, TASK, f"{type(error).__name__}") from error
 

@@ -1,7 +1,8 @@
 """Recognise repeated releases until they expire, by fingerprints.
 
-A fingerprint is the SipHash of an id and a time of expiry, the same for every copy of a release, with a secret key: two
-of n share one with a probability of n^2 / 2^65, 3e-6 for ten million, and no sender can choose ids that do.
+A fingerprint is the SipHash of an id and a time of expiry, the same for every copy of a release: two of n random ids
+share one with a probability of n^2 / 2^65, 3e-6 for ten million. The key is a hash of the log's identity, which is
+random but not secret: a sender who can read it can choose ids that share a fingerprint.
 Fingerprints that expire in the same *period* are kept in runs, each of which is sorted, so that a whole period is
 forgotten at once. A Bloom filter recognises nearly every new id without a look at the runs.
 """

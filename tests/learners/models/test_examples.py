@@ -194,9 +194,9 @@ def test_a_state_goes_on_with_the_same_model_alone():
     text = "{name: m, features: [age], target: hours}"
     whole, first, second = made_of(text), made_of(text), made_of(text)
     whole.learn_releases(releases)
-    first.learn_releases(releases[:100])
+    first.learn_releases(releases.part(0, 100))
     second.load_state_dict(first.state_dict())
-    second.learn_releases(releases[100:])
+    second.learn_releases(releases.part(100, 300))
     assert second.state_dict() == whole.state_dict()
     renamed = made_of(text.replace("name: m", "name: n"))
     renamed.load_state_dict(whole.state_dict())

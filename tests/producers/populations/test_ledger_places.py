@@ -290,7 +290,7 @@ def test_a_cap_over_all_tasks_is_not_undone_by_records_in_memory(folder: Path, f
     for source in (*frames().values(), SOURCE, Path("data/people.jsonl")):
         with pytest.raises(UserError, match="they could spend the cap over all tasks again"):
             work("b", "L.db", source, lifetime=cap)
-    with pytest.raises(UserError, match="not under names"):
+    with pytest.raises(UserError, match="and not by names"):
         work("b", "L.db", frame, "who", lifetime=cap)
     assert open_log("sqlite:///b.db").document() is None
     # The very same records are the same people: whoever asks them, their cap holds.
@@ -307,7 +307,7 @@ def test_people_with_names_are_known_in_any_records_and_rows_are_not_taken_for_t
     assert work("a", "L.db", kinds["sorted"], "who", lifetime=cap)[2] == 4
     for number, source in enumerate((SOURCE, *kinds.values())):
         assert work(f"b{number}", "L.db", source, "who")[2] == 0
-    with pytest.raises(UserError, match="not under names"):
+    with pytest.raises(UserError, match="and not by names"):
         work("c", "L.db")
 
 

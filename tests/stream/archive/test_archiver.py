@@ -191,6 +191,38 @@ def test_removed_messages_are_refused(tmp_path, log):
     assert raised.value.code == "MURK-LOG-007"
 
 
+def test_removed_messages_of_an_added_partition_are_refused(tmp_path, log):
+    """Also if the first archiver that knows of the partition was killed before it read any."""
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    grown = Task.parse(_TASK.replace("partitions: 2", "partitions: 3"))
+    log.register_task(grown.document())
+    log.append([(2, message(number)) for number in range(100, 110)])
+    with log._database.write() as connection:
+        connection.execute("DELETE FROM batches WHERE partition = 2")
+        connection.execute('UPDATE streams SET begin = "end" WHERE partition = 2')
+    fill(log, 2, 25)
+    log.append([(2, message(110))])
+    for _ in range(2):
+        archiver = Archiver(log, grown, LocalFolder(str(tmp_path / "archive")))
+        with pytest.raises(MurkError, match=r"ends at offset 0 of partition 2, .* retention has removed") as raised:
+            finish(archiver, log)
+        assert raised.value.code == "MURK-LOG-007"
+    # A new archive begins where the log does.
+    finish(Archiver(log, grown, LocalFolder(str(tmp_path / "other"))), log)
+    assert [offset for offset, _ in values(tmp_path / "other", 2)] == [10]
+
+
+def test_an_added_partition_is_archived_from_its_first_message(tmp_path, log):
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    grown = Task.parse(_TASK.replace("partitions: 2", "partitions: 3"))
+    log.register_task(grown.document())
+    log.append([(2, message(number)) for number in range(100, 110)])
+    finish(Archiver(log, grown, LocalFolder(str(tmp_path / "archive"))), log)
+    assert [offset for offset, _ in values(tmp_path / "archive", 2)] == [*range(10)]
+
+
 def test_another_logs_archive_is_refused(tmp_path, log, clock):
     fill(log, 25)
     copied(log, tmp_path / "archive")

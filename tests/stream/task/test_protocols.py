@@ -144,10 +144,12 @@ def test_partitions_of_scores_share_models_unless_a_file_says_otherwise() -> Non
 
 def test_another_number_of_partitions_is_what_is_wrong() -> None:
     """And not what follows from it."""
-    for was, wanted in ((1, 2), (2, 1), (2, 3)):
-        before, after = (Task.parse(f"{ANY_PROTOCOL}log: {{partitions: {count}}}\n") for count in (was, wanted))
-        with pytest.raises(UserError, match=f"has {was} partitions .* asks for {wanted}"):
-            check_task_change("here", before.document(), after.document())
+    of = {count: Task.parse(f"{ANY_PROTOCOL}log: {{partitions: {count}}}\n") for count in (1, 2, 3)}
+    for was, wanted, why in ((1, 2, "models of its own"), (2, 1, "would be lost"), (3, 2, "would be lost")):
+        with pytest.raises(UserError, match=f"has {was} partitions .* asks for {wanted}: .*{why}"):
+            check_task_change("here", of[was].document(), of[wanted].document())
+    # Partitions that share models can be added.
+    assert check_task_change("here", of[2].document(), of[3].document()) == of[3]
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS.keys() - {"univariate"}))

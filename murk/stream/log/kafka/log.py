@@ -521,7 +521,8 @@ class TopicSetup:
         self._task, self._estimates = task, estimates
         self._replication = -1 if replication is None else replication
         self._admin = Clients(address, Settings.read(servers=address.servers), self.url).admin()
-        self.topics = Topics(self._admin, self.url, Names(name))
+        self._names = Names(name)
+        self.topics = Topics(self._admin, self.url, self._names)
 
     def create(self) -> list[str]:
         """Create missing topics, repair settings and add partitions; return the names of the new topics.
@@ -573,7 +574,8 @@ class TopicSetup:
         return True
 
     def _registered(self) -> Task | None:
-        if self.topics.identity() is None:
+        # A lost topic of models, which carries the task, is created like others that are missing.
+        if {self._names.releases, self._names.models} - self.topics.identities().keys():
             return None
         with KafkaLog(self.url) as log:
             document = log.document()

@@ -29,6 +29,7 @@ def test_what_was_repaired_is_shown_before_it_is_judged(monkeypatch, seconds, st
     monkeypatch.setattr(f"{module}.Clients", lambda *given: SimpleNamespace(admin=lambda: None))
     monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     monkeypatch.setattr(f"{module}.sleep", pause)
+    monkeypatch.setattr(Topics, "identities", lambda *where: {})
     monkeypatch.setattr(Topics, "create", lambda *where, estimates: [])
     monkeypatch.setattr(Topics, "repair", lambda *where: repaired.append(now[0]))
     monkeypatch.setattr(Topics, "problems", problems)
