@@ -11,7 +11,7 @@ import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
 
@@ -27,8 +27,10 @@ from murk.privacy.noise.distributions import GAUSSIAN_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, draw_gaussian
 from murk.privacy.noise.sources import fill_from
 from murk.protocols.options import chosen_noise
-from murk.stream.wire.columns import Columns
 from murk.task.values import number
+
+if TYPE_CHECKING:
+    from murk.stream.wire.columns import Columns
 
 _ERROR_CODE = "MURK-LEARN-001"
 

@@ -570,7 +570,7 @@ class Ledger:
     def begin_run(self, task_hash: str, source: str, *, people: str = "row", excluded: Sequence[int] = ()) -> Run:
         """Begin work on a file with a booked task, or return the progress made so far.
 
-        ``people`` is as in ``Run``; ``excluded`` are rows that release nothing (a public sample). Raises UserError if the
+        ``people`` as in ``Run``; ``excluded`` are rows that release nothing (a public sample). Raises UserError if the
         file's people were named in another way before, or may have released from another file.
         """
         task = self._booked(task_hash).number
