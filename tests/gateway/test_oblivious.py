@@ -107,7 +107,7 @@ def test_the_same_endpoints_with_the_same_rules(door, aead):
             answer = ask(client, "POST", RELEASES, JSON, data, aead=aead)
             assert (answer.status, answer.json) == (202, {"accepted": 1, "refused": []})
         assert stored(url)[before:] == [data]
-        several = b"[" + b",".join([wire(release(of)), wire(release(of, partition=5))]) + b"]"
+        several = b"[" + b",".join([wire(release(of)), wire(release(of, level="unknown"))]) + b"]"
         assert ask(client, "POST", RELEASES, JSON, several, aead=aead).status == 207
 
 

@@ -79,8 +79,8 @@ def fetched(messages: Sequence[Message]) -> Fetched:
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of two messages or more are read at once."""
-    monkeypatch.setattr(worker, "_FEW", 2)
+    """Blocks of any size are read at once: gradients begin with blocks of one."""
+    monkeypatch.setattr(worker, "_FEW", 1)
 
 
 def placed(values: Sequence[bytes], gaps: Sequence[int]) -> list[Message]:
@@ -92,6 +92,11 @@ def placed(values: Sequence[bytes], gaps: Sequence[int]) -> list[Message]:
     return found
 
 
+def compact(fields: dict[str, Any]) -> bytes:
+    """A message in the form that is read at once."""
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
 def unlike(task: Task, number: int, rng: random.Random) -> bytes:
     """A release that is not as most are: of another level or version, as long as none is, or late."""
     way = rng.randrange(5)
@@ -101,7 +106,7 @@ def unlike(task: Task, number: int, rng: random.Random) -> bytes:
     if way == 2:
         good = json.loads(message(task, number))
         scale = rng.choice([1, 3, 8, 13, 30])
-        return json.dumps(good | {"payload": [value * scale for value in good["payload"]]}).encode()
+        return compact(good | {"payload": [value * scale for value in good["payload"]]})
     if way == 3:
         return message(task, number, version=rng.choice([0, 1, 2, 5, 17, 3000]))
     return message(task, number, expires=rng.choice([NOW - 1, NOW, NOW + 1]) // 86_400 * 86_400)
@@ -155,7 +160,7 @@ def test_a_learner_that_admits_too_much_would_be_noticed(name: str, monkeypatch:
     task = TASKS[name]
     good = json.loads(message(task, 1))
     reach = int(learner_for(task).mechanisms["default"].magnitude)
-    forged = json.dumps(good | {"payload": [reach] * len(good["payload"])}).encode()
+    forged = compact(good | {"payload": [reach] * len(good["payload"])})
     messages = placed([message(task, 0), forged], [1])
     found = []
     for blind in (False, True):

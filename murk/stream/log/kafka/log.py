@@ -529,7 +529,8 @@ class TopicSetup:
 
         Raises `UserError` if the log carries a task that cannot become this one.
         """
-        self.announced()
+        if not self.announced():
+            self._check_not_lost()
         created = self.topics.create(self._task, self._replication, estimates=self._estimates)
         if self.problems():
             self.topics.repair(self._task)
@@ -538,6 +539,17 @@ class TopicSetup:
             while self.problems() and monotonic() < deadline:
                 sleep(0.05)
         return created
+
+    def _check_not_lost(self) -> None:
+        """Raise `UserError` if partitions would be added although the topic that carried the task is lost."""
+        found = self.topics.describe(self._names.all)
+        have = len(found.get(self._names.releases, {}).get("partitions", ()))
+        if self._names.models not in found and 0 < have < self._task.log.partitions:
+            raise UserError(
+                f"{self._names.models}, which carried the task, is missing, so it is unknown whether {self.url} can "
+                f"have more than its {have} partitions: set log.partitions to {have}, run "
+                f"`{topics_command(self.url)}`, and then add partitions"
+            )
 
     def problems(self) -> list[str]:
         """Return what does not fit, one sentence each."""

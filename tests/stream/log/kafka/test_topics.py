@@ -4,15 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from murk.errors import UserError
 from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.log import KafkaLog, TopicSetup
 from murk.stream.log.kafka.topics import Topics
 from murk.task.task import Task
 
-TASK = Task.parse(
+TASK_TEXT = (
     'name: t\nfeatures: [{name: a, low: 0, high: 1}]\ntarget: {name: y, kind: binary, positive: "yes"}\n'
     "privacy: {guarantee: {gdp: {mu: 1.0}}}\n"
 )
+TASK = Task.parse(TASK_TEXT)
 
 
 @pytest.mark.parametrize(("seconds", "stays"), [(0.0, []), (0.3, []), (9.0, ["wrong"])])
@@ -29,7 +31,7 @@ def test_what_was_repaired_is_shown_before_it_is_judged(monkeypatch, seconds, st
     monkeypatch.setattr(f"{module}.Clients", lambda *given: SimpleNamespace(admin=lambda: None))
     monkeypatch.setattr(f"{module}.monotonic", lambda: now[0])
     monkeypatch.setattr(f"{module}.sleep", pause)
-    monkeypatch.setattr(Topics, "identities", lambda *where: {})
+    monkeypatch.setattr(Topics, "describe", lambda *where: {})
     monkeypatch.setattr(Topics, "create", lambda *where, estimates: [])
     monkeypatch.setattr(Topics, "repair", lambda *where: repaired.append(now[0]))
     monkeypatch.setattr(Topics, "problems", problems)
@@ -37,6 +39,25 @@ def test_what_was_repaired_is_shown_before_it_is_judged(monkeypatch, seconds, st
     assert setup.create() == []
     assert len(repaired) == 1
     assert setup.problems() == stays
+
+
+@pytest.mark.parametrize(("wanted", "refused"), [(2, False), (3, True)])
+def test_without_the_task_that_a_log_carried_no_partitions_are_added(monkeypatch, wanted, refused):
+    task = Task.parse(TASK_TEXT + f"protocol: moments\nlog: {{partitions: {wanted}}}\n")
+    found = {"murk-t-releases": {"topic_id": "id", "partitions": [{}, {}]}}
+    created = []
+    module = "murk.stream.log.kafka.log"
+    monkeypatch.setattr(f"{module}.Clients", lambda *given: SimpleNamespace(admin=lambda: None))
+    monkeypatch.setattr(Topics, "describe", lambda *where: found)
+    monkeypatch.setattr(Topics, "create", lambda *where, estimates: created.append("models") or created)
+    monkeypatch.setattr(Topics, "problems", lambda *where, estimates: [])
+    setup = TopicSetup("kafka://here:1/t", task)
+    if refused:
+        with pytest.raises(UserError, match=r"murk-t-models, .* is missing.* set log.partitions to 2"):
+            setup.create()
+        assert created == []
+    else:
+        assert setup.create() == ["models"]
 
 
 def test_a_task_is_kept_with_its_topics_only(monkeypatch):
