@@ -1,8 +1,9 @@
-"""Archives on other engines: Dask and Spark give the bits of the builtin `map`. Both are installed by hand."""
+"""Archives on other engines: Dask and Spark give the bits of the builtin `map`. Spark is installed by hand."""
 
 import os
 import sys
 
+import dask
 import pytest
 
 import murk
@@ -22,8 +23,6 @@ def check(other, protocol):
 
 @pytest.mark.parametrize("protocol", ["moments", "scores"])
 def test_dask_gives_the_same_bits(protocol):
-    dask = pytest.importorskip("dask", reason="needs Dask: pip install dask")
-
     def tasks(learn, parts):
         return dask.compute(*[dask.delayed(learn)(part) for part in parts], scheduler="processes", num_workers=2)
 
