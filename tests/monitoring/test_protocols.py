@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections import defaultdict
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -16,10 +17,12 @@ from murk.monitoring import Monitor
 from murk.monitoring import monitor as module
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
+from murk.monitoring.web.routes import PAGE
 from murk.populations.local_run import LocalRun
 from murk.populations.people import PopulationConfig
 from murk.privacy import ApproxDP, calibrate
 from murk.protocols.device import device_for
+from murk.protocols.registry import ROOMS
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.stream import open_log
@@ -268,3 +271,8 @@ def test_a_real_run_is_watched(protocol, tmp_path):
         assert found["refused_updates"] == 0
         known = [value for value in found["history"]["unbiased_loss"] if value is not None]
         assert known[-1] == found["unbiased_loss"]["value"]
+
+
+def test_the_page_says_what_a_release_of_each_protocol_is():
+    [words] = re.findall(r"const RELEASES = {(.*?)};", (PAGE / "blocks.js").read_text(), re.DOTALL)
+    assert set(re.findall(r"^  (\w+): ", words, re.MULTILINE)) == ROOMS.keys()

@@ -32,6 +32,7 @@ const RELEASES = {
   examples: "one person's noisy example",
   moments: "the noisy moments of one person's record",
   summaries: "an organisation's noisy moments, or mixture, of many records",
+  univariate: "one person's noisy answer, beside their known columns if there are any",
 };
 const PROMISES = {
   summaries: "A level is a guarantee about one record in one sketch, against everybody but the organisation that made it",
