@@ -214,8 +214,8 @@ class Manifest:
             if content["format"] != FORMAT:
                 raise MurkError(f"{folder.url} was written by another version of Murk: use that version", code=OTHER)
             identity, task, document = (str(content[name]) for name in ("identity", "task", "document"))
-            partitions = content.get("partitions", json.loads(document)["log"]["partitions"])
-            return cls(identity, task, document, int(content["rows"]), int(content["bytes"]), int(partitions))
+            rows, size, partitions = (int(content[name]) for name in ("rows", "bytes", "partitions"))
+            return cls(identity, task, document, rows, size, partitions)
         except (ValueError, KeyError, TypeError) as error:
             raise damaged(folder, TASK, f"{type(error).__name__}") from error
 
