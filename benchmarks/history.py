@@ -38,7 +38,7 @@ PROTOCOLS = {
     "scores": "protocol: scores",
     "gradients": "protocol: gradients",
 }
-OWN = {"scores", "gradients", "univariate"}
+OWN = {"scores", "gradients"}
 """Protocols of which an archive serves the task's own model; on a log its learner's states do."""
 _PAGE = 65_536
 REAL = TASK.replace("{name: ill, kind: binary, positive: a, negative: b}", "{name: days, kind: real, low: 0, high: 9}")

@@ -52,9 +52,8 @@ def run(tmp_path, metrics, cell_place):
 @pytest.mark.parametrize(("metrics", "cell_place"), [("", 0), (METRIC, 1)])
 def test_a_crowd_is_of_one_cell(tmp_path, metrics, cell_place):
     task, report, cells = run(tmp_path, metrics, cell_place)
-    assert {cell: len(list(same)) >= CROWD for cell, same in itertools.groupby(cells)} == dict.fromkeys(
-        (0, 1, 4, 5), True
-    )
+    assert min(len(list(same)) for _, same in itertools.groupby(cells)) >= CROWD
+    assert set(cells) == {0, 1, 4, 5}
     assert report["releases"] == len(cells) < PEOPLE * 0.97
     found = report["experiment"]
     assert sum(found["people"].values()) == len(cells)

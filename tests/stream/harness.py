@@ -360,6 +360,9 @@ def fields_of(columns: Columns) -> list[dict[str, Any]]:
     """The fields of each release of columns that were read, as `decode` names them."""
     payloads = np.split(columns.integers, np.cumsum(columns.column("payload"))[:-1])
     names = set(columns.numbers) - {"id", "payload"}
+    # What all messages of a task have in common is no column.
+    common = {"schema_", "kind", "task", "simulated"}
+    assert names == KINDS[columns.kind].model_fields.keys() - common - {"id", "payload"}
     values = {
         name: [columns.words[name][n] if name in columns.words else n for n in columns.column(name).tolist()]
         for name in names
