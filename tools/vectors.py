@@ -506,6 +506,13 @@ class _Vectors:
         x, y = np.repeat(np.array(coded.x)[None, :], counts, axis=0), np.full(counts, coded.y)
         return weighed(x, y, counts, most) if most > 1 else (x, y, None)
 
+    def _mark(self, coded: Any, rows: int, key: NameKey) -> bytes:
+        """Return the fingerprint of a record that stands for a number of rows."""
+        most = self.task.most_rows
+        counts = np.array([min(rows, most)])
+        x, y = np.repeat(np.array(coded.x)[None, :], counts, axis=0), np.full(counts, coded.y)
+        return marks_of(self.device, x, y, counts, key, most)[0]
+
     def _again(self, line: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any] | None:
         """Return a further record of the person, and the message that answers for it."""
         task, draw = self.task, self.draw
@@ -522,7 +529,7 @@ class _Vectors:
         )
         before, after = (task.coding.encode_record(each) for each in (record, again))
         key = NameKey(b"k" * 32)
-        prints = [marks_of(self.device, *self._rows(*given), key)[0] for given in ((before, 1), (after, rows))]
+        prints = [self._mark(*given, key) for given in ((before, 1), (after, rows))]
         same = only or (level == line["level"] and len(set(prints)) == 1)
         answer = line["payload"] if same else self._payload(after, rows, None, level, None, noise, np.array([at]))
         (identifier,) = identifiers(noise, np.array([at]))

@@ -38,8 +38,8 @@ _REASONS: Final[Mapping[int, tuple[Reason, ...]]] = {
     410: ("expired",),
     413: ("too-large",),
     422: ("level", "query", "dimension", "magnitude", "duplicate"),
-    # The log may have got more partitions since this gateway began: the next one knows them.
-    503: ("partition",),
+    # The log may have got more partitions since this gateway began: another one knows them.
+    421: ("partition",),
 }
 STATUS_OF: Final[Mapping[Reason, int]] = {reason: status for status, of in _REASONS.items() for reason in of}
 """Status of a refusal by its reason."""
@@ -359,8 +359,10 @@ class GatewayApp:
             raise RefusedError(429, "too-many", **{"Retry-After": str(_BUSY)})
         await submission.waiter
         # To send accepted releases again is safe.
-        if submission.outcomes is None or "partition" in submission.outcomes:
+        if submission.outcomes is None:
             raise _away()
+        if "partition" in submission.outcomes:
+            raise RefusedError(421, "partition", **{"Retry-After": str(_AWAY)})
         return _outcome(submission.outcomes)
 
     def _ready(self) -> GroupCommit:

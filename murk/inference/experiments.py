@@ -295,7 +295,8 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
         if guardrail is not None and has_rail:
             margin = guardrail.margin * (1.0 if real else POINTS)
             lift = replace(lift, guardrail=_rail(absolute(_watched(looks, alpha)), margin, guardrail.worse))
-        if target.missing_share != 0.0:
+        # A shuffler withholds whole combinations, so that arms would be compared over different ones.
+        if target.missing_share != 0.0 and task.shuffle is None:
             gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
             difference = gone[0][0] - gone[1][0]
@@ -351,7 +352,10 @@ def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
     if counts.sum() < FEWEST:
         return 0.0, math.inf
     shares = counts / counts.sum()
-    return float(shares @ cells.absent[inside]), math.sqrt(float(shares**2 @ cells.absent_errors[inside] ** 2))
+    share = float(shares @ cells.absent[inside])
+    # Combinations differ, and an arm's composition is by chance.
+    between = float(shares @ (cells.absent[inside] - share) ** 2) / float(counts.sum())
+    return share, math.sqrt(float(shares**2 @ cells.absent_errors[inside] ** 2) + between)
 
 
 def _line(estimate: Estimate) -> tuple[Floats, Floats, Floats]:

@@ -296,20 +296,34 @@ def draw_records(
     return track(x[drawn]), track(y[drawn])
 
 
-def marks_of(device: Any, x: Floats, y: Floats, counts: Integers | None, key: NameKey) -> list[bytes]:
+def marks_of(device: Any, x: Floats, y: Floats, counts: Integers | None, key: NameKey, most: int = 1) -> list[bytes]:
     """Return a keyed fingerprint of each person's records: equal ones give the same distribution of answers.
 
-    It is of all records, in an order of their own, also where one of them is drawn: so the draw is no change.
+    Where one record is drawn, it is of the records' distribution: neither their order nor the draw is a change. Where
+    up to ``most`` rows count, their number is part of it.
     """
     from murk.producers.ledger.memos import fingerprints
 
     vectors = device.vectors(x, y)
-    if counts is None:
+    if counts is None and most == 1:
         return fingerprints(vectors, key)
+    counts = np.ones(len(vectors), dtype=np.int64) if counts is None else counts
     if device.averages:
-        return fingerprints(means_of(vectors, counts), key)
-    of_people = np.split(vectors, np.cumsum(counts)[:-1])
-    return fingerprints([track(rows[np.lexsort(rows.T)]) for rows in of_people], key)
+        given = [track(mean) for mean in means_of(vectors, counts)]
+    else:
+        given = [_distribution(rows) for rows in np.split(vectors, np.cumsum(counts)[:-1])]
+    if most > 1:
+        given = [track(np.append(each, min(count, most))) for each, count in zip(given, counts.tolist(), strict=True)]
+    return fingerprints(given, key)
+
+
+def _distribution(rows: Floats) -> Floats:
+    """Return the distinct ones of a person's vectors, sorted, each with how often it occurs relative to the others."""
+    ordered = track(rows[np.lexsort(rows.T)])
+    alike = (ordered[1:] == ordered[:-1]) | (np.isnan(ordered[1:]) & np.isnan(ordered[:-1]))
+    begins = np.flatnonzero(np.append(True, ~alike.all(axis=1)))
+    often = np.diff(np.append(begins, len(rows)))
+    return track(np.column_stack([ordered[begins], often // np.gcd.reduce(often)]))
 
 
 def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
@@ -1170,22 +1184,22 @@ class Producer(BaseProducer["PersonDevice"]):
         indices: Integers,
     ) -> tuple[list[list[int]], list[str] | None]:
         """Return payloads and queries of people's records, grouped by person (``counts`` None: one record each)."""
+        marks = marks_of(self._device, x, y, counts, spend.key, self._most_rows) if self._repeats else []
         if self._most_rows > 1:
             several = np.ones(len(y), dtype=np.int64) if counts is None else counts
             x, y, counts = weighed(x, y, several, self._most_rows)
         iterates, levels = {partition: model.parameters for partition, model in models.items()}, spend.levels
         if self._repeats:
-            return self._repeat_or_randomize(spend, x, y, counts, indices), None
+            return self._repeat_or_randomize(spend, x, y, counts, indices, marks), None
         return randomize_records(self._device, x, y, partitions, iterates, levels, self._noise, indices, counts)
 
     def _repeat_or_randomize(
-        self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers
+        self, spend: Spending, x: Floats, y: Floats, counts: Integers | None, indices: Integers, marks: Sequence[bytes]
     ) -> list[list[int]]:
         """Return people's payloads: the last one if a person is to repeat it, else a new one, which is then stored."""
         from murk.producers.ledger.memos import Memo
 
         device, noise = self._device, self._noise
-        marks = marks_of(device, x, y, counts, spend.key)
         if counts is not None and not device.averages:
             x, y = draw_records(x, y, counts, noise, indices)
             counts = None

@@ -172,7 +172,7 @@ def test_a_partition_that_a_newer_task_may_have_is_asked_for_again(tmp_path):
     with serving(url, settings=OPEN) as gateway, Client(gateway.url) as client:
         for body in ([new], [old, new], [wire(release(of, level="unknown")), new]):
             answer = client.post(*body)
-            assert (answer.status, answer.json) == (503, {"error": "unavailable"})
+            assert (answer.status, answer.json) == (421, {"error": "partition"})
             assert int(answer.headers["retry-after"]) > 0
         assert client.post(old).status == 202
     announced(tmp_path, grown)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import distribution_of
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
-from murk.inference.experiments import experiment
+from murk.inference.experiments import _absent, experiment
 from murk.monitoring import Monitor
 from murk.planning.experiments import plan_experiment
 from murk.privacy.noise import SimulatedNoise
@@ -288,3 +289,15 @@ def test_states_with_metrics_add_up():
     loaded.join(second)
     assert loaded.state_dict() == whole.state_dict()
     assert device.estimate([first, second]).values.tolist() == whole.estimate().values.tolist()
+
+
+def test_missing_shares_of_an_arm_count_how_its_combinations_differ():
+    """Half of an arm's people are on a platform on which everybody's target is missing."""
+    cells = SimpleNamespace(
+        values=np.array([[0], [0], [1]]),
+        counts=np.array([5_000, 5_000, 9]),
+        absent=np.array([0.0, 1.0, 0.5]),
+        absent_errors=np.array([0.0, 0.0, 0.1]),
+    )
+    assert _absent(cells, 0, 0) == pytest.approx((0.5, math.sqrt(0.25 / 10_000)))
+    assert _absent(cells, 0, 1) == (0.0, math.inf)

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from murk import Task
 from murk.errors import MurkError, UserError
 from murk.producers.ledger.memos import Memo, covered, fingerprints, uncovered
 from murk.producers.ledger.names import NameKey
-from murk.producers.producer import ReleaseCall
+from murk.producers.producer import ReleaseCall, marks_of
+from murk.protocols.device import device_for
 from murk.results.report import describe_cap
 from murk.task.repeats import SUPPOSED
 from tests.producers.world import NOW, World, make_task
@@ -326,3 +328,20 @@ def test_one_records_error_stops_no_other_that_repeats(tmp_path: Path) -> None:
         assert [each.outcome for each in (ann, bob)] == ["released", "released"]  # type: ignore[union-attr]
         assert isinstance(eve, RuntimeError)
         assert eve.__traceback__ is None
+
+
+def test_order_and_number_of_rows_are_no_change() -> None:
+    """One of a person's rows is drawn: rows in another order, or each twice as often, give the same answers."""
+    device, key = device_for(task_of("share")), NameKey(b"k" * 32)
+
+    def mark(targets: list[float], most: int = 1) -> bytes:
+        y, counts = np.array(targets), np.array([len(targets)])
+        return marks_of(device, np.ones((len(y), 1)), y, counts, key, most)[0]
+
+    rows = [1.0, 0.0, math.nan, 1.0]
+    assert mark(rows) == mark(rows[::-1]) == mark(rows * 3)
+    assert mark([1.0]) == mark([1.0, 1.0])
+    # The twins: another share of each, and rows that count.
+    assert len({mark(rows), mark([1.0, 0.0, math.nan]), mark([1.0, 0.0, 0.0, math.nan]), mark([1.0])}) == 4
+    assert mark([1.0], 3) != mark([1.0, 1.0], 3)
+    assert mark([1.0] * 3, 3) == mark([1.0] * 4, 3)

@@ -1,9 +1,9 @@
 /**
- * Answers that are repeated while a record codes to the same. A memo is the last answer, with a keyed hash of what was
- * randomized, encrypted as held records are.
+ * Answers that are repeated while a record codes to the same. A memo is the last answer, with a keyed hash of the
+ * record, encrypted as held records are.
  */
 import { bytesOf, keyIn, seal, type Sealed, unseal } from "./held.js";
-import { meanOf, type Vector } from "./lattice.js";
+import { type Vector } from "./lattice.js";
 import { type Choice, payloadOf, type Prepared, vectorsOf, type Wanted } from "./release.js";
 import type { KeyPlace } from "./store.js";
 import { drawIdentifier, write } from "./wire.js";
@@ -52,8 +52,8 @@ export async function repeatOrRandomize(
   const query = protocol.drawQuery(model.numbers, words);
   const mechanism = protocol.mechanism(choice.level, query);
   const { all, used } = vectorsOf(prepared, choice, query, wanted, words);
-  // Of all rows, so that the draw of one of them is no change.
-  const input = used !== all ? Float64Array.from(all.flatMap((vector) => [...vector])) : all.length > 1 ? meanOf(all) : all[0]!.slice();
+  // Of the record and its number of rows, so that the draw of one of them is no change.
+  const input = Float64Array.of(...all[0]!, Math.min(wanted.rows ?? 1, all.length));
   const print = await fingerprint(task.hash, input, place);
   const last = memo && (await unseal(memo.answer, PRINT + mechanism.dimension, place));
   if (only && !last) return undefined;

@@ -26,7 +26,7 @@ _PAUSE = 0.5
 @click.option(
     "--fast-start",
     is_flag=True,
-    help="Let half of max_staleness release at one model from the beginning (gradients): fewer waits, other noise.",
+    help="Release more people at the first models of gradients (half of max_staleness), so that few wait.",
 )
 @patience(help="Stop when no learner has read the log for this long.")
 @metrics_port("Serve Prometheus metrics, sums over at least 20 people, on port N.")
