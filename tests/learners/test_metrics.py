@@ -198,8 +198,8 @@ def test_intervals_of_metrics_hold(guarantee):
             wrong[index] += not low <= value + 0.9 * (high - low) <= high
     # Misses of 5/3% each: more than 6 of 60 with a probability below 1e-3 for all eight of this test.
     assert (missed <= 6).all()
-    assert (wrong[finite > 50] > 30).all()
-    assert (finite[:3] == runs).all()
+    assert (wrong > 30).all()
+    assert (finite == runs).all()
 
 
 def rows(count, seed):
