@@ -78,7 +78,9 @@ def main(argv):
             messages = log.fetch(0, offset, size).messages
             read += clock.stop().cpu
             clock = Clock()
-            blocks = [layout.read(messages.rows(at, min(at + LEARN, len(messages)))) for at in range(0, len(messages), LEARN)]
+            blocks = [
+                layout.read(messages.rows(at, min(at + LEARN, len(messages)))) for at in range(0, len(messages), LEARN)
+            ]
             decoded += clock.stop().cpu
             assert sum(map(len, blocks)) == len(messages)
             for block in blocks:
