@@ -9,8 +9,8 @@ from logging import INFO
 import click
 
 from murk.cli.interrupts import between_steps
-from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.metrics import archiver_metrics, metrics_port
+from murk.cli.logs import logging_options, say
+from murk.cli.metrics import MetricsAddress, archiver_metrics, metrics_port
 from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
 from murk.cli.output import print_json, progress
 from murk.errors import UserError
@@ -41,7 +41,7 @@ _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in
 )
 @wait_for_task
 @metrics_port("Serve this archiver's health and Prometheus metrics on port N.")
-@logging_options
+@logging_options(progress=True)
 @as_json
 def command(
     log_url: str,
@@ -50,10 +50,7 @@ def command(
     partitions: tuple[int, ...],
     every: float,
     wait: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-    verbose: int,
-    log_json: bool,
+    metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
     """Copy a log's messages to an archive, each exactly once, up to the log's present end.
@@ -68,7 +65,6 @@ def command(
     from murk.stream.log.interface import Log, UnreachableError
     from murk.task import Task
 
-    start_logging(max(verbose, int(as_json)), log_json)
     folder = folder_of(path)
     with ExitStack() as stack:
 
@@ -82,10 +78,10 @@ def command(
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)
         stack.enter_context(log)
-        refresh = stack.enter_context(archiver_metrics(metrics_port, metrics_host, task, archiver))
+        refresh = stack.enter_context(archiver_metrics(metrics, task, archiver))
         start = flushed = time.monotonic()
         ends, pause, trouble = log.ends(), _SHORTEST, ""
-        with progress(f"{task.name}: archived", None, quiet=as_json or log_json) as tick, between_steps() as asked:
+        with progress(f"{task.name}: archived", None, quiet=as_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (follow or not archiver.has_archived(ends)):
                     try:
@@ -102,7 +98,7 @@ def command(
                             say(f"murk: waiting: {error}", code=error.code)
                         read, trouble = 0, str(error)
                         refresh(trouble)
-                    if not (as_json or log_json):
+                    if not as_json:
                         tick(archiver.archived, trouble)
                     pause = _SHORTEST if read else min(_LONGEST, 1.5 * pause)
                     if not read:
