@@ -15,8 +15,7 @@ from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMClassifier, ScoreClassifier
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.lattice import quantise_l2
-from murk.privacy.noise.kernels import simulated_gaussian
-from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.kernels import Purpose, block, simulated_gaussian
 from murk.protocols.moments.kernels import moments
 
 ROWS = 1_000_000

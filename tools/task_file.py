@@ -11,7 +11,6 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.task.about import AboutBlock
 from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
@@ -35,7 +34,7 @@ from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
 from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
-from murk.task.task import Task
+from murk.task.task import AboutBlock, Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (

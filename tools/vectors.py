@@ -33,10 +33,9 @@ from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.producers.ledger.names import NameKey
 from murk.producers.producer import marks_of, randomize_rows, weighed
 from murk.protocols.device import SingleQueryDevice, person_device_for
-from murk.protocols.examples.device import CellDevice
+from murk.protocols.examples.cells_device import CellDevice
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
-from murk.stream.wire.blocks import writer
-from murk.stream.wire.codec import encode
+from murk.stream.wire.codec import encode, writer
 from murk.stream.wire.releases import KINDS, ModelMessage, query_fields
 from murk.task.task import Task
 from murk.task.windows import NONE, end_of, spread_of, start_of, window_of

@@ -13,7 +13,7 @@ from murk.dossier.example import caps_of
 from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
 from murk.privacy.central.explain import described, promised
-from murk.privacy.explain import number, percent
+from murk.privacy.guarantees import number, percent
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
 from murk.task.shuffling import COLLUDING
 

@@ -16,8 +16,7 @@ from murk.dossier.example import Example
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import any_two_records, strongest_replace_one
-from murk.privacy.explain import CENTRAL, number, percent
-from murk.privacy.guarantees import guarantee_from_dict
+from murk.privacy.guarantees import CENTRAL, guarantee_from_dict, number, percent
 from murk.privacy.mechanisms import Costed
 from murk.task import Task
 from murk.task.task import Disclosure

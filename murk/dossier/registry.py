@@ -14,7 +14,7 @@ from murk.dossier.deployment import span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts, stated
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.explain import number
+from murk.privacy.guarantees import number
 from murk.task.windows import each_of
 
 _REGRESSIONS: Final = "Machine learning model"

@@ -24,9 +24,9 @@ from murk.learners.base import (
     two_chances,
     two_labels,
 )
+from murk.learners.public_sample import PublicSample
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Randomizer
-from murk.protocols.covariates import PublicSample
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, curve_of
 from murk.protocols.moments.device import check_size
 from murk.protocols.moments.engine import BLOCK, MomentEngine, merged

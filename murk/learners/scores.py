@@ -19,8 +19,8 @@ from murk.inference.prediction_sets import COVERAGES, SHARES, PredictionSets
 from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
+from murk.learners.public_sample import PublicSample
 from murk.privacy import GaussianDP, Guarantee, PureDP
-from murk.protocols.covariates import PublicSample
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, coded_curve, curve_of
 from murk.protocols.options import chosen_noise

@@ -17,9 +17,8 @@ from murk.inference.estimate import Estimate
 from murk.inference.experiments import experiment
 from murk.inference.units import POINTS
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import device_for
+from murk.protocols.device import device_for, part
 from murk.protocols.population import Effects, designs
-from murk.protocols.registry import part
 from murk.task.features import RealTarget
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task

@@ -9,8 +9,8 @@ from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
 from murk.protocols.population import Effects, designs, rate_of
 from murk.task.features import CategoryFeature, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
-from murk.task.repeats import Repeats
 from murk.task.task import Task
+from murk.task.windows import Repeats
 
 RARE: Final = 0.05  # rate of a rare outcome, for comparison with a rate that was guessed
 

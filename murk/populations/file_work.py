@@ -38,7 +38,7 @@ from murk.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.protocols.device import Device
-    from murk.task.repeats import Repeats
+    from murk.task.windows import Repeats
 
 _ERROR_CODE = "MURK-DATA-001"
 

@@ -22,7 +22,7 @@ from murk._internal.numbers import listed
 from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of, cost_in
-from murk.privacy.explain import CENTRAL
+from murk.privacy.guarantees import CENTRAL
 from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
@@ -30,10 +30,8 @@ from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.spending import DAY, Refusal
 from murk.protocols.device import SingleQueryDevice, querying_of
-from murk.stream.log.checks import check_carries, check_input_log
-from murk.stream.log.interface import FIRST_PARTITION, truncate_time
-from murk.stream.wire.blocks import writer
-from murk.stream.wire.codec import RejectedError, decode_model
+from murk.stream.log.interface import FIRST_PARTITION, check_carries, check_input_log, truncate_time
+from murk.stream.wire.codec import RejectedError, decode_model, writer
 from murk.stream.wire.releases import KINDS, query_fields
 from murk.task.coding import Counts
 from murk.task.windows import NONE, end_of, spread_of, start_of, utc_day, window_of

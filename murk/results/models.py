@@ -11,9 +11,8 @@ from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.inference.levels import divided_error
-from murk.protocols.device import Device, device_for
+from murk.protocols.device import Device, device_for, has_part, part
 from murk.protocols.further_models import FurtherModel, FurtherModelEngine, own_model
-from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
 from murk.stream.log.interface import Log

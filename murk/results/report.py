@@ -31,8 +31,7 @@ from murk.inference.units import (
 )
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import against_a_blank_record, described
-from murk.privacy.explain import CENTRAL
-from murk.privacy.guarantees import figures
+from murk.privacy.guarantees import CENTRAL, figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
@@ -48,9 +47,8 @@ from murk.task.coding import is_constant
 from murk.task.features import BinaryTarget, ClassTarget, RealTarget, words_of, words_of_value
 from murk.task.privacy import DEFAULT_LEVEL, PrivacyBlock
 from murk.task.protocols.base import Scale
-from murk.task.repeats import Repeats
 from murk.task.task import Disclosure, Task
-from murk.task.windows import each_of, many_of
+from murk.task.windows import Repeats, each_of, many_of
 
 
 def committed(

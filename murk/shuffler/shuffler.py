@@ -18,7 +18,6 @@ from murk._internal.arrays import Integers, Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Place, SealedCrowd, Store
-from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
     FIRST_PARTITION,
     Checkpoint,
@@ -26,8 +25,10 @@ from murk.stream.log.interface import (
     FencedError,
     Log,
     Ownership,
+    check_carries,
     check_claim,
     truncate_time,
+    warn_of_readers,
 )
 from murk.stream.wire.codec import RejectedError, decode_model, encode
 from murk.stream.wire.columns import Columns, Layout

@@ -26,7 +26,7 @@ from murk.task.errors import nearest, shown, task_error
 from murk.task.fields import LEVEL_PATTERN, Block, Number
 from murk.task.protocols.base import TaskProtocol
 from murk.task.protocols.registry import PROTOCOLS
-from murk.task.windows import NONE, task_window
+from murk.task.windows import NONE, ONCE, SUPPOSED, Repeats, count_within, effect_of, task_window
 
 M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
@@ -437,6 +437,20 @@ class PrivacyBlock(Block):
     def repeats_answers(self) -> bool:
         """Whether a person whose record has not changed repeats their last answer."""
         return self.repeat == "same"
+
+    @property
+    def repeats(self) -> Repeats:
+        """How often one person may answer under the caps."""
+        guarantees, within = list(self.levels.values()), 1
+        if self.renews and self.per_person is not None:
+            within = max(count_within(self.per_person, each) for each in guarantees)
+        if self.repeats_answers:
+            # Caps bound new answers only.
+            return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees, same=True), True, within, same=True)
+        if self.whole is not None:
+            most = max(count_within(self.whole, each) for each in guarantees)
+            return Repeats(most, effect_of(most, guarantees), within=min(within, most)) if most > 1 else ONCE
+        return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees), True, within) if self.renews else ONCE
 
     @property
     def whole(self) -> Guarantee | None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,11 @@ from pydantic_core import PydanticCustomError
 from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.privacy.mechanisms import BEST
-from murk.task.about import AboutBlock
 from murk.task.coding import INTERCEPT, Coding, class_clash
 from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
 from murk.task.experiment import ExperimentBlock, assigned_place
-from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, without_defaults
+from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, Words, without_defaults
 from murk.task.fields import Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
     ADDED,
@@ -48,9 +48,33 @@ from murk.task.privacy import PrivacyBlock, filled_in
 from murk.task.protocols import registry
 from murk.task.protocols.base import Scale, TaskProtocol
 from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
-from murk.task.repeats import ONCE, Repeats, effect_of, repeats_of
 from murk.task.shuffling import ShuffleBlock, with_promises
+from murk.task.windows import ONCE, Repeats, effect_of
 from murk.task.yaml import read_file, read_yaml
+
+_ASCII: Final = range(0x21, 0x7F)
+
+
+def _web_address(text: str) -> str:
+    # Consent cards show the address as a link, so it must be that of a web page.
+    if not (text.startswith("https://") and urlsplit(text).hostname and all(ord(each) in _ASCII for each in text)):
+        raise task_error(f"{shown(text)} is not the address of a page; write it as in https://example.org/privacy")
+    return text
+
+
+class AboutBlock(Block):
+    """Who asks, and what for; consent cards and the dossier show it, and any other words change the task's hash."""
+
+    purpose: Words | None = Field(
+        default=None, description="what the result is for, and on which legal basis people are asked"
+    )
+    controller: Words | None = Field(default=None, description="who is responsible for the processing")
+    contact: Words | None = Field(
+        default=None, description="where people can ask, complain or use their rights, such as an e-mail address"
+    )
+    notice: Annotated[Text, AfterValidator(_web_address)] | None = Field(
+        default=None, description="address of the privacy notice, which begins with `https://`"
+    )
 
 
 def canonical_json(content: object) -> bytes:
@@ -568,7 +592,7 @@ class Task(_ProtocolBlocks):
     @cached_property
     def repeats(self) -> Repeats:
         """How often one person may answer, by the task's caps."""
-        return ONCE if self.of_organisations else repeats_of(self.privacy)
+        return ONCE if self.of_organisations else self.privacy.repeats
 
     @cached_property
     def repeats_within(self) -> Repeats:

@@ -25,8 +25,7 @@ from murk.dossier.necessity import Necessity, necessity_of
 from murk.dossier.page import page_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
-from murk.privacy.explain import number, percent
-from murk.privacy.guarantees import figures
+from murk.privacy.guarantees import figures, number, percent
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
 from murk.stream import open_log

@@ -13,7 +13,7 @@ from murk._internal.wiping import track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Wrapped, checked_indices
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.jit import deferred_to
-from murk._internal.memory import borrowed
+from murk._internal.jit import borrowed, deferred_to
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP

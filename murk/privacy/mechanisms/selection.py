@@ -19,7 +19,7 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.mechanisms.privacy_loss import (
     UNITS,
     Currency,

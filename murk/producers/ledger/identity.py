@@ -17,7 +17,7 @@ import numpy as np
 
 from murk._internal.sqlite import Database
 from murk.errors import UserError
-from murk.privacy.explain import CENTRAL
+from murk.privacy.guarantees import CENTRAL
 
 if TYPE_CHECKING:
     from murk.producers.ledger.costs import BookedTask

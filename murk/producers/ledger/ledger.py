@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger.changes import CapChange, read_changes, remove_cap, set_cap
-from murk.producers.ledger.costs import BookedTask, Cap, Charge, Costs, check_tighter
+from murk.producers.ledger.costs import (
+    BookedTask,
+    Cap,
+    CapChange,
+    Charge,
+    Costs,
+    check_tighter,
+    read_changes,
+    remove_cap,
+    set_cap,
+)
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,

@@ -13,11 +13,18 @@ from typing import Any
 from murk._internal.sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.central.explain import against_a_blank_record, any_two_records, promised
-from murk.privacy.explain import CENTRAL, percent
-from murk.privacy.guarantees import figures, guarantee_from_dict
+from murk.privacy.guarantees import CENTRAL, figures, guarantee_from_dict, percent
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.producers.ledger.changes import CapChange, read_changes
-from murk.producers.ledger.costs import CURRENCIES, REPEATED, Cap, Cost, parse_history, read_prices
+from murk.producers.ledger.costs import (
+    CURRENCIES,
+    REPEATED,
+    Cap,
+    CapChange,
+    Cost,
+    parse_history,
+    read_changes,
+    read_prices,
+)
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.spending import Owner, WindowCounts, count_by_owner, count_windows

@@ -31,7 +31,7 @@ from murk._internal.wiping import empty, track, wiped
 from murk.errors import UserError
 from murk.privacy import Guarantee, RandomizedResponse
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.task.coding import PARTS
 from murk.task.features import INDICATOR, CategoryFeature, ClassTarget, DateFeature
@@ -229,6 +229,10 @@ class Cells:
             cells += track(track(numbers[:, at : at + 1] >= above).sum(axis=1))
         cells[track(np.isnan(vectors[:, -1]))] = self.classes - 1
         return cells
+
+    def mechanism(self, guarantee: Guarantee) -> CellMechanism:
+        """Return the least noisy mechanism of these cells."""
+        return CellMechanism.calibrate(guarantee, self)
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,15 @@ from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.privacy.noise import NoiseSource
 from murk.protocols.averages import NeverPublished
+from murk.protocols.engine import RecordEngine
 from murk.protocols.examples import losses
 from murk.protocols.examples.cells import CellMechanism, CellTable, cell_vectors, note_of
 from murk.protocols.examples.estimate import SANDWICH
-from murk.protocols.examples.newton import FIRST_REFRESH, TRUST
+from murk.protocols.examples.layout import FIRST_REFRESH
+from murk.protocols.examples.newton import TRUST
 from murk.protocols.examples.settings import ExampleSettings
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.one_record import Held, RecordEngine
+from murk.protocols.one_record import Held
 from murk.protocols.options import chosen_noise, levels_of
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of

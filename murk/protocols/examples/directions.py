@@ -37,7 +37,7 @@ from murk.errors import UserError
 from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
+from murk.privacy.mechanisms.lattice import PayloadBound, gaussian_square
 from murk.privacy.noise import NoiseSource
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.layout import Array
@@ -45,40 +45,6 @@ from murk.protocols.examples.layout import Array
 _ERROR_CODE = "MURK-LEARN-001"
 
 BESIDE = 2  # Numbers of a release beyond the features
-
-
-@jit
-def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write ``(w, a, r, m / sqrt 2)``, as in the module, of coded features, shortened to ``bound`` if not ``boxed``."""
-    last = x.shape[0] - 1
-    largest, square = 0.0, 0.0
-    for j in range(last):
-        xj = x[j]
-        if xj - xj != 0.0 or y != y:
-            xj = 0.0
-        elif boxed == 1:
-            xj = min(max(xj, -1.0), 1.0)
-        out[j] = xj
-        largest = max(largest, abs(xj))
-    # Two steps, so that no square overflows.
-    shrink = bound / largest if boxed == 0 and largest > bound else 1.0
-    for j in range(last):
-        out[j] *= shrink
-        square += out[j] * out[j]
-    shrink = bound / math.sqrt(square) if boxed == 0 and square > bound * bound else 1.0
-    inverse = 1.0 / math.sqrt(shrink * shrink * square + 1.0)
-    if y != y:
-        inverse = 0.0
-    elif form == k.DIRECTED_LABEL:
-        y = 1.0 if y > 0.5 else -1.0
-        shrink *= y
-    else:
-        y = min(max(y, -1.0), 1.0)
-    for j in range(last):
-        out[j] *= shrink * inverse
-    out[last] = inverse
-    out[last + 1] = y * inverse if y == y else 0.0
-    out[last + 2] = 0.0 if y == y else 1.0
 
 
 @jit

@@ -21,15 +21,17 @@ from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.outer_product import OuterGaussian
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
+from murk.protocols.engine import IterateEngine
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import outer
+from murk.protocols.examples.device_kernels import to_units, to_vectors
 from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.laplace import learn_laplace
 from murk.protocols.examples.layout import sizes
-from murk.protocols.examples.outer import learn_outer, to_units
+from murk.protocols.examples.outer import learn_outer
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, fill, level_rows
-from murk.protocols.one_record import NO_WORDS, IterateEngine, KernelMemory, trials_for
+from murk.protocols.one_record import NO_WORDS, KernelMemory, trials_for
 from murk.protocols.options import levels_of
 from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import RejectedError
@@ -414,7 +416,7 @@ class LaplaceEngine(OuterEngine):
     def _vectors(self, rows: Floats, targets: Floats) -> Floats:
         vectors = empty((len(rows), self.settings.features))
         settings = self.settings
-        f.to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, vectors)
+        to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, vectors)
         return vectors
 
     def _numbers_of(self, vectors: Floats, targets: Floats) -> Floats:

@@ -19,7 +19,8 @@ from murk.inference.estimate import Estimate
 from murk.protocols import population as design
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable, note_of, rounded_names
-from murk.protocols.examples.device import CellDevice, ExampleDevice, settings_of
+from murk.protocols.examples.cells_device import CellDevice
+from murk.protocols.examples.device import ExampleDevice, settings_of
 from murk.protocols.examples.directions import parts
 from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import estimate as estimate_of

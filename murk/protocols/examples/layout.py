@@ -87,6 +87,7 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
     REAL_HEADER,
 ) = range(36)
 
+FIRST_REFRESH = 16  # releases at the first Newton step
 LEVEL_REALS = TARGET_LIMIT - UNIT + 1
 LEVEL_WHOLES = THRESHOLD - STEPS + 1
 FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
@@ -104,3 +105,9 @@ def sizes(features: int, numbers: int, newton: int) -> tuple[int, int]:
     """
     whole = WHOLE_HEADER + 2 * numbers + words_for(numbers) + 1
     return whole, REAL_HEADER + (ROWS + 1) * features + newton * features * (features + 1) + numbers
+
+
+@jit_helper
+def triangle(p: int) -> int:
+    """Return the number of entries in a triangle of a (p, p) matrix."""
+    return p * (p + 1) // 2

@@ -36,7 +36,8 @@ from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism,
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable
-from murk.protocols.examples.device import CellDevice, ExampleDevice, check_size, labels_of, settings_of
+from murk.protocols.examples.cells_device import CellDevice
+from murk.protocols.examples.device import ExampleDevice, check_size, labels_of, settings_of
 from murk.protocols.examples.directions import ExampleDirections
 from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import WEIGHTED

@@ -21,10 +21,10 @@ import math
 
 import numpy as np
 
-from murk._internal.jit import jit, jit_helper
+from murk._internal.jit import jit
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.directions import own_variance, ridge_of
-from murk.protocols.examples.layout import Array
+from murk.protocols.examples.layout import Array, triangle
 from murk.protocols.examples.transforms import SQUARED, bends, slopes
 
 _SWEEPS = 60
@@ -92,18 +92,11 @@ def floored(real: Array, p: int, size: int, least: float, out: Array) -> bool:
     return True
 
 
-FIRST_REFRESH = 16
 _GROWTH = 16
 
 # A is inverted if its smallest eigenvalue exceeds this share of its noise: below, intervals hold the truth too rarely
 # (benchmarks/iwp.py).
 TRUST = 0.7
-
-
-@jit_helper
-def triangle(p: int) -> int:
-    """Return the number of entries in a triangle of a (p, p) matrix."""
-    return p * (p + 1) // 2
 
 
 @jit

@@ -20,42 +20,17 @@ import math
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.jit import deferred, inlined, jit, jit_when_worth
-from murk._internal.memory import borrowed, integers_at, numbers_at, rows_at
+from murk._internal.jit import borrowed, inlined, integers_at, jit, jit_when_worth, numbers_at, rows_at
 from murk.privacy.mechanisms.outer_product import write_outer
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.protocols.examples import layout as k
-from murk.protocols.examples.directions import to_direction
+from murk.protocols.examples.device_kernels import to_unit
 from murk.protocols.examples.kernels import State, add_loss, set_level, state_views, step_on, take_words
 from murk.protocols.examples.layout import Array, sizes
 from murk.protocols.linear_algebra import symmetric
 from murk.protocols.one_record import LEARNED
 
 _HALF = math.sqrt(0.5)
-
-
-@jit
-def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write v of coded features, (p + 1,); zeros where the target is missing. See `to_direction` for the bounds."""
-    p = x.shape[0]
-    direction = np.empty(p + 2)
-    target = y
-    if form == k.OUTER_LABEL and y == y:
-        target = 1.0 if y > 0.5 else -1.0
-    to_direction(k.DIRECTED_REAL, boxed, bound, x, target, direction)
-    # |x|^2 / (|x|^2 + 1) = 1 / (1 + a^2), with a = 1/|x| as released with directions.
-    shrink = 1.0 / math.sqrt(1.0 + direction[p - 1] * direction[p - 1])
-    for j in range(p + 1):
-        out[j] = direction[j] * shrink
-    direction[:] = 0.0
-
-
-@deferred
-def to_units(form: int, boxed: int, bound: float, X: Array, y: Array, out: Array) -> None:
-    """Apply :func:`to_unit` to every row."""
-    X, out = borrowed(X), borrowed(out)
-    for i in range(X.shape[0]):
-        to_unit(form, boxed, bound, X[i], y[i], out[i])
 
 
 @inlined

@@ -28,13 +28,22 @@ from typing import Any
 
 import numpy as np
 
-from murk._internal.jit import deferred, inlined, jit, jit_helper, jit_short
-from murk._internal.memory import borrowed, integers_at, numbers_at, words_at
+from murk._internal.jit import (
+    borrowed,
+    deferred,
+    inlined,
+    integers_at,
+    jit,
+    jit_helper,
+    jit_short,
+    numbers_at,
+    words_at,
+)
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import kernels as draws
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.distributions import LAPLACE_NOISE
-from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.kernels import Purpose
 from murk.protocols.gradients.objectives import BALANCED, HUBER_SCALE, LOGISTIC, SOFTMAX
 from murk.protocols.one_record import LEARNED, NO_WORDS, TOO_FEW
 from murk.task.learning import MaxStaleness

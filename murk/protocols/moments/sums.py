@@ -15,9 +15,9 @@ from murk.inference.misfit import UNLIKE
 from murk.inference.poisoning import Influence, longest
 from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms import CompositeMechanism
-from murk.protocols.covariates import Covariates
 from murk.protocols.moments import kernels
 from murk.protocols.moments.mechanisms import Level
+from murk.protocols.moments.model import Covariates
 from murk.protocols.moments.statistics import Statistics
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import MurkError
 from murk.inference.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.inference.target_range import TargetRange
-from murk.privacy.mechanisms.payload_limits import FORGED, PayloadBound
+from murk.privacy.mechanisms.lattice import FORGED, PayloadBound
 from murk.protocols.device import HostileModelError, loaded_state_arithmetic
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms

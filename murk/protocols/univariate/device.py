@@ -19,8 +19,7 @@ from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.protocols.univariate.columns import KnownColumns
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.windows import windows_of
-from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
-from murk.stream.wire.state import history_bytes
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes
 from murk.task.features import ClassTarget, RealTarget, quantile_name
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from murk._internal.arrays import Integers
 from murk.errors import MurkError, UserError
 from murk.stream.archive import files
 from murk.stream.archive.files import Extent, Folder, Manifest
-from murk.stream.log.checks import check_carries
-from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log
+from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log, check_carries
 from murk.stream.wire.duplicates import lifetime_of
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import decode_state

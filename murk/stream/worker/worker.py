@@ -22,11 +22,10 @@ import numpy as np
 
 from murk._internal.arrays import Integers
 from murk.errors import MurkError, UserError
-from murk.stream.log.checks import check_carries
-from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, truncate_time
-from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, check_carries, truncate_time
 from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, decode, encode
 from murk.stream.wire.columns import Columns, Layout
+from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched
 from murk.stream.wire.releases import GradientRelease, ModelMessage, Release
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, first_point

@@ -18,8 +18,9 @@ from murk.privacy.mechanisms.outer_product import outer as outer_products
 from murk.privacy.mechanisms.outer_product import write_outer as outer_of
 from murk.protocols.examples import engine as engines
 from murk.protocols.examples import layout as k
+from murk.protocols.examples.device_kernels import to_units
 from murk.protocols.examples.estimate import estimate
-from murk.protocols.examples.outer import matrix_of, to_units
+from murk.protocols.examples.outer import matrix_of
 from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.public_covariates import PublicCovariates

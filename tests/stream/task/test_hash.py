@@ -9,7 +9,6 @@ from typing import Any, get_args
 import pytest
 
 from murk.errors import UserError
-from murk.task.about import AboutBlock
 from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
 from murk.task.features import ADDED as ADDED_TO_FEATURES
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
@@ -34,7 +33,7 @@ from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
 from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
-from murk.task.task import Task, canonical_json, differences
+from murk.task.task import AboutBlock, Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 
