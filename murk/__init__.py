@@ -12,13 +12,7 @@ if TYPE_CHECKING:
     from murk.task.task import Task as Task
 
 __version__ = "1.0.0"
-_MODULES = {
-    ".populations.local_run": "run",
-    ".results.fit": "fit",
-    ".results.result": "Result",
-    ".task.task": "Task",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES, ("__version__",))
+__all__, __getattr__, __dir__ = lazy_exports(__name__, ("__version__",))
 
 # A library stays silent until the application configures logging.
 logging.getLogger(__name__).addHandler(logging.NullHandler())

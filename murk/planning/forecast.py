@@ -272,6 +272,7 @@ def again(task: Task, answers: int) -> Repeats:
     return Repeats(answers, effect_of(answers, list(task.privacy.levels.values()), same=same), same=same)
 
 
+LARGEST: Final = 25  # largest number of coefficients for which a run or a report waits for forecasts
 FEWEST: Final = 1_000  # bounds of the search for a number of people
 MOST: Final = 2**30
 

@@ -18,12 +18,4 @@ if TYPE_CHECKING:
     from murk.stream.wire.releases import TargetRelease as TargetRelease
     from murk.stream.worker.worker import Worker as Worker
 
-_MODULES = {
-    ".archive.archiver": "Archiver",
-    ".archive.files": "folder_of",
-    ".log.open": "open_log",
-    ".wire.releases": "ExampleRelease GradientRelease GramRelease MomentRelease NewtonRelease ScoreRelease "
-    "SketchRelease TargetRelease",
-    ".worker.worker": "Worker",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

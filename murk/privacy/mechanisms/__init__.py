@@ -32,20 +32,4 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.simplex import SimplexGaussian as SimplexGaussian
     from murk.privacy.mechanisms.thresholds import ThresholdMechanism as ThresholdMechanism
 
-_MODULES = {
-    ".base": "Mechanism Randomizer WIDTH",
-    ".composite": "CompositeMechanism divided",
-    ".drawn": "DrawnMechanism",
-    ".gaussian": "GaussianMechanism",
-    ".known": "KnownMechanism",
-    ".l2ball": "L2BallMechanism",
-    ".laplace": "LaplaceMechanism",
-    ".privacy_loss": "Costed Currency PrivacyLoss cap_of cost_in truncated_cap",
-    ".privunit": "PrivUnitMechanism",
-    ".randomized_response": "RandomizedResponse",
-    ".registry": "BEST KINDS calibrate plain_kind",
-    ".selection": "SubsetSelection WindowSelection",
-    ".simplex": "SimplexGaussian",
-    ".thresholds": "ThresholdMechanism",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

@@ -385,7 +385,9 @@ def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
         rho, own = (float(_UP.create_decimal(decimal(share) * (1 + _APART))) for share in shares)
         with suppress(UserError):
             cap = TruncatedCDP(rho, omega, own)
-            caps.append((getattr(cap.to("approx", delta=delta), "epsilon"), omega, cap))  # noqa: B009
+            implied = cap.to("approx", delta=delta)
+            assert isinstance(implied, ApproxDP)
+            caps.append((implied.epsilon, omega, cap))
     if not caps:
         problem = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
         raise UserError(f"{problem}: give a larger delta, or fewer releases")
