@@ -306,7 +306,7 @@ def table_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statis
         if count:
             known = statistics[level]
             assert isinstance(known, Cells)
-            by_level.append((known, *known.by_cell(np.array(sums, dtype=np.float64))))
+            by_level.append((known, *known.by_group(np.array(sums, dtype=np.float64))))
     used = np.flatnonzero(sum(counts for _, counts, _ in by_level))
     levels = [Level.of(known, counts[used], sums[used]) for known, counts, sums in by_level]
     return Table(settings.classes, settings.known.codes(used), levels), used
