@@ -93,6 +93,7 @@ rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=
 patience = partial(
     click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
+partitions = partial(click.option, "--partition", "partitions", type=click.IntRange(0), multiple=True)
 store = partial(click.option, "--store", "store_path", type=click.Path(), metavar="PATH")
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
@@ -265,6 +266,13 @@ _POPULATION = (
     click.option("--check", is_flag=True, help="Check FILE against the task and send nothing."),
     make_public,
 )
+
+
+def check_partitions(partitions: tuple[int, ...], task: Task) -> None:
+    """Raise `UserError` for a --partition that a task's log does not have."""
+    for partition in partitions:
+        if partition >= task.log.partitions:
+            raise UserError(f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}")
 
 
 def load_task(path: str) -> Task:

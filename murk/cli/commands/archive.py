@@ -11,9 +11,8 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say
 from murk.cli.metrics import MetricsAddress, archiver_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
+from murk.cli.options import as_json, begin_on, check_partitions, existing_log, partitions, wait_for_task
 from murk.cli.output import print_json, progress
-from murk.errors import UserError
 
 _ERROR_CODE = "MURK-CLI-002"
 
@@ -24,13 +23,7 @@ _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in
 @existing_log
 @click.option("--to", "path", required=True, metavar="PATH", help="The archive: a folder, s3:// or gs://BUCKET/PREFIX.")
 @click.option("--follow", is_flag=True, help="Continue with new messages until stopped.")
-@click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(0),
-    multiple=True,
-    help="Archive this partition; may be repeated.  [default: all]",
-)
+@partitions(help="Archive this partition; may be repeated.  [default: all]")
 @click.option(
     "--every",
     type=click.FloatRange(0, min_open=True),
@@ -69,11 +62,7 @@ def command(
     with ExitStack() as stack:
 
         def begin(log: Log, task: Task) -> Archiver:
-            for partition in partitions:
-                if partition >= task.log.partitions:
-                    raise UserError(
-                        f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}"
-                    )
+            check_partitions(partitions, task)
             return Archiver(log, task, folder, partitions or None, learner=device_for(task).engine())
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)

@@ -14,9 +14,18 @@ import click
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say
 from murk.cli.metrics import MetricsAddress, learner_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, estimates, existing_log, idle, patiently, wait_for_task
+from murk.cli.options import (
+    as_json,
+    begin_on,
+    check_partitions,
+    estimates,
+    existing_log,
+    idle,
+    partitions,
+    patiently,
+    wait_for_task,
+)
 from murk.cli.output import progress
-from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.stream.log.interface import Log, Membership
@@ -34,12 +43,8 @@ COLLECT = (100_000, 20, 100)
 
 @click.command("learn")
 @existing_log
-@click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(0),
-    multiple=True,
-    help="Learn this partition regardless of other learners; may be repeated.  [default: all assigned partitions]",
+@partitions(
+    help="Learn this partition regardless of other learners; may be repeated.  [default: all assigned partitions]"
 )
 @idle
 @click.option(
@@ -82,11 +87,7 @@ def command(
 
         def join(log: Log, task: Task) -> Membership:
             check_shuffled(log, task)
-            for partition in partitions:
-                if partition >= task.log.partitions:
-                    raise UserError(
-                        f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}"
-                    )
+            check_partitions(partitions, task)
             return AllPartitions(partitions) if partitions else log.join(name)
 
         log, task, membership = begin_on(log_url, join, wait=wait)
