@@ -27,10 +27,11 @@ from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
 from murk.protocols.mean_functions import LOSSES, ResponseRange
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.kernels import moments
 from murk.protocols.moments.mechanisms import calibrated
-from murk.protocols.moments.model import Covariates, MomentModel
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums
 

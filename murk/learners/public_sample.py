@@ -15,7 +15,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.protocols.linear_algebra import confine
-from murk.protocols.moments.model import Covariates
+from murk.protocols.moments.covariates import Covariates
 from murk.task.text_files import LongRowError, csv_rows, explain_row, open_text
 from murk.task.values import frame_of, numbers, target
 

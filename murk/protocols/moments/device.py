@@ -15,8 +15,9 @@ from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Randomizer
 from murk.protocols.mean_functions import curve_for, response_range_of
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.mechanisms import WHOLE, MomentMechanism, calibrated
-from murk.protocols.moments.model import Covariates, MomentModel
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.public_covariates import covariates_of
 from murk.protocols.stated import StatedCoordinates

@@ -23,7 +23,8 @@ from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
-from murk.protocols.moments.model import Covariates, MomentModel
+from murk.protocols.moments.covariates import Covariates
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, selection_of

@@ -14,8 +14,9 @@ import numpy as np
 
 from murk.protocols.further_models import FurtherModel, all_numbers
 from murk.protocols.mean_functions import LINKS, LOSSES, curve_of, response_range_of
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.device import MomentDevice
-from murk.protocols.moments.model import Covariates, MomentModel
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, Private
 from murk.protocols.stated import StatedCoordinates

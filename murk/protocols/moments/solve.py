@@ -22,7 +22,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.protocols.mean_functions import Curve
-from murk.protocols.moments.model import Covariates
+from murk.protocols.moments.covariates import Covariates
 
 _ERROR_CODE = "MURK-LEARN-001"
 

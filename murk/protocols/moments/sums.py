@@ -16,8 +16,8 @@ from murk.inference.poisoning import Influence, longest
 from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms import CompositeMechanism
 from murk.protocols.moments import kernels
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.mechanisms import Level
-from murk.protocols.moments.model import Covariates
 from murk.protocols.moments.statistics import Statistics
 
 if TYPE_CHECKING:

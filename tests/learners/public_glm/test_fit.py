@@ -17,9 +17,10 @@ from murk.inference.linear_probability import LineEstimate
 from murk.privacy import ApproxDP, GaussianDP
 from murk.protocols.mean_functions import LINKS, LOSSES, ResponseRange
 from murk.protocols.moments import estimate
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES
 from murk.protocols.moments.mechanisms import Level, calibrated
-from murk.protocols.moments.model import Covariates, MomentModel
+from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums, Private, design_of, private_share
 from murk.protocols.population import released_sum

@@ -9,7 +9,7 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.public_sample import KEPT, PublicSample
-from murk.protocols.moments.model import Covariates
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.statistics import normal_norm_bound
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))
