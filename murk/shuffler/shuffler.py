@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import compress
 from typing import Any, Self
@@ -392,14 +392,8 @@ class Shuffler:
         """
         if self._cell_place is None or not len(releases):
             return releases.groups("level", "version")
-        payloads, indices = releases.rows(int(releases.numbers["payload"][0])), np.arange(len(releases))
-        cells = payloads[:, self._cell_place]
-        by_level = {level: indices[chosen] for level, chosen in releases.groups("level").items()}
-        return {
-            (level, cell): rows[cells[rows] == cell]
-            for level, rows in by_level.items()
-            for cell in np.unique(cells[rows]).tolist()
-        }
+        cells = releases.rows(int(releases.numbers["payload"][0]))[:, self._cell_place]
+        return replace(releases, numbers={**releases.numbers, "cell": cells}).groups("level", "cell")
 
     def _admitted(self, partition: int, messages: Fetched, tally: StepCounters) -> Columns:
         """Return the releases that a learner would learn, and count the others."""
