@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import mul
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +25,6 @@ import numpy.typing as npt
 from murk._internal.arrays import Integers, Vector, Words
 from murk._internal.jit import borrowed, deferred, deferred_to, jit
 from murk._internal.wiping import empty, track, wiped
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 GAUSSIAN: Final = 0
 """Quantised with a bounded l2 norm, plus Gaussian noise."""
@@ -359,7 +355,7 @@ def _randomize_early(
         out[i] = row
 
 
-def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
+def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.npt.NDArray[np.bool_]]:
     """Return the result of `quantise_l2` for each vector within the bound, and which vectors these are."""
     with np.errstate(invalid="ignore", over="ignore"):
         t = np.divide(vectors, spacing, out=empty(vectors.shape))
@@ -460,7 +456,7 @@ class PayloadBound:
                 return False
         return True
 
-    def holds_all(self, payloads: NDArray[np.int64]) -> bool:
+    def holds_all(self, payloads: npt.NDArray[np.int64]) -> bool:
         """Return whether all rows (m, d) are within the bounds."""
         rows = payloads.astype("f8")
         doubtful = False

@@ -19,7 +19,6 @@ from murk.task.task import Task
 if TYPE_CHECKING:
     from murk.stream.wire.duplicates import DuplicateWindow
     from murk.stream.wire.packed import Fetched, Packed
-    from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 
