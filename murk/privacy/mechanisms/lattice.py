@@ -355,7 +355,7 @@ def _randomize_early(
         out[i] = row
 
 
-def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.npt.NDArray[np.bool_]]:
+def _quantised(vectors: Vector, spacing: float, steps: int) -> tuple[Integers, npt.NDArray[np.bool_]]:
     """Return the result of `quantise_l2` for each vector within the bound, and which vectors these are."""
     with np.errstate(invalid="ignore", over="ignore"):
         t = np.divide(vectors, spacing, out=empty(vectors.shape))
