@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.task.about import AboutBlock
+from murk.task.about import AboutBlock, ArchiveBlock
 from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
@@ -40,6 +40,7 @@ from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("about", "", AboutBlock),
+    ("about.archive", "", ArchiveBlock),
     ("features: a number", "", NumberFeature),
     ("features: categories", "", CategoryFeature),
     ("features: a date", "", DateFeature),

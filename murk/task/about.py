@@ -5,9 +5,10 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
+from murk._internal.numbers import many
 from murk.task.errors import shown, task_error
 from murk.task.features import Words
-from murk.task.fields import Block, Text
+from murk.task.fields import UNITS, Block, Duration, Text, format_duration
 
 _ASCII: Final = range(0x21, 0x7F)
 
@@ -17,6 +18,30 @@ def _web_address(text: str) -> str:
     if not (text.startswith("https://") and urlsplit(text).hostname and all(ord(each) in _ASCII for each in text)):
         raise task_error(f"{shown(text)} is not the address of a page; write it as in https://example.org/privacy")
     return text
+
+
+class ArchiveBlock(Block):
+    """How long an archive keeps releases that the log has deleted, and who may read and write it."""
+
+    kept: Duration = Field(description="longest time for which a release is kept in it, as in `1825d`")
+    readers: Words = Field(description="who may read it")
+    writers: Words = Field(description="who may write to it, and so decides what is learned from it")
+
+    @property
+    def words(self) -> str:
+        """What people are told about the archive.
+
+        >>> ArchiveBlock.model_validate({"kept": "90d", "readers": "us", "writers": "a service"}).words.partition(". ")[
+        ...     0
+        ... ]
+        'A copy of what was sent is kept in an archive for at most 90 days'
+        """
+        days, rest = divmod(self.kept, UNITS["d"])
+        kept = format_duration(self.kept) if rest else many(days, "day")
+        return (
+            f"A copy of what was sent is kept in an archive for at most {kept}. Who may read it: {self.readers}. "
+            f"Who may write to it: {self.writers}."
+        )
 
 
 class AboutBlock(Block):
@@ -31,4 +56,7 @@ class AboutBlock(Block):
     )
     notice: Annotated[Text, AfterValidator(_web_address)] | None = Field(
         default=None, description="address of the privacy notice, which begins with `https://`"
+    )
+    archive: ArchiveBlock | None = Field(
+        default=None, description="an [archive](archives.md) of the releases; `null`: there is none"
     )

@@ -594,6 +594,11 @@ class Task(_ProtocolBlocks):
         return tuple(each.name for each in self.features if isinstance(each, CategoryFeature) and each.known)
 
     @property
+    def archive_words(self) -> str:
+        """Return what people are told about an archive of their releases; empty if the task declares none."""
+        return "" if self.about is None or self.about.archive is None else self.about.archive.words
+
+    @property
     def known_words(self) -> str:
         """Return which records the guarantee compares, as a sentence; empty if no column is known."""
         return known_words(listed(self.known_columns))

@@ -17,6 +17,10 @@ from murk.errors import UserError
 
 _ERROR_CODE = "MURK-CLI-002"
 
+_UNTOLD = (
+    "the task does not say that releases are archived, and so neither do consent cards and statements: declare "
+    "about.archive in the task before anybody releases (docs/archives.md)"
+)
 _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in seconds
 
 
@@ -69,7 +73,7 @@ def command(
     from murk.task import Task
 
     start_logging(max(verbose, int(as_json)), log_json)
-    folder = folder_of(path)
+    folder, cautions = folder_of(path), []
     with ExitStack() as stack:
 
         def begin(log: Log, task: Task) -> Archiver:
@@ -82,6 +86,9 @@ def command(
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)
         stack.enter_context(log)
+        if not task.archive_words:
+            cautions = [_UNTOLD]
+            say(f"murk: caution: {_UNTOLD}")
         refresh = stack.enter_context(archiver_metrics(metrics_port, metrics_host, task, archiver))
         start = flushed = time.monotonic()
         ends, pause, trouble = log.ends(), _SHORTEST, ""
@@ -118,6 +125,7 @@ def command(
         "lag": sum(each.lag for each in measured.values()),
         "bytes": sum(each.size for each in measured.values()),
         "seconds": time.monotonic() - start,
+        "warnings": cautions,
     }
     if as_json:
         print_json(summary)
