@@ -34,11 +34,12 @@ from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
 from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
-from murk.task.task import AboutBlock, Task
+from murk.task.task import AboutBlock, ArchiveBlock, Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("about", "", AboutBlock),
+    ("about.archive", "", ArchiveBlock),
     ("features: a number", "", NumberFeature),
     ("features: categories", "", CategoryFeature),
     ("features: a date", "", DateFeature),

@@ -505,7 +505,13 @@ class FilePopulation(ABC):
         window = task.privacy.window
         known_names = listed(task.known_columns)
         self.ledger.bind(
-            self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window, known=known_names
+            self.log.identity,
+            task.hash,
+            name=task.name,
+            simulated=task.simulated,
+            window=window,
+            known=known_names,
+            archive=task.archive_words,
         )
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)

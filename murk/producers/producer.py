@@ -729,6 +729,7 @@ class BaseProducer(ABC, Generic[P]):
             simulated=task.simulated,
             window=task.privacy.window,
             known=listed(task.known_columns),
+            archive=task.archive_words,
         )
         self._book(admission)
         # Cache of the fields that all releases of one second share.

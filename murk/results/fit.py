@@ -174,8 +174,9 @@ def fit(
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, which gives it a history. By default it continues from the
-        states of the task's own learner if these contain all that the model learns: moments, cells of examples, known
-        columns, windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
+        states of the task's own learner if these contain all that the model learns: moments, cells, outer products of
+        up to 20 coefficients, known columns, windows of organisations, and the task's own model (a name alone) with
+        protocols that serve no other.
     map
         How parts of an archive are learned: a function like the builtin `map`, such as the method of a
         ``concurrent.futures.ProcessPoolExecutor``. Results are the same, bit for bit, with every such function.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from murk._internal.numbers import listed
+from murk._internal.numbers import listed, many
 from murk.errors import UserError
 from murk.privacy.mechanisms import BEST
 from murk.task.coding import INTERCEPT, Coding, class_clash
@@ -25,7 +25,7 @@ from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
 from murk.task.experiment import ExperimentBlock, assigned_place
 from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, Words, without_defaults
-from murk.task.fields import Block, Duration, Integer, Text, format_duration
+from murk.task.fields import UNITS, Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
     ADDED,
     ADDED_TO_TASK,
@@ -62,6 +62,30 @@ def _web_address(text: str) -> str:
     return text
 
 
+class ArchiveBlock(Block):
+    """How long an archive keeps releases that the log has deleted, and who may read and write it."""
+
+    kept: Duration = Field(description="longest time for which a release is kept in it, as in `1825d`")
+    readers: Words = Field(description="who may read it")
+    writers: Words = Field(description="who may write to it, and so decides what is learned from it")
+
+    @property
+    def words(self) -> str:
+        """What people are told about the archive.
+
+        >>> ArchiveBlock.model_validate({"kept": "90d", "readers": "us", "writers": "a service"}).words.partition(". ")[
+        ...     0
+        ... ]
+        'A copy of what was sent is kept in an archive for at most 90 days'
+        """
+        days, rest = divmod(self.kept, UNITS["d"])
+        kept = format_duration(self.kept) if rest else many(days, "day")
+        return (
+            f"A copy of what was sent is kept in an archive for at most {kept}. Who may read it: {self.readers}. "
+            f"Who may write to it: {self.writers}."
+        )
+
+
 class AboutBlock(Block):
     """Who asks, and what for; consent cards and the dossier show it, and any other words change the task's hash."""
 
@@ -74,6 +98,9 @@ class AboutBlock(Block):
     )
     notice: Annotated[Text, AfterValidator(_web_address)] | None = Field(
         default=None, description="address of the privacy notice, which begins with `https://`"
+    )
+    archive: ArchiveBlock | None = Field(
+        default=None, description="an [archive](archives.md) of the releases; `null`: there is none"
     )
 
 
@@ -616,6 +643,11 @@ class Task(_ProtocolBlocks):
     def known_columns(self) -> tuple[str, ...]:
         """Names of the features that are sent as they are."""
         return tuple(each.name for each in self.features if isinstance(each, CategoryFeature) and each.known)
+
+    @property
+    def archive_words(self) -> str:
+        """Return what people are told about an archive of their releases; empty if the task declares none."""
+        return "" if self.about is None or self.about.archive is None else self.about.archive.words
 
     @property
     def known_words(self) -> str:

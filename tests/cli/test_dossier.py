@@ -60,6 +60,11 @@ def test_an_archive_is_stated_with_who_deletes_it_to_be_settled(tmp_path: Path) 
     assert status == 0, said
     assert any("who deletes it" in one for one in json.loads(said)["to_settle"])
     assert f"the archive {tmp_path}/sleep" in out.read_text()
+    assert "Only the owner of the archive&#x27;s folder can read its files and write to it." in out.read_text()
+    (tmp_path / "sleep/_task.json").chmod(0o644)
+    (tmp_path / "sleep").chmod(0o770)
+    run(task, *log_of, "--archive", f"{tmp_path}/sleep")
+    assert "Other users of the machine can read files and write in the archive&#x27;s folder" in out.read_text()
     status, said = run(task, *log_of, "--archive", f"{tmp_path}/other")
     assert (status, "of another log" in said) == (1, True)
 

@@ -182,6 +182,7 @@ def test_the_card_says_who_asks_and_gives_a_receipt(chromium, gateway):
     for words in ABOUT.values():
         assert words in card_text(driver)
     assert "What was sent cannot be taken back" in card_text(driver)
+    assert "archive" not in card_text(driver)
     link = driver.execute_script(
         "const link = document.querySelector('murk-consent').shadowRoot.querySelector('dd a');"
         "return [link.href, link.rel]"
@@ -194,7 +195,11 @@ def test_the_card_says_who_asks_and_gives_a_receipt(chromium, gateway):
     opened(driver, gateway)
     services.eventually(lambda: driver.execute_script(MESSAGE) == message)
     receipt = json.loads(run(driver, RECEIPT))
-    assert (receipt["task"], receipt["hash"], receipt["about"]) == ("third-child", gateway.task.hash, ABOUT)
+    assert (receipt["task"], receipt["hash"], receipt["about"]) == (
+        "third-child",
+        gateway.task.hash,
+        {**ABOUT, "archive": None},
+    )
     assert receipt["asked"] == ["age", "same_sex", "third_child"]
     assert receipt["promise"]["guarantee"] == {"gdp": {"mu": 1}}
     answers = receipt["answers"]
@@ -233,7 +238,7 @@ features:
 target: {{name: bought, label: Whether you bought something, kind: binary, positive: "yes", negative: "no"}}
 experiment: {{arm: arm, control: control, assigned: {{by: device, salt: checkout-7, shares: [0.5, 0.5]}}}}
 privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
-about: {json.dumps(ABOUT)}
+about: {json.dumps({**ABOUT, "archive": {"kept": "1825d", "readers": "the shop", "writers": "its archiver"}})}
 """)
 
 
@@ -246,6 +251,7 @@ def test_the_card_says_what_is_sent_as_it_is(chromium):
         assert "Drawn at random by this device: Version of this page." in text
         assert "from any other that is the same in what is sent as it is, in at most 69.2% of cases" in text
         assert "one message of these values and random-looking numbers" in text
+        assert "kept in an archive for at most 1825 days. Who may read it: the shop. Who may write to it: its" in text
         arm = run(driver, "return await window.device.arm()")
         run(
             driver,

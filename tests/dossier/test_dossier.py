@@ -23,6 +23,7 @@ from murk.dossier.facts import Audit, Facts, read_audit, row, together
 from murk.dossier.making import dossier_of
 from murk.dossier.necessity import Necessity, necessity_of
 from murk.dossier.page import page_of
+from murk.dossier.registry import entry_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
 from murk.privacy.guarantees import figures, number, percent
@@ -581,6 +582,32 @@ def test_what_people_are_told_is_the_purpose() -> None:
     assert "--controller" not in settle
     other = " ".join(dossier(facts(about, purpose="Advertising.")).to_settle)
     assert "differs from what people are told" in other
+
+
+ARCHIVE = "about: {archive: {kept: 1825d, readers: the clinic, writers: its archiver}}\n"
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("read", [False, True])
+def test_an_archive_is_stated_as_far_as_it_is_declared_or_read(declared: bool, read: bool) -> None:
+    """Of a deployment without an archive nothing is said."""
+    given_text = TASKS["scores"] + ARCHIVE * declared
+    given = facts(given_text)
+    if read:
+        given = replace(given, archive="s3://bucket/sleep", archive_access="Who can read it was not checked.")
+    told = dossier(given)
+    text, settle = " ".join(words(told, each) for each in ("retention", "withdrawal")), " ".join(told.to_settle)
+    kept = entry_of(given)["deployment"]["deployment_model"]["release_type_details"]
+    assert ("copies of releases" in text) == ("to be deleted, since a release" in text) == (declared or read)
+    assert ("rchive" in text + settle + kept) == (declared or read)
+    assert ("1,825 days at most (about.archive)" in text) == declared
+    assert (f"People are told: {task_of(given_text).archive_words}" in text) == declared
+    assert ("in an archive for at most 1,825 days. Who may read it: the clinic." in kept) == declared
+    asks = read and not declared
+    assert ("until somebody deletes them" in text) == ("so neither do consent cards" in settle) == asks
+    assert ("until somebody deletes it" in kept) == asks
+    assert ("was not read (--archive)" in settle) == (declared and not read)
+    assert ("Who can read it was not checked." in text) == read
 
 
 def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:

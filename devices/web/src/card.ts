@@ -49,6 +49,8 @@ export const ENGLISH = {
   numbersKnown: "these values and random-looking numbers",
   remains: "It is not hidden that this device took part, or its network address.",
   final: "What was sent cannot be taken back, or removed from a result that was learned from it.",
+  days: "{days} days",
+  archived: "A copy of the message is kept in an archive for at most {kept}. Who may read it: {readers}. Who may write to it: {writers}.",
   purpose: "Purpose",
   controller: "Responsible",
   contact: "Contact",
@@ -460,6 +462,9 @@ export function defineCard(name = "murk-consent"): void {
           about.append(element("dt", term), described);
         }
         const leaves = fill(identified ? texts.leavesNamed : texts.leaves, { content: known.length ? texts.numbersKnown : texts.numbers });
+        const archive = task.about?.archive;
+        const kept = archive?.kept.endsWith("d") ? fill(texts.days, { days: archive.kept.slice(0, -1) }) : (archive?.kept ?? "");
+        const archived = archive ? fill(texts.archived, { ...archive, kept }) : "";
         const spent = (account?.caps ?? []).slice(0, task.privacy.lifetime ? 2 : 1).map((each) => {
           const so = each.spent === null ? texts.unknown : amount({ ...each.cap, units: each.spent, delta: each.spentDelta });
           const words = fill(each.renews ? texts.spentEach : texts.spent, { spent: so, cap: amount(each.cap) });
@@ -472,7 +477,7 @@ export function defineCard(name = "murk-consent"): void {
           ...(list.childElementCount ? [folded("questions", texts.questions, list)] : []),
           ...(about.childElementCount ? [about] : []),
           element("p", promise, { className: "promise" }, "promise"),
-          element("p", `${leaves} ${texts.remains} ${texts.final}`, {}, "leaves"),
+          element("p", [leaves, texts.remains, texts.final, archived].filter(Boolean).join(" "), {}, "leaves"),
           ...spent,
           folded("bytes", texts.bytes, element("pre", account?.message || texts.noBytes)),
         );

@@ -49,6 +49,14 @@ export interface About {
   controller?: string | null;
   contact?: string | null;
   notice?: string | null;
+  archive?: Archive | null;
+}
+
+/** What people are told about an archive of the releases. */
+export interface Archive {
+  kept: string;
+  readers: string;
+  writers: string;
 }
 
 /** A geometric grid of budgets: each point is a level, and its number is the level's name. */
@@ -163,7 +171,7 @@ const KEYS =
   "about contrasts covariates duplicates experiment expiry features forget granularity intervals learner log max_staleness missing name " +
   "objective people privacy protocol public schema simulated target track weight";
 const OF_BLOCK: Record<string, string> = {
-  about: "contact controller notice purpose",
+  about: "archive contact controller notice purpose",
   covariates: "counts points size",
   experiment: "arm assigned control guardrail metrics segments",
   intervals: "tightest_at validity",
@@ -380,8 +388,13 @@ function isExperiment(experiment: Experiment, known: Feature[]): boolean {
 /** Whether a text is the address of a page, so that a link to it runs nothing. */
 export const isPage = (text: unknown): text is string => isText(text) && /^https:\/\/[!-~]+$/.test(text);
 
-function isAbout({ purpose, controller, contact, notice }: About): boolean {
-  return [purpose, controller, contact].every((each) => each == null || isText(each)) && (notice == null || isPage(notice));
+function isArchive({ kept, readers, writers, ...others }: Archive): boolean {
+  return [kept, readers, writers].every(isText) && /^[1-9]\d*[dhms]$/.test(kept) && !Object.keys(others).length;
+}
+
+function isAbout({ purpose, controller, contact, notice, archive }: About): boolean {
+  const texts = [purpose, controller, contact].every((each) => each == null || isText(each));
+  return texts && (notice == null || isPage(notice)) && (archive == null || isArchive(archive));
 }
 
 function check(task: TaskDocument): void {

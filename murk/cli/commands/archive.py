@@ -16,6 +16,10 @@ from murk.cli.output import print_json, progress
 
 _ERROR_CODE = "MURK-CLI-002"
 
+_UNTOLD = (
+    "the task does not say that releases are archived, and so neither do consent cards and statements: declare "
+    "about.archive in the task before anybody releases (docs/archives.md)"
+)
 _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in seconds
 
 
@@ -58,7 +62,7 @@ def command(
     from murk.stream.log.interface import Log, UnreachableError
     from murk.task import Task
 
-    folder = folder_of(path)
+    folder, cautions = folder_of(path), []
     with ExitStack() as stack:
 
         def begin(log: Log, task: Task) -> Archiver:
@@ -67,6 +71,9 @@ def command(
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)
         stack.enter_context(log)
+        if not task.archive_words:
+            cautions = [_UNTOLD]
+            say(f"murk: caution: {_UNTOLD}")
         refresh = stack.enter_context(archiver_metrics(metrics, task, archiver))
         start = flushed = time.monotonic()
         ends, pause, trouble = log.ends(), _SHORTEST, ""
@@ -103,6 +110,7 @@ def command(
         "lag": sum(each.lag for each in measured.values()),
         "bytes": sum(each.size for each in measured.values()),
         "seconds": time.monotonic() - start,
+        "warnings": cautions,
     }
     if as_json:
         print_json(summary)

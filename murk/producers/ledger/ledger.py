@@ -253,10 +253,11 @@ class Ledger:
         simulated: bool | None = None,
         window: str = NONE,
         known: str = "",
+        archive: str = "",
     ) -> None:
         """Bind a task to the log that its releases go to; raise a UserError if they went to another log.
 
-        ``known`` names the columns that are sent as they are.
+        ``known`` names the columns that are sent as they are; ``archive`` says what people are told about an archive.
         """
         if self.closed_on is not None:
             raise self._file.was_closed()
@@ -265,9 +266,10 @@ class Ledger:
         if not bound:
             with self._file.write() as connection:
                 connection.execute(
-                    "INSERT INTO tasks (hash, name, log, simulated, window, known) VALUES (?, ?, ?, ?, ?, ?) "
+                    "INSERT INTO tasks (hash, name, log, simulated, window, known, archive) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (hash) DO NOTHING",
-                    (task_hash, name, log_identity, simulated, window, known),
+                    (task_hash, name, log_identity, simulated, window, known, archive),
                 )
             bound = self._file.query(query, (task_hash,))
         if bound[0][0] != log_identity:

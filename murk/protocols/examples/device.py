@@ -90,6 +90,7 @@ def check_size(settings: ExampleSettings) -> None:
     """Refuse examples with too many numbers for a message or a learner's state. Raises UserError with the sizes."""
     p = settings.features
     numbers = k.ROWS * p + (2 * k.triangle(p) if settings.newton else 0)
+    numbers += k.moments_of(settings.dimension) if settings.exact else 0
     state = 11 * numbers + history_bytes(len(settings.names)) + 4096
     release = longest_release(ExampleDevice.kind, settings.dimension)
     if state > MAX_STATE or release > MAX_MESSAGE:

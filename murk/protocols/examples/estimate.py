@@ -53,6 +53,14 @@ _MANY = 100.0  # rarer labels along the rarest direction of the features from wh
 
 def estimate(engines: Sequence[Any]) -> Estimate:
     """Return the estimate of one or more partitions: weighted averages, and added sums of Newton steps."""
+    if not engines[0].settings.exact:
+        return estimate_of_sums(engines)
+    first, *others = engines
+    return replace(estimate_of_sums([first.summarized(others)]), partitions=len(engines))
+
+
+def estimate_of_sums(engines: Sequence[Any]) -> Estimate:
+    """Return the estimate from learners that have the sums of the Newton step."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
@@ -135,7 +143,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             raw = bend - settings.regularization * np.eye(free)
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
         covariance = back @ wide @ meat @ wide @ back.T * share
-        spread[:free] = np.sqrt(np.diag(covariance))
+        spread[:free] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     if settings.weighted:
         # A curvature that stands out from noise by chance is overstated, and its coefficient far too small.
         spread[doubtful] = math.inf
@@ -292,7 +300,8 @@ def _floored_solution(
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
     inverse = back @ (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
-    error = np.sqrt(np.diag(inverse @ meat @ inverse.T))
+    # Of a few releases, a variance may be zero up to rounding.
+    error = np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse.T), 0.0))
     # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
     length = np.linalg.norm(back, axis=1)
     share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length

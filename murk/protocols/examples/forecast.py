@@ -22,8 +22,8 @@ from murk.protocols.examples.cells import CellTable, note_of, rounded_names
 from murk.protocols.examples.cells_device import CellDevice
 from murk.protocols.examples.device import ExampleDevice, settings_of
 from murk.protocols.examples.directions import parts
-from murk.protocols.examples.engine import IWPEngine, engine_of
-from murk.protocols.examples.estimate import estimate as estimate_of
+from murk.protocols.examples.engine import IWPEngine, OuterEngine, engine_of
+from murk.protocols.examples.estimate import estimate_of_sums
 from murk.protocols.examples.newton import factors
 from murk.protocols.examples.settings import POLISHED
 from murk.protocols.population import Records
@@ -88,7 +88,7 @@ def estimate(
         whole.whole[k.COUNT] += size
     whole.rows[k.REFERENCE] = theta
     whole.covariates = device.covariates
-    return estimate_of([whole])
+    return estimate_of_sums([whole])
 
 
 def _of_cells(
@@ -115,6 +115,8 @@ def _simulated(
     engine.rows[k.REFERENCE] = theta
     drawn = rng.choice(len(records.shares), size=people, p=records.shares)
     engine.learn_records(records.X[drawn], records.y[drawn], [mechanism])
+    if isinstance(engine, OuterEngine) and engine.settings.exact:
+        engine.summarize(theta)
     return engine
 
 

@@ -186,7 +186,7 @@ def state_views(real: Array, whole: Array) -> tuple[State, Array, Array]:
     """Return views of the state's vectors (the reference may be the average), of x and of the release."""
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
-    point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p
+    point = at + (k.AVERAGE if whole[k.POLISH] == k.NO_STEP else k.REFERENCE) * p
     state = (
         real[at : at + p],
         real[at + p : at + 2 * p],

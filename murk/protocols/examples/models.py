@@ -42,7 +42,7 @@ from murk.protocols.examples.directions import ExampleDirections
 from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import WEIGHTED
 from murk.protocols.examples.losses import Noise
-from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, settle
+from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, level_rows, settle
 from murk.protocols.further_models import EntrySelection, FurtherModel, all_numbers
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
@@ -59,15 +59,28 @@ class PartOfOuter(OuterMechanism):
     """Mechanism of a part of released outer products: the numbers of ``features`` columns, the target included."""
 
     noise: Any
+    released: ExampleSettings = field(kw_only=True)  # of the log's task
     whole: OuterGaussian | OuterMechanism = field(kw_only=True)
     numbers: EntrySelection = field(kw_only=True)
 
     @classmethod
-    def of(cls, whole: ExampleMechanism, numbers: EntrySelection, features: int) -> PartOfOuter:
+    def of(
+        cls, released: ExampleSettings, whole: ExampleMechanism, numbers: EntrySelection, features: int
+    ) -> PartOfOuter:
         """Return the part of a log's mechanism of outer products."""
         assert isinstance(whole, OuterGaussian | OuterMechanism)
         inner = whole.noise if isinstance(whole, OuterMechanism) else whole
-        return cls(features, inner, whole=whole, numbers=numbers)
+        return cls(features, inner, released=released, whole=whole, numbers=numbers)
+
+    @property
+    def origin(self) -> tuple[ExampleSettings, OuterGaussian | OuterMechanism]:
+        """Settings and mechanism of the whole release, which determine its weight and whether it is plausible."""
+        return self.released, self.whole
+
+    @cached_property
+    def _limit(self) -> float:
+        """Largest length of a plausible release."""
+        return float(level_rows(self.released, [self.whole])[0][0, k.LIMIT - k.UNIT])
 
     @property
     def dimension(self) -> int:
@@ -80,8 +93,14 @@ class PartOfOuter(OuterMechanism):
         return self.whole.dimension
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
-        """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers."""
-        return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
+        """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers; infinite if implausible.
+
+        Squares are added in the order of the kernel that judges whole releases.
+        """
+        whole = self.whole.decode(payload)
+        part = np.asarray(whole[:, self.numbers.places] * self.numbers.signs)
+        part[~(np.cumsum(whole * whole, axis=1)[:, -1] <= self._limit**2)] = np.inf
+        return part
 
 
 @dataclass(frozen=True)
@@ -168,8 +187,9 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
     if released.outer:
         numbers = EntrySelection.of(*_of_matrix(columns, p))
         size = settings.features + 1
-        parts = map_levels(lambda each: PartOfOuter.of(each, numbers, size), whole.mechanisms)
-        return _part(derived, settings, parts, all_numbers, note)
+        parts = map_levels(lambda each: PartOfOuter.of(released, each, numbers, size), whole.mechanisms)
+        of_state = released.exact and settings.weighting == released.weighting
+        return replace(_part(derived, settings, parts, all_numbers, note), of_state=of_state)
     if released.directed and own and columns.places == tuple(range(p)):
         return _part(derived, settings, whole.mechanisms, all_numbers, note)
     if released.directed or (released.form == k.PRODUCT and not own):

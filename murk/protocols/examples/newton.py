@@ -251,10 +251,9 @@ def uncertainty(real: Array, p: int) -> float:
 
 
 @jit
-def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
+def to_estimate(whole: Array, real: Array, average: Array, reference: Array) -> None:
     """Move the reference point to the polished estimate, projected onto the ball, or to the average."""
     p = whole[k.FEATURES]
-    whole[k.NEXT_REFRESH] += max(whole[k.COUNT] // _GROWTH, 1)
     found, least = np.zeros(p), TRUST * uncertainty(real, p)
     done = real[k.POLISH_WEIGHT] > 0.0 and solution_of(real, p, whole[k.FREE], least, found)
     whole[k.IDENTIFIED] = 1 if done else 0
@@ -268,6 +267,14 @@ def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None
     shrink = real[k.RADIUS] / math.sqrt(square) if square > real[k.RADIUS] * real[k.RADIUS] else 1.0
     for j in range(p):
         reference[j] = found[j] * shrink
+
+
+@jit
+def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
+    """Move the reference point, and discount residuals at earlier ones."""
+    p = whole[k.FEATURES]
+    whole[k.NEXT_REFRESH] += max(whole[k.COUNT] // _GROWTH, 1)
+    to_estimate(whole, real, average, reference)
     # Residuals at earlier reference points are discounted, as they say little about residuals at the newest.
     fade = 1.0 - 1.0 / (_GROWTH + 1.0)
     meat = k.REAL_HEADER + k.ROWS * p + triangle(p)

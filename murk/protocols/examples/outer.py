@@ -90,14 +90,73 @@ def _ridge(real: Array, u: Array) -> float:
 
 
 @jit
+def add_moments(real: Array, p: int, u: Array, weight: float) -> None:
+    """Add a release's numbers and their products to the exact sums."""
+    size, at = u.shape[0], k.REAL_HEADER + k.ROWS * p + p * (p + 1)
+    square = weight * weight
+    for i in range(size):
+        real[at + i] += weight * u[i]
+    at += size
+    for i in range(size):
+        own, row = u[i], real[at : at + size - i]
+        for j in range(size - i):
+            # The product of the numbers comes first, so that a part of them has the same bits in any order.
+            row[j] += square * (own * u[i + j])
+        at += size - i
+
+
+@jit
+def summarize(whole: Array, real: Array) -> None:
+    """Write the matrix and the right-hand side of the Newton step, and the sizes of both, from exact sums."""
+    p, size = whole[k.FEATURES], whole[k.NUMBERS]
+    aimed, bend = k.REAL_HEADER + k.AIMED * p, k.REAL_HEADER + k.ROWS * p
+    means = bend + p * (p + 1)
+    square, at, length = means + size, 0, 0.0
+    ridge = real[k.DIRECTED_RIDGE] * real[means + size - 3]
+    for i in range(p):
+        for j in range(i, p):
+            factor = 1.0 if i == j else _HALF
+            real[bend + j * (j + 1) // 2 + i] = real[means + at] * factor + (ridge if i == j else 0.0)
+            length += real[square]
+            square += size - at
+            at += 1
+        real[aimed + i] = real[means + at] * _HALF
+        square += size - at
+        at += 1
+    real[k.MEAT_SQUARES], real[k.BEND_SQUARES] = real[k.POLISH_SQUARES], length
+
+
+def residual_map(theta: Floats, ridge: float) -> Floats:
+    """Return the matrix (p, d) that maps a decoded release to its gradient at theta, penalty included."""
+    p = len(theta)
+    rows, columns = np.triu_indices(p + 1)
+    factors, turned = np.where(rows == columns, 1.0, _HALF), np.append(theta, -1.0)
+    out = np.zeros((p + 1, len(rows)))
+    numbers = np.arange(len(rows))
+    out[rows, numbers] = factors * turned[columns]
+    off = rows != columns
+    out[columns[off], numbers[off]] = (factors * turned[rows])[off]
+    out[:p, -3] += ridge * theta
+    return out[:p]
+
+
+@jit
 def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float, pulled: Array) -> float:
     """Add a release's matrix and residual at the reference point to the sums; return its loss there."""
     p = rho.shape[0]
     times(u, rho, pulled)
     found = loss_of(rho, pulled)
-    if whole[k.POLISH] == 0:
+    if whole[k.POLISH] == k.NO_STEP:
         return found
     square, ridge = weight * weight, _ridge(real, u)
+    real[k.POLISH_WEIGHT] += weight
+    real[k.POLISH_SQUARES] += square
+    # Public rows need the sums of squared weights times the largest and the smallest noise variance.
+    real[k.REAL_HEADER + k.FIRST * p] += square * real[k.VARIANCE]
+    real[k.REAL_HEADER + k.FIRST * p + 1] += square * real[k.TARGET_VARIANCE]
+    if whole[k.POLISH] == k.EXACT:
+        add_moments(real, p, u, weight)
+        return found
     aimed, bend = k.REAL_HEADER + k.AIMED * p, k.REAL_HEADER + k.ROWS * p
     meat, at, length = bend + p * (p + 1) // 2, 0, 0.0
     for i in range(p):
@@ -113,13 +172,8 @@ def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float,
         start = meat + i * (i + 1) // 2
         for j in range(i + 1):
             real[start + j] += square * pulled[i] * pulled[j]
-    real[k.POLISH_WEIGHT] += weight
-    real[k.POLISH_SQUARES] += square
     real[k.MEAT_SQUARES] += square
     real[k.BEND_SQUARES] += square * length
-    # Public rows need the sums of squared weights times the largest and the smallest noise variance.
-    real[k.REAL_HEADER + k.FIRST * p] += square * real[k.VARIANCE]
-    real[k.REAL_HEADER + k.FIRST * p + 1] += square * real[k.TARGET_VARIANCE]
     return found
 
 
@@ -136,6 +190,8 @@ def learn_matrix(whole: Array, real: Array, state: State, u: Array, pulled: Arra
         real[k.SUM_SPREAD] += weight * weight * real[k.SPREAD]
     else:
         whole[k.REFUSED] += 1
+    if whole[k.POLISH] == k.EXACT and whole[k.COUNT] == whole[k.NEXT_REFRESH]:
+        summarize(whole, real)
     step_on(whole, real, state)
 
 

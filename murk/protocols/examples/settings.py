@@ -42,6 +42,7 @@ ExampleMechanism: TypeAlias = (
 
 LARGEST_LAPLACE = 16  # coefficients under Laplace noise, if not quadratic: derivatives are accurate up to order 34
 POLISHED = 64  # Largest number of coefficients polished by default, as the Newton step keeps and updates O(p^2) sums
+MOST_EXACT = 20  # largest number of coefficients of outer products with exact O(p^4) sums, which take 300 kB of a state
 
 
 def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
@@ -210,6 +211,16 @@ class ExampleSettings:
         """Whether the released vector has Laplace noise."""
         return self.kind == _LAPLACE and self.release == "joint"
 
+    @cached_property
+    def exact(self) -> bool:
+        """Whether a state has the first and second moments of all released numbers."""
+        return self.newton and self.outer and self.features <= MOST_EXACT
+
+    @property
+    def newton_sums(self) -> int:
+        """Code of the Newton step's sums in kernels."""
+        return k.EXACT if self.exact else k.AT_REFERENCE if self.newton else k.NO_STEP
+
     @property
     def weighted(self) -> bool:
         """Whether the loss is weighted by a record's length."""
@@ -337,6 +348,10 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
+        # A part of an outer product is weighted, and implausible, like the whole of it.
+        settings, mechanism = getattr(mechanism, "origin", (settings, mechanism))
+        radius = settings.radius
+        assert radius is not None
         # b, and each of the p products of A with theta, have half the noise variance of an entry.
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
@@ -396,7 +411,7 @@ def fill(real: Floats, whole: Integers, settings: ExampleSettings) -> None:
     whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
     whole[k.BOXED] = settings.boxed
     whole[k.UNCORRECTED] = not settings.corrected
-    whole[k.POLISH] = settings.newton
+    whole[k.POLISH] = settings.newton_sums
     whole[k.NEXT_REFRESH] = k.FIRST_REFRESH if settings.newton else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = losses.LOGIT_WIDTH, settings.radius, settings.bound
     # The penalty is weighted like the loss.

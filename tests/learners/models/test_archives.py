@@ -42,7 +42,7 @@ _PROTOCOLS = {
     "gradients": "protocol: gradients",
 }
 _OWN = {"scores", "scores by partition", "gradients"}
-_BY_FILE = {"moments", "cells", "scores"}
+_BY_FILE = {"moments", "cells", "outer", "scores"}
 _ROWS = 100
 
 
