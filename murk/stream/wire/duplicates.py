@@ -20,6 +20,8 @@ from murk._internal.jit import deferred, jit_helper
 
 SLACK = 86_400
 """Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
+AHEAD = 86_400
+"""Seconds by which a log's clock may have been ahead when it is set back: no copy of a release is then new."""
 _PERIODS = 16  # largest number of periods until a release expires
 _SPARE = 2**17  # number of ids for which an empty filter has room
 _BITS = 12  # bits of a filter for each id: fewer than 1 of 150 new ids are false positives
@@ -81,8 +83,8 @@ class Filter:
 class Unexpired:
     """Releases that have not expired, by id and time of expiry, in about 11 bytes of memory for each.
 
-    ``key`` is the key of fingerprints. A release expires at most ``lifetime`` seconds after it came, so releases that
-    expire that long before the newest one are forgotten, whole periods of ``period`` seconds at once.
+    ``key`` is the key of fingerprints. Releases that expire ``lifetime`` seconds or more before the newest one are
+    forgotten, whole periods of ``period`` seconds at once.
 
     >>> known = Unexpired(np.array([1, 2], np.uint64), 60, 600)
     >>> ids = np.array([[1, 1], [2, 2], [1, 1]], np.uint64)
@@ -103,7 +105,8 @@ class Unexpired:
     @classmethod
     def of(cls, identity: str, expiry: int, granularity: int) -> Self:
         """Return an empty set for the log with this identity, and a task with this ``expiry`` and ``granularity``."""
-        return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry))
+        # The newest one may have come while the log's clock was ahead.
+        return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry) + AHEAD)
 
     def add(self, ids: Words, expires: Integers) -> None:
         """Add ids (m, 2), with the times of their expiry in seconds since 1970."""
