@@ -7,6 +7,7 @@ from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.populations.local_run import run as run
+    from murk.results.archives import archive as archive
     from murk.results.fit import fit as fit
     from murk.results.result import Result as Result
     from murk.task.task import Task as Task
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 __version__ = "1.0.0"
 _MODULES = {
     ".populations.local_run": "run",
+    ".results.archives": "archive",
     ".results.fit": "fit",
     ".results.result": "Result",
     ".task.task": "Task",

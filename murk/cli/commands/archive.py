@@ -78,7 +78,7 @@ def command(
                     raise UserError(
                         f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}"
                     )
-            return Archiver(log, task, folder, partitions or None, learner=device_for(task).engine())
+            return Archiver(log, task, folder, device_for(task).engine(), partitions or None)
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)
         stack.enter_context(log)
