@@ -23,7 +23,8 @@ from benchmarks.on_kafka import Clock
 from murk import Task
 from murk.protocols.device import device_for
 from murk.results.archives import processes
-from murk.stream import Archiver, open_log
+from murk.stream import open_log
+from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import LocalFolder
 from murk.stream.log.sqlite import SqliteLog
 from murk.task import Model
@@ -130,7 +131,7 @@ def main(argv):
                 command = [sys.executable, "-m", "benchmarks.history_large", "--fit", str(path)]
                 command += ["--processes", str(options.processes)]
                 wall, peak, learned, _, report = json.loads(
-                    subprocess.run(command, check=True, capture_output=True).stdout
+                    subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
                 )
                 assert learned == count, report
                 size = sum(file.stat().st_size for file in path.rglob("*.parquet")) / count
