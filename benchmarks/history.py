@@ -108,7 +108,7 @@ def archived(url, path, **more):
     clock = Clock()
     with open_log(url) as log:
         task = log.registered_task()
-        archiver = Archiver(log, task, LocalFolder(str(path)), learner=device_for(task).engine(), **more)
+        archiver = Archiver(log, task, LocalFolder(str(path)), device_for(task).engine(), **more)
         while not archiver.has_archived(log.ends()):
             archiver.step()
         archiver.flush()

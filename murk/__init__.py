@@ -7,6 +7,7 @@ from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.populations.local_run import run as run
+    from murk.results.archives import archive as archive
     from murk.results.fit import fit as fit
     from murk.results.result import Result as Result
     from murk.task.task import Task as Task

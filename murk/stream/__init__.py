@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.stream.archive.archiver import Archiver as Archiver
-    from murk.stream.archive.files import folder_of as folder_of
     from murk.stream.log.open import open_log as open_log
     from murk.stream.wire.releases import ExampleRelease as ExampleRelease
     from murk.stream.wire.releases import GradientRelease as GradientRelease

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from murk import Task
 from murk.cli.commands.dossier import command
 from murk.producers import Ledger, Producer
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import LocalFolder
@@ -51,7 +52,8 @@ def test_an_archive_is_stated_with_who_deletes_it_to_be_settled(tmp_path: Path) 
     for name in ("sleep", "other"):
         with open_log(f"sqlite:///{tmp_path}/{name}.db") as log:
             log.register_task(Task.load(task).document())
-            Archiver(log, log.registered_task(), LocalFolder(f"{tmp_path}/{name}"))
+            carried = log.registered_task()
+            Archiver(log, carried, LocalFolder(f"{tmp_path}/{name}"), device_for(carried).engine())
     log_of = ("--draws", 0, "--out", out, "--log", f"sqlite:///{tmp_path}/sleep.db", "--json")
     status, said = run(task, *log_of)
     assert status == 0, said

@@ -67,7 +67,7 @@ def command(
 
         def begin(log: Log, task: Task) -> Archiver:
             check_partitions(partitions, task)
-            return Archiver(log, task, folder, partitions or None, learner=device_for(task).engine())
+            return Archiver(log, task, folder, device_for(task).engine(), partitions or None)
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)
         stack.enter_context(log)

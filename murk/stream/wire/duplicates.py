@@ -116,9 +116,10 @@ class Unexpired:
         prints, ends = fingerprints(self._key, ids, expires), ends_of(expires, self._period)
         for end in np.unique(ends).tolist():
             # Merged with runs that are not twice as long: so there are few, and each id is rarely moved.
-            runs, new = self._runs.setdefault(end, []), np.unique(prints[ends == end])
+            runs, new = self._runs.setdefault(end, []), np.sort(prints[ends == end])
             while runs and len(runs[-1]) < 2 * len(new):
-                new = np.union1d(runs.pop(), new)
+                # A stable sort merges sorted runs.
+                new = np.sort(np.concatenate([runs.pop(), new]), kind="stable")
             runs.append(new)
         if self._filter.room < len(prints):
             stored = [run for runs in self._runs.values() for run in runs]

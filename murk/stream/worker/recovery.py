@@ -60,7 +60,7 @@ def open_state(log: Log, task: Task, partition: int, checkpoint: Checkpoint) -> 
 
 
 def rebuild_window(
-    log: Log, task: Task, partition: int, remember: Callable[[Fetched, DuplicateWindow], None], offset: int
+    log: Log, task: Task, partition: int, remember: Callable[[Fetched, DuplicateWindow], object], offset: int
 ) -> DuplicateWindow:
     """Rebuild the window for duplicates at an offset; ``remember`` adds the ids of valid messages to it."""
     window = DuplicateWindow(task.duplicates, Unexpired.of(log.identity, task.expiry, task.granularity))
