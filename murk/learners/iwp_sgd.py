@@ -68,7 +68,7 @@ class IWPSGD(SGDEstimator[Any]):
         The features' share of a separate release's guarantee; calibration, ``"analytic"`` or, as published,
         ``"classic"``.
     bound
-        Public bound on the features' norm, to which they are projected; by default each feature to [-1, 1].
+        Public bound on the features' norm, to which they are projected; by default each feature is clipped to [-1, 1].
     regularization, batch
         lambda of the penalty ``lambda/2 ||theta||^2``; number of releases averaged for each step.
     newton
@@ -173,7 +173,7 @@ class IWPSGD(SGDEstimator[Any]):
     def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the release; or learn from a released example.
 
-        ``guarantee`` replaces the learner's own. It is refused if the loss is not valid for its noise.
+        ``guarantee`` replaces the learner's own. A guarantee whose noise is too large for the loss is refused.
         """
         if self.inputs == "released":
             self._learn_released(x, self._released_target(x, y), guarantee)
@@ -295,7 +295,7 @@ class IWPSGD(SGDEstimator[Any]):
     def linear_coefficients(self) -> tuple[dict[Any, float], float]:
         """Return the coefficients by feature, and the constant, that ``predict_one`` uses, for coded targets."""
         if self._labels:
-            raise UserError("several classes have no single line of coefficients: see coefficients() and unbiased_loss")
+            raise UserError("several classes have no single coefficient vector: see coefficients() and unbiased_loss")
         if self._engine is None:
             return {}, 0.0
         *slopes, constant = self._engine.reference.tolist()

@@ -111,8 +111,8 @@ def _engine(log: ArchiveLog, device: ModelDevice) -> FurtherModelEngine:
     if hasattr(whole, "of_archive"):
         if shared is None:
             raise UserError(
-                f"{log.url} has no models that people answered at: run `murk archive` beside `murk learn`, which makes "
-                "them, from the task's first release on"
+                f"{log.url} lacks the models at which people have answered, which `murk learn` publishes: run `murk "
+                "archive` while `murk learn` runs, from the task's first release on"
             )
         whole = whole.of_archive(shared)
     return FurtherModelEngine(whole, whole, device.used.take, device.model.hash)

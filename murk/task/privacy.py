@@ -163,7 +163,7 @@ class LevelGrid(Block):
         if not self.low < self.high:
             raise task_error(f"{self.high:g} is not above from: {self.low:g}; raise it", "to")
         if self.low < LEAST_POINT:
-            raise task_error(f"{self.low:g} is below {LEAST_POINT:g}, which nobody learns from; raise it", "from")
+            raise task_error(f"{self.low:g} is below {LEAST_POINT:g}, too little to learn from; raise it", "from")
         if self.high > LARGEST_POINT:
             raise task_error(f"{self.high:g} is above {LARGEST_POINT:g}, which protects nobody; lower it", "to")
         if not self.high < self.low * RATIO ** (MOST_POINTS - 2):
@@ -358,7 +358,7 @@ class PrivacyBlock(Block):
         if self.repeats_answers:
             self._check_repeat(protocol)
         if self.grid is not None and protocol.of_organisations:
-            raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
+            raise task_error("a grid is for budgets of people, and here organisations release; name levels", "levels")
         # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
         for level, guarantee in bounding(self.levels).items():
             at = self.key_of(level)

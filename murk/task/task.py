@@ -396,9 +396,9 @@ class Task(_ProtocolBlocks):
         if protocol.without_models and not protocol.reads_models(self.block):
             raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
         if self.known_columns:
-            raise task_error("no path is estimated for known columns; remove it, or known", "track")
+            raise task_error("tasks with known columns have no track; remove it, or known", "track")
         if has_quantiles:
-            raise task_error("no path is estimated for quantiles; remove it, or target.quantiles", "track")
+            raise task_error("tasks of quantiles have no track; remove it, or target.quantiles", "track")
         if track.window != self.privacy.window or not self.privacy.renews:
             words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
             raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")

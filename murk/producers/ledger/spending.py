@@ -477,7 +477,7 @@ class Spending:
         caps, fresh = self._common.terms(self._connection, self._booked)
         windows, newest = self._requests.windows, self._newest()
         if windows is None and any(cap.renews for each in caps.values() for cap in each):
-            raise MurkError("the budget of this task renews: a request of a release needs its window")
+            raise MurkError("the budget of this task renews in each window: a request to release must give its window")
         wanted = [self._price_of(level) for level in self._requests.levels]
         for number in set(wanted) - fresh.keys():
             fresh[number] = self._lacking(caps[number], {}, {}, number)

@@ -155,7 +155,7 @@ class Cells:
             if size is None and grid is None:
                 raise task.error_at(
                     f"{feature.name!r} is a number, and cells have finitely many values: say examples: "
-                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
+                    "{release: cells, grid: 5} to round it to 5 values (best is a grid of all values that occur), or "
                     + _other(isinstance(task.target, ClassTarget)),
                     "features",
                     task.features.index(feature),

@@ -111,7 +111,7 @@ class ScoreEngine:
         index = _PLACES[release.query]
         if index >= len(self.lengths):
             expected = "a matrix" if index == 1 else "an answer of one number"
-            raise RejectedError("dimension", f"{expected}, but this task asks nobody for one")
+            raise RejectedError("dimension", f"{expected}, which this task asks nobody for")
         if len(release.payload) != self.lengths[index]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
         if not self._payload_bounds[release.level][index].holds(release.payload):

@@ -221,7 +221,7 @@ def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bo
     if not np.all(np.isfinite(flat)):
         raise HostileModelError("the model holds numbers that are not finite: refused")
     if flat[contrasts * features + features * features + _NUMBERS - 3] not in range(len(THRESHOLDS)):
-        raise HostileModelError("the model names no list of a survey's thresholds: refused")
+        raise HostileModelError("the number of the model's list of survey thresholds is unknown: refused")
     model = Model.of(flat, features, sets=sets)
     if model.survey and not model.surveyed:
         raise HostileModelError("the model asks about no feature: refused")

@@ -248,8 +248,8 @@ class ExamplesProtocol(TaskProtocol):
         """Check that the loss fits the target, and that the release fits the loss."""
         if target == "classes" and block.release != CELLS:
             raise task_error(
-                f"{block.release} has one number for the target, which is a label or a real one; for several classes "
-                "say release: cells, or protocol: scores",
+                f"{block.release} codes the target as one number, so it has two classes or is real; for several "
+                "classes say release: cells, or protocol: scores",
                 "examples",
                 "release",
             )
