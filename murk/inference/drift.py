@@ -226,7 +226,7 @@ def _by_coefficient(change: Floats, before: Floats, after: Floats, share: float 
 
 
 def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Comparison], views: int = 1) -> Drift:
-    """Combine comparisons of parts, corrected for the number of parts and of ways (``views``) to compare one."""
+    """Combine comparisons of parts, corrected for the number of parts and of comparisons of each part (``views``)."""
     if not comparisons:
         return Drift(releases=releases)
     worst = max(comparisons, key=lambda each: each.evidence - _price(each, views))

@@ -244,7 +244,7 @@ def _scale(target: Target) -> tuple[float, float]:
 def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: float, count: int) -> MetricLifts:
     """Return the lifts of all arms on the target or a metric, adjusted for the other known columns.
 
-    They are among ``count`` ones that share the error.
+    They are among ``count`` lifts that share the error probability.
     """
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     assert block is not None
@@ -307,7 +307,7 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
 
 def _segments(task: Task, cells: Any, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
-    """Return the lifts of all arms in all segments, whose intervals share the error."""
+    """Return the lifts of all arms in all segments, whose intervals share the error probability."""
     block, columns, factor = task.experiment, task.known_columns, _scale(task.target)[0]
     assert block is not None
     place, found = columns.index(block.arm), []
@@ -393,7 +393,7 @@ def _lift(
 ) -> Lift:
     """Return a lift with its intervals, given those of the difference and of its ratio to the control at a level.
 
-    It is one of ``count`` lifts that share the error, of which it has ``alpha``.
+    It is one of ``count`` lifts that share the error probability; ``alpha`` is its part.
     """
     nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
 

@@ -52,7 +52,7 @@ class Part:
 
 
 def learn_part(part: Part) -> bytes:
-    """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
+    """Return, as a message, the state that a learner has after a part; any process with the archive may call this."""
     log, device = _opened(part.archive, part.model, part.identity, part.end, part.partitions)
     task, learner = log.task, _engine(log, device)
     if part.is_file:

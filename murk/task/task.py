@@ -868,7 +868,7 @@ class Disclosure:
         return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
 
     def announce(self, url: str, source: str | None = None) -> str:
-        """Describe what is about to become public, and on which log; ``source`` is what people are set aside from."""
+        """Describe what is about to become public, and on which log; people are set aside from ``source``."""
         if self.file is None:
             whose = f"They are drawn at random from {source}, and these people release nothing else."
         else:

@@ -88,7 +88,7 @@ class Column:
     def shares(self, X: Floats) -> Floats:
         """Return probabilities (m, k) of rounding coded records (m, p) to the points, whose mean is the coded value.
 
-        A missing category, which is 0 in all codes, is equally likely to be any.
+        A missing category, which is 0 in all codes, is rounded to each category with equal probability.
         """
         known, codes = len(self.points) - self.indicated, self.width - self.indicated
         out = empty((len(X), len(self.points)))
@@ -249,7 +249,7 @@ class CellMechanism(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """Largest number of a cell."""
+        """Largest cell number."""
         return self.cells.classes - 1
 
     @property

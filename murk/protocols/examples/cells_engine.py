@@ -632,7 +632,7 @@ def _beside(factors: Floats, X: Floats) -> Floats:
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:
-    """Return a bound on how far one forged cell moves an estimate: its gradient, and its Hessian, at the estimate.
+    """Return bounds on how far one forged cell moves an estimate, by its gradient and by its Hessian there.
 
     A gradient g moves no combination of coefficients by more than ``sqrt(g' M^-1 g)`` of the standard errors that
     gradients of covariance M give.

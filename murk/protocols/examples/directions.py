@@ -10,7 +10,8 @@ are at most 2 apart, as ``|r - r'| <= a + a'``:
 
 .. math:: |w - w'|^2 + (a - a')^2 + (r - r')^2 \le 2 |w|^2 + 2 |w'|^2 + (a - a')^2 + (a + a')^2 \le 4
 
-and at most 2 from the missing one: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no more noise.
+and at most 2 from the point of a missing target: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no
+more noise.
 
 Least squares uses ``u = (w, r)`` and ``t = a`` of a release (labels), or ``u = (w, a)`` and ``t = r`` (real targets):
 

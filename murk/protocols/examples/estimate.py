@@ -187,7 +187,7 @@ def _coded(settings: Any, coefficients: Floats) -> Floats:
 
 
 def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
-    """Return the factor by which the mean of ``r r'`` at least exceeds the mean Hessian, for any released residuals.
+    """Return a lower bound on the ratio of the mean of ``r r'`` to the mean Hessian, for any released residuals.
 
     With few releases the rarer label is rare or absent, and released residuals hardly vary. So the bound is the
     model's: the mean square of the loss's slope is its mean curvature for `log` (nearly for `probit`), and ``cosh z``

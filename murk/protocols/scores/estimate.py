@@ -497,7 +497,7 @@ class ScoreEstimate(Estimate):
         ]
 
     def stream_change(self) -> StreamChange | None:
-        """Return how the stream contradicts one model of one group of people; None if it does not."""
+        """Return how the stream contradicts a single model of a single group of people; None if it does not."""
         if self.outlook is None:
             return None
         widened, change = disagreement(self.outlook.solution), self._feature_change
@@ -537,7 +537,7 @@ class ScoreEstimate(Estimate):
         return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
-        """Return the line's slopes and their half-widths, if it gives more precise average effects than log odds."""
+        """Return slopes and half-widths of `line`, if its average effects are more precise than those from log odds."""
         if not self.by_line or self.line is None:
             return None
         quantile = quantile_of(level)

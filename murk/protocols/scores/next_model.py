@@ -46,7 +46,7 @@ def following(
     if not answers or count <= settings.survey_rounds[-1]:
         model = settings.first_model(mechanisms)
         if model.sets is not None and count < settings.survey_rounds[-1]:
-            # They have too few answers for the threshold of prediction sets, too.
+            # These rounds also have too few answers for the threshold of prediction sets.
             model = replace(model, sets=replace(model.sets, share=0.0))
         return model, coordinates
     return next_model(settings, answers, count, mechanisms), coordinates

@@ -163,7 +163,7 @@ def _local_scale(mechanism: GramMechanism) -> float:
 
 
 def remarks(task: Task) -> Iterator[str]:
-    """Yield how many windows an organisation's cap allows, or a cap for several ones below the sum of their costs."""
+    """Yield how many windows an organisation's cap allows, or a cap for several windows below their total cost."""
     try:
         mechanisms, guarantee = device_for(task).mechanisms, task.privacy.guarantee
     except UserError as error:

@@ -11,8 +11,8 @@ V_l at level l, both at the overall shares. The covariance is
 :math:`H^{-1} (\sum \kappa^2 \mathrm{Cov}(r) \otimes x x' + \Lambda) H^{-1}`. The weak prior makes the fit exist, and
 intervals allow for this prior.
 
-Every covariance is the larger of two: by each cell's own residuals, and by residuals that are pooled over cells. While
-a rare outcome has not occurred in a small cell, the covariance by its own residuals is far too small. There is no
+Every covariance is the larger of two: from each cell's own residuals, and from residuals pooled over cells. While a
+rare outcome has not occurred in a small cell, the covariance from its own residuals is far too small. There is no
 interval before the smallest category has max(100, 25 skew^2) people, for the skewness of one release.
 """
 

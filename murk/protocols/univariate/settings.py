@@ -44,7 +44,7 @@ _BETTER: Final = 0.99
 
 @dataclass(frozen=True)
 class Settings:
-    """The public settings of a target alone, or beside known columns and private features."""
+    """The public settings of a target alone, or together with known columns and private features."""
 
     # Names of the reported numbers: shares of all classes or of the positive one, a mean, quantiles, or coefficients.
     names: tuple[str, ...]

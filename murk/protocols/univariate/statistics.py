@@ -439,7 +439,7 @@ class Thresholds:
         return self.inner.summary(sums.reshape(THRESHOLDS, -1)[:, 1:].sum(axis=0), count)
 
     def shares(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the number of releases at each threshold (t,) and, times it, the estimated shares (t, k)."""
+        """Return numbers of releases by threshold (t,), and the estimated shares (t, k) multiplied by these numbers."""
         by_threshold = sums.reshape(THRESHOLDS, -1)
         counts = by_threshold[:, 0]
         used = np.maximum(counts, 1.0)

@@ -79,7 +79,7 @@ class Columns:
         return len(self.numbers["payload"])
 
     def column(self, name: str) -> Integers:
-        """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
+        """Return the numbers of a field; zeros for a field that this kind of release lacks."""
         column: Integers = self.numbers[name] if name in self.numbers else np.zeros(len(self), np.int64)
         return column
 
@@ -132,7 +132,7 @@ class Columns:
         return rows
 
     def part(self, start: int, stop: int) -> Columns:
-        """Return the releases from one number to before another."""
+        """Return the releases from one index to before another."""
         begin, end = (int(self._ends[at - 1]) if at else 0 for at in (start, stop))
         numbers = {name: column[start:stop] for name, column in self.numbers.items()}
         return Columns(numbers, self.words, self.integers[begin:end], self.kind, self.ids[start:stop])

@@ -232,7 +232,7 @@ class ExamplesProtocol(TaskProtocol):
         return filled
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
-        """Return the settings of IWP-SGD: separate releases, constant steps of batches and the last iterate."""
+        """Return the paper's settings of IWP-SGD: separate releases, constant steps on batches, the last iterate."""
         return {
             ("examples", "release"): "separate",
             ("examples", "loss"): "squared" if target == "real" else "exponential",
@@ -276,7 +276,7 @@ class ExamplesProtocol(TaskProtocol):
             raise task_error(words, "examples", "release")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows: if many records without a target bias the fit."""
+        """Return why people cannot be weighted by rows: in joint or separate releases missing targets bias fits."""
         if block.release in (JOINT, "separate"):
             return (
                 f" and release: {block.release}, whose fit answers without a target bias; say release: outer or cells"

@@ -104,7 +104,7 @@ class MomentsProtocol(TaskProtocol):
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot be weighted by their rows: if a release does not tell how many rows it is worth."""
+        """Return why people cannot be weighted by rows: only "observed" releases say whether there is a target."""
         return "" if block.release == "observed" else f" and release: {block.release}; say release: observed"
 
     def check_without_public(self, block: Any, target: str) -> None:

@@ -120,7 +120,7 @@ class ScoresProtocol(TaskProtocol):
             )
 
     def why_not_grown(self, block: Any) -> str:
-        """Return that partitions with models of their own do not share the models of a new one."""
+        """Return the reason if each partition has models of its own: a new partition could not use them."""
         if block.interactive and block.models == "per-partition":
             return "each partition has models of its own (scores: {models: shared} lets the number grow)"
         return ""
@@ -160,7 +160,7 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot be weighted by their rows: if public rows or prediction sets are of people."""
+        """Return why people cannot be weighted by rows: public rows and prediction sets weight people equally."""
         sets = " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
         return super().why_not_weighed(block, public=public, predictions=predictions) or sets
 

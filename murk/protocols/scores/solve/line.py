@@ -69,7 +69,7 @@ class _Equation:
 
 
 class ProbabilityLine:
-    """The least-squares line through labels, from the rounds' mean answers, oldest first, and people's moments.
+    """The least-squares line through labels, from rounds' mean answers (the oldest first) and the features' moments.
 
     ``values`` are b, in coded units, (p,); ``rate`` is the share of positive labels, and ``model`` a model at origin
     zero whose ``c(z)`` weights people.
