@@ -95,7 +95,7 @@ class Experiment:
     lifts: tuple[Lift, ...]
     segments: tuple[SegmentLift, ...] = ()
     randomized: bool = True  # whether the task states that arms are assigned at random
-    metrics: tuple[MetricLifts, ...] = ()  # simultaneously
+    metrics: tuple[MetricLifts, ...] = ()  # with simultaneous intervals
 
     @property
     def mismatch(self) -> bool:
@@ -209,13 +209,13 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
         counts[values[among_known]] += releases
     of_target = _lifts(task, estimate, task.target, looks, level, others)
-    # The metrics share another error.
+    # The metrics share an error probability of their own.
     further = tuple(
         _lifts(task, of_metric, metric, looks, level, others * len(block.metrics))
         for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
     )
-    # Who answers again has the same arm again, so that counts vary more than those of different people. Of shuffled
-    # ones, some wait for their crowds.
+    # People who answer again keep their arm, so that counts vary more than those of different people. In a shuffled
+    # task some releases still wait for their crowds.
     counted = block.assigned is not None and looks.repeats.most == 1 and task.shuffle is None
     stated = block.assigned.shares if block.assigned is not None and counted else None
     log_e = None if stated is None else log_ratio_evidence(counts[:-1], stated)

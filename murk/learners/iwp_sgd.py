@@ -238,9 +238,10 @@ class IWPSGD(SGDEstimator[Any]):
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """Decode a release to ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
 
-        ``x`` has the noisy features and ``y`` the label or noisy target. In a product, ``x`` is multiplied by the label
-        and has the constant as ``"intercept"``; ``y`` is the second class. In a direction, ``x`` is u and ``y`` is t.
-        In an outer product, ``x`` is the noisy product of features and target, and ``x.matrix`` the whole matrix.
+        ``x`` has the noisy features and ``y`` the label or noisy target. Of a joint release with a label, ``x`` is the
+        noisy ``y x``, with the constant as ``"intercept"``, and ``y`` is the second class. Of a direction, they are u
+        and t of `murk.protocols.examples.directions`. Of an outer product, ``x`` is the noisy product of features and
+        target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()
         if engine.settings.cells:

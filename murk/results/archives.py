@@ -48,7 +48,7 @@ class Part:
     is_file: bool  # whether the part is one file; otherwise it is the whole partition
     identity: str  # identity of the archived log
     end: int  # offset at which the partition's archive ended when the parts were made
-    partitions: int  # of the log then
+    partitions: int  # number of the log's partitions at that time
 
 
 def learn_part(part: Part) -> bytes:

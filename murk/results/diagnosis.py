@@ -38,7 +38,8 @@ from murk.task.task import Task
 QUARTER: Final = 0.25  # an interval is useless if its ends are beyond this share of the target's range on both sides
 
 _SIGMAS: Final = 2.0
-# Reported are smaller shares of the public range, shares of people with a category, and eigenvalues of the correlation.
+# Thresholds below which these are reported: the share of the public range that values fill, the share of people with a
+# category, and an eigenvalue of the correlation matrix.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.1
 _SURELY: Final = 2.33  # standard deviations with one false alarm in a hundred
 _MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets from which they are reported, and nothing is forecast

@@ -141,7 +141,7 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *,
 
 
 def _effect(counts: Mapping[int, int], answers: int, noise: float, *, same: bool) -> float:
-    """Return the factor for one noise variance, in the worst case of where people's own variance lies."""
+    """Return the factor for one noise variance, in the worst case over which people's values vary most."""
     effect, first, square = 1.0, 0, 0
     whole = sum(number**2 * people for number, people in counts.items())
     own = noise * (whole if same else answers)

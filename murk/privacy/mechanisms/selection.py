@@ -505,7 +505,8 @@ class WindowSelection(SelectionMechanism):
     def weights(self) -> Floats:
         """Two numbers for each outcome, (M, 2): their means are y and 0 for a number y, and 0 and 1 for a missing one.
 
-        They have the least mean square for evenly spread numbers of which 2% are missing.
+        Of all such numbers they have the least mean square over outcomes, if people's numbers are spread evenly and 2%
+        are missing.
         """
         shares = np.full(len(self.chances), 1.0 / LEVELS)
         wanted = np.zeros((len(self.chances), 2))
@@ -563,7 +564,7 @@ class WindowSelection(SelectionMechanism):
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, missing: bool) -> WindowSelection:
-        """Return the selection of least mean variance with ``guarantee``; ``missing``: may numbers be missing?"""
+        """Return the selection of least mean variance with ``guarantee``; ``missing`` allows missing numbers."""
         units = epsilon_units(guarantee)
         table = _MAYBE if missing else tuple((start, size, -1) for start, size in _ALWAYS)
         window, apart = next(row[1:] for row in reversed(table) if round(row[0] * UNITS) <= units)

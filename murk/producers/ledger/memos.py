@@ -27,7 +27,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 _NONCE: Final = 16
 _PRINT: Final = 16
 _PURPOSE: Final = b"murk memo"
-_DECIMALS: Final = 9  # decimals of a vector that count, so that the order in which rows are added up does not
+_DECIMALS: Final = 9  # decimals that a fingerprint uses: further ones depend on the order in which rows are added up
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,9 @@ NOT_ASKED = (
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 _PSEUDO = 2.0  # pseudo-releases of each label, added to the real ones for the variance of residuals
-_MANY = 100.0  # rarer labels along the rarest direction of the features from which released residuals are precise
+_MANY = (
+    100.0  # rarer labels, along the rarest direction of features, from which released residuals are precise
+)
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
@@ -105,7 +107,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
     factors = np.ones(free)
     if settings.weighted and entry > 0.0:
-        # Of directions near the noise those are seen which it has lifted: errors are of values over the factors.
+        # Near the noise only directions that it has lifted are seen, so standard errors are multiplied by the factors.
         factors = selection_factors((values - TRUST * noise) / math.sqrt(2.0 * entry))
         seen &= factors <= _MOST_LIFTED
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T

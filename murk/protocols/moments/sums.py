@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _SHORTER = 0.7  # factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more
-_FEWEST = 1e-6  # Smallest share of targets to divide by
+_FEWEST = 1e-6  # least share of targets that moments are divided by
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from murk.protocols.univariate.statistics import Products, Statistics
 # Noise of the private features' least variance, relative to it, from which there is no interval. A smaller bound would
 # show only variances that noise made large, with coefficients far too small: at this one intervals are hardly bounded.
 _MOST_DOUBTFUL: Final = 0.5
-_LEAST: Final = 1e-6  # least estimated share of targets present that sums are divided by
+_LEAST: Final = 1e-6  # least share of targets present that sums are divided by
 
 
 @dataclass(frozen=True)

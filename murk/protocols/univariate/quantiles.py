@@ -40,7 +40,7 @@ _FEWEST: Final = (
     10.0  # squared largest contributions that the variance of a run exceeds, so that its sum is near normal
 )
 _LEVEL: Final = 0.95  # level at which the note of an estimate states that it has no interval
-_LEAST: Final = 1e-6  # least share of targets present to divide by
+_LEAST: Final = 1e-6  # least share of targets present that sums are divided by
 _GRID: Final = 2.0 * np.arange(THRESHOLDS + 1) / THRESHOLDS - 1.0  # thresholds and the upper bound, in coded units
 
 

@@ -55,7 +55,7 @@ class Settings:
     windows: Windows | None = None  # windows for which sums are kept besides the total sums
     rows: int = 1  # largest number of a person's rows that count
     private: tuple[int, ...] = ()  # positions of the private coded features beside known columns
-    metrics: tuple[Settings, ...] = ()  # of each metric among which, and the target, a release is drawn
+    metrics: tuple[Settings, ...] = ()  # of each metric: a release is of the target or of one metric, drawn at random
 
     @property
     def weight(self) -> float:

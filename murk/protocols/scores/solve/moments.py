@@ -481,7 +481,7 @@ _RAREST = 0.1  # least expected variance of a category
 class Curvature:
     """The difference between released curvatures and those over the rows, in the newest round's coordinates."""
 
-    ratio: float  # ratio to the rows' curvature: below 1 if targets are missing
+    ratio: float  # ratio of released curvature to that over the rows: below 1 if targets are missing
     along: Floats  # the direction of the coefficients, of length 1, (p,)
     root: Floats  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
     correction: Floats  # D, (p, p)
