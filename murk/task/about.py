@@ -20,7 +20,7 @@ def _web_address(text: str) -> str:
 
 
 class AboutBlock(Block):
-    """Who asks, and what for; consent cards and the dossier show it, and any other words change the task's hash."""
+    """Who asks, and what for: texts that consent cards and the dossier show, and that are part of the task's hash."""
 
     purpose: Words | None = Field(
         default=None, description="what the result is for, and on which legal basis people are asked"

@@ -74,7 +74,7 @@ _MISSING_SHARE: Final = (
     "to this share; `null`: its rows must be complete"
 )
 _MISSING_TARGETS: Final = (
-    "publicly known largest share of missing targets among any kind of people, 0 if every person has one: forecasts "
+    "publicly known largest share of missing targets among any kind of people, 0 if all have a target: forecasts "
     "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (

@@ -221,10 +221,10 @@ class PrivacyBlock(Block):
     )
     repeat: Literal["anew", "same"] = Field(
         default="anew",
-        description="with `window`: `same` repeats a person's last answer, at no cost, while their record codes to the "
-        "same, and once `lifetime` is spent; it discloses which answers are one person's and when the record changed. "
-        "`anew`: noise is drawn for each answer (`moments`, `examples`, and targets without features or with `known` "
-        "ones can repeat)",
+        description="with `window`: `same` repeats a person's last answer, at no cost, while their coded record is "
+        "unchanged, and once `lifetime` is spent; it discloses which answers are one person's and when the record "
+        "changed. `anew`: noise is drawn for each answer. Only `moments`, `examples`, and targets without features or "
+        "with `known` ones can repeat answers",
     )
     mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
@@ -234,8 +234,8 @@ class PrivacyBlock(Block):
 
     calibration: Literal["analytic", "classic"] = Field(
         default="analytic",
-        description="Gaussian noise for approx: `analytic` is the least with the guarantee, `classic` the papers' "
-        "formula, where valid",
+        description="Gaussian noise for approx: `analytic` is the least noise with the guarantee, `classic` that of "
+        "the papers' formula, where valid",
     )
 
     @field_validator("further_levels", mode="before")

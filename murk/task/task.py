@@ -144,14 +144,14 @@ class Task(_ProtocolBlocks):
     protocol: ProtocolName = Field(
         default="scores",
         description="what is released: `scores` at a round's model, `gradients` at the newest one, `examples` or "
-        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
+        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features on, "
         "and with `objective`, `learner` or `max_staleness`; `univariate` without features, or with `known` ones, "
         "where people release their target once; else `scores`",
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
-        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix); of "
-        "`gradients` and `examples` with the least Gaussian noise of a guarantee (see `calibration`)",
+        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix), "
+        "except that `gradients` and `examples` have the least Gaussian noise with the guarantee (see `calibration`)",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
@@ -181,8 +181,8 @@ class Task(_ProtocolBlocks):
     )
     weight: Weight = Field(
         default="people",
-        description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
-        "rows (in a window), at most 10",
+        description="`people`: all people have equal weight, however many rows they have; `{rows: 10}`: a person's "
+        "weight is their number of rows (in a window), at most 10",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -200,8 +200,8 @@ class Task(_ProtocolBlocks):
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
         default=65_536,
-        description="the number of previous releases of a partition among which any repeated id is noticed; a repeated "
-        "release is noticed until it expires",
+        description="the number of previous releases of a partition among which a repeated id is recognised; a "
+        "repeated release is recognised until it expires",
     )
     public: PublicBlock | None = Field(
         default=None, description="public covariates, for whitening and intervals; `null`: nobody's features are public"

@@ -48,9 +48,7 @@ NOT_ASKED = (
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 _PSEUDO = 2.0  # pseudo-releases of each label, added to the real ones for the variance of residuals
-_MANY = (
-    100.0  # rarer labels, along the rarest direction of features, from which released residuals are precise
-)
+_MANY = 100.0  # rarer labels, along the rarest direction of features, from which released residuals are precise
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:

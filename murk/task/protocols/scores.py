@@ -54,8 +54,8 @@ class ScoresBlock(Block):
     effects: Literal["linear", "logistic"] = Field(
         default="logistic",
         description="`linear`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
-        "at one probability, and average effects are slopes of the line through the labels; `logistic`: "
-        "always at the fitted coefficients. If omitted: `logistic`, or without public covariates `linear` for a "
+        "at one probability, and average effects are slopes of a line fitted to the labels; `logistic`: people always "
+        "answer at the fitted coefficients. If omitted: `logistic`, or without public covariates `linear` for a "
         "binary target and for several classes, of which only average effects are learned then",
     )
 

@@ -76,7 +76,7 @@ class SummariesBlock(Block):
         "normal scores of the sketch's moments",
     )
     feature_bound: Positive | None = Field(
-        default=None, description="public bound on the features' length; `null`: from their box"
+        default=None, description="public bound on the features' length; `null`: the largest length in their box"
     )
     target_bound: Positive | None = Field(default=None, description="public bound on the target's size; `null`: 1")
 
