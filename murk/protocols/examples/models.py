@@ -173,7 +173,9 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
         return _part(derived, settings, whole.mechanisms, all_numbers, note)
     if released.directed or (released.form == k.PRODUCT and not own):
         if released.directed and model.regularization > 0.0:
-            raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
+            raise model.refuse(
+                "regularization", "can be given for directions only with all features of the task; remove it"
+            )
         # A label multiplies all numbers of a direction, so that the target is 1/|x|.
         index = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
         indices = [index.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]

@@ -276,7 +276,7 @@ class Outlook:
         weighed = matrices.expected / matrices.variances
         if float(np.sum(weighed * matrices.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * matrices.expected))):
             return None
-        # Each coefficient's direction, with the others at their most likely, in the newest coordinates.
+        # For each coefficient the direction in which the most likely others follow it, in the newest coordinates.
         along = solution.newest.back.T @ solution.covariance
         along = along / np.linalg.norm(along, axis=0)
         measured = np.einsum("ij,ik,kj->j", along, matrices.measured, along)
@@ -404,7 +404,7 @@ class Forgery:
 
     @classmethod
     def of(cls, rounds: Sequence[Round], mechanisms: LevelMechanisms) -> Forgery:
-        """Return the influence and the signs of forged answers in rounds."""
+        """Return how far forged answers could have moved estimates, and the signs of forgery in rounds."""
         influences = [influence_of(query, rounds, mechanisms) for query in QUERIES_THAT_MOVE]
         exceeded = excesses(rounds)
         widened = sum(

@@ -140,5 +140,6 @@ def impossible(found: Summaries) -> tuple[Query, ...]:
 
 def _beyond(distance: float, answer: Answer) -> bool:
     numbers = matrix_size(len(answer.mean)) if answer.mean.ndim == 2 else answer.mean.size
-    # People's spread does not count, as the mean of any sample is possible; directions are noisier along their input.
+    # Only noise, without the variance between people, whose sample may have any mean. Directions have more noise
+    # along their vector, which `whole` allows for.
     return distance > math.sqrt((answer.noise + answer.whole) * largest_square(numbers))
