@@ -283,10 +283,10 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
         def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
             both, z = halves(at), quantile_of(at)
-            # Relative to a mean that may be negative a difference would have the wrong sign.
+            # If the mean may be negative, the ratio's sign is unknown.
             if not np.isfinite(both).all() or not control_mean > both[1]:
                 return -math.inf, math.inf
-            # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
+            # Half-widths exceed z standard errors: scale the covariance to them, and keep the correlation.
             wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
             return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
 

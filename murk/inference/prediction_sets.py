@@ -266,7 +266,7 @@ class PredictionSets:
         assert self.basis is not None
         odds = rows @ self.origin.reshape(-1, rows.shape[1]).T @ self.basis.T
         chances = np.exp(odds - odds.max(axis=1, keepdims=True))
-        # As devices compare them: 1 over the probability, times 1 - t, is at most 1.
+        # The same expression as on devices: (1 - t) / probability is at most 1.
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = chances.sum(axis=1, keepdims=True) / chances * (1.0 - self.threshold) <= 1.0
         return np.asarray(inside | self.whole)

@@ -105,9 +105,9 @@ def _watched(task: Task, people: float) -> float:
 
 
 def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
-    """Return the variances of a person's released and exact target, in squared points or units, and a number of people.
+    """Return the variances of a person's released and exact target, and the least number of people.
 
-    The third number is the least total number of people for an interval of the smallest arm.
+    Variances are in squared points or units; the number is that of all arms for an interval of the smallest one.
     """
     records = designs(task, Effects(rate=rate))[0].records
     forecast: Any = part(task.protocol, "forecast")

@@ -410,7 +410,7 @@ def _check_feature_kind(value: Any) -> Any:
 
 
 def quantile_name(quantile: float, constant: str) -> str:
-    """Return the name of a quantile's coefficient, as for the constant of one of several classes.
+    """Return the name of a quantile's coefficient, formed like that of a class's constant.
 
     >>> quantile_name(0.5, "intercept")
     '0.5:intercept'

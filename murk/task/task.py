@@ -585,7 +585,7 @@ class Task(_ProtocolBlocks):
 
     @property
     def most_rows(self) -> int:
-        """Largest number of a person's rows that count, each row as one person; 1 if people count alike."""
+        """Largest number of a person's rows that count; 1 if all people have equal weight, whatever their rows."""
         return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
 
     @property

@@ -158,7 +158,8 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "target": (
         "A target",
         "`protocol: univariate`, for tasks without features ([shares and means](scores.md#without-features)) or with "
-        "[known columns](known.md). A person's target. With `missing_share: 0` there is no integer for a missing target.\n\n"
+        "[known columns](known.md). A person's target. With `missing_share: 0` there is no integer for a missing "
+        "target.\n\n"
         "| mechanism | target | `payload` |\n|---|---|---|\n"
         "| subset selection | classes | for each class, and then a missing target, 1 if it is in the subset, else 0 |\n"
         "| window selection | a number | the number of the window, from 0 |\n"

@@ -506,8 +506,8 @@ class Spending:
             lacking = fresh[number] if past is None else self._lacking(caps[number], past, current, number)
             memo = memos.get(person)
             if lacking is not None and not lacking[3] and memo is not None and memo.level in self._repeats:
-                # A person without a budget repeats their last answer, whatever their record is now: whether they send
-                # must not disclose whether their record changed.
+                # A person without budget repeats their last answer, whatever their record is now: otherwise their
+                # silence would disclose that the record has changed.
                 number = self._repeats[memo.level]
                 lacking = self._lacking(caps[number], past or {}, current, number)
                 self.only_repeats.add(index)

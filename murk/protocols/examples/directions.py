@@ -134,7 +134,7 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
     """Return an unbiased estimate of ``lambda / |x|^2``, a release's share of the penalty."""
     square = constant * constant
     if whole[k.FORM] == k.DIRECTED_LABEL:
-        # For labels, |t| is the constant as well.
+        # With a label, the released target has the size of the constant, 1 / |x|, too: average both squares.
         square = 0.5 * (square + target * target)
     return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 

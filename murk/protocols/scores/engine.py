@@ -135,7 +135,7 @@ class ScoreEngine:
         try:
             answers = columns_of(releases).split(*_ANSWERED)
         except MurkError:
-            # Answers to one query have different lengths.
+            # `split` fails if answers to one query have different lengths.
             return False
         lengths = {*enumerate(self.lengths)}
         return all(

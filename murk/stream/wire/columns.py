@@ -54,10 +54,10 @@ class Columns:
     words: Mapping[str, Sequence[str]]  # of a field
     integers: Integers  # of all payloads
     kind: str = ""
-    # Of messages that were read; empty of decoded releases.
+    # Only if messages were read as columns; empty if decoded releases were converted.
     ids: Words = field(default_factory=lambda: np.empty((0, 2), np.uint64))  # (m, 2), big-endian halves
-    # Of all messages that were read; empty of a part.
-    texts: Integers = field(default_factory=lambda: np.empty((0, 2), np.int64))  # begin and end of a payload in these:
+    # Only for all messages that were read; empty for a part of them.
+    texts: Integers = field(default_factory=lambda: np.empty((0, 2), np.int64))  # begin and end of payloads in `packed`
     packed: Packed = field(default_factory=lambda: Packed.of([]))
 
     @classmethod
