@@ -195,7 +195,7 @@ def influence_of(
         parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
         lengths = longest(parts[0]), longest(parts[1])  # of `x x'` and of `x y`
         shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
-        # The parts of one release share its length; separate releases each have a length.
+        # The two parts of a joint release share one bound on the length; separate releases have a bound each.
         together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
         moved, turned = max(moved, together), max(turned, level.weights[0] * lengths[0])
     # Off-diagonal entries occur twice in a matrix.
