@@ -378,9 +378,9 @@ def _missing_words(known: dict[str, Any]) -> str:
     if known["kept"] is None or known["kept"] >= MATTERS:
         return words
     return (
-        f"{words} That matters if as many of them are missing where there is a target: its coefficient is then about "
-        f"{known['kept']:.2f} of what it is among complete records. A fill value near the mean of people (`missing:` "
-        "of the feature) or `missing: indicator` avoids it."
+        f"{words} This matters if the same share is missing among people with a target: the coefficient is then about "
+        f"{known['kept']:.2f} times that of complete records. A fill value near the mean of people (`missing:` of the "
+        "feature) or `missing: indicator` avoids it."
     )
 
 

@@ -154,7 +154,7 @@ SEVERAL_ROWS: Final = (
 
 SEVERAL_RECORDS: Final = (
     "The sketch protects each record, not a person: if one person may have several records, name the column of people "
-    "in the task (summaries.person, with summaries.rows_per_person), and the promise is the person's."
+    "in the task (summaries.person, with summaries.rows_per_person), so that the promise is for the person."
 )
 
 
