@@ -296,7 +296,7 @@ class ScoreEngine:
         if self.settings.once:
             return NEVER
         count, rounds = self.now.count, self.now.rounds
-        # A survey's rounds may be shorter, also the one before the newest model.
+        # Rounds of a survey may be shorter, even the last one before the newest model.
         before = rounds[-1].start - rounds[-2].start if len(rounds) > 1 else NEVER
         return min(256, self.settings.round_end(count) - count, before)
 

@@ -120,7 +120,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         note += "; of people whose known columns all have a declared value"
     if not clear:
         note += "; the noise is not small beside the variance of the private features"
-    # From known codes, the constant and private features to the order of all coded features.
+    # Map from the order "known codes, constant, private features" to the order of all coded features.
     order = np.argsort([*settings.known.places, len(names) - 1, *settings.private])
     values, spread = values[order], spread[order]
     covariance, divided = covariance[np.ix_(order, order)], divided[np.ix_(order, order)]
