@@ -270,7 +270,10 @@ def counted_rows(population: FilePopulation) -> str:
     answer = "one answer a person" if tally.windows is None else "one answer a person and window"
     # Do not state how many rows one person has: readers of a result need not know.
     most = population.task.most_rows
-    count = "so people count alike, not rows" if most == 1 else f"and people count as their rows, at most {most}"
+    if most == 1:
+        count = "so all people have the same weight"
+    else:
+        count = f"and each person has the weight of their rows, at most {most}"
     words = f"{describe_tally(tally, window, most=False)}: {answer}, {count}."
     if population.refused:
         late = population.figures().get("late")

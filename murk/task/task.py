@@ -411,8 +411,8 @@ class Task(_ProtocolBlocks):
             words = f"forget: {self.forget}`, as the estimand may move; say validity: fixed-n, or remove forget"
             raise task_error(f"`validity: always-valid` cannot be combined with `{words}", *at)
         if self.learner.intervals == "random-scaling":
-            words = "which intervals: random-scaling does not have; say validity: fixed-n, or give public covariates"
-            raise task_error(f"always needs a covariance, {words}", *at)
+            words = "which `intervals: random-scaling` does not have; say validity: fixed-n, or give public covariates"
+            raise task_error(f"`validity: always-valid` needs a covariance, {words}", *at)
 
     def _check_contrasts(self) -> None:
         features = {feature.name: feature for feature in self.features if isinstance(feature, CategoryFeature)}

@@ -305,7 +305,7 @@ def test_windows_count_their_rows(tmp_path: Path) -> None:
         for day in range(1 + person % 3)
     ]
     result = murk.run(task_of(MEAN, more=", window: week"), rows, person="person", time="on", seed=1)
-    assert "and people count as their rows, at most 10" in result.report["counted_rows"]
+    assert "and each person has the weight of their rows, at most 10" in result.report["counted_rows"]
     assert "up to 10 rows of a person count, and at least" in str(result)
 
 

@@ -1,7 +1,8 @@
 """Models on a log of released examples: other columns, another target, another loss.
 
-A release is a vector, or the outer product of one with itself, plus noise on each number. The numbers of a model's
-columns are a release of these columns with the same noise, from which the model is learned as a task's own would be:
+A release is a vector, or the outer product of one with itself, plus noise on each number. Of a release, the numbers
+that belong to a model's columns are again a release, of these columns, with the same noise. Each model is learned from
+them as the task's own model is:
 
 =============================  ================================  =======================================
 release                        features and target               loss

@@ -51,7 +51,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
 _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short
-_LARGEST_HALF: Final = 1e300  # above every finite half-width
+_LARGEST_HALF: Final = 1e300  # the limit if none is given: every finite half-width is below it
 _ROWS = (10_000, 3_000, 1_000)
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
 _SEEN = 2.0  # standard deviations from which a curvature stands out from noise
