@@ -238,10 +238,10 @@ class IWPSGD(SGDEstimator[Any]):
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """Decode a release to ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
 
-        ``x`` has the noisy features and ``y`` the label or noisy target. Of a joint release with a label, ``x`` is the
-        noisy ``y x``, with the constant as ``"intercept"``, and ``y`` is the second class. Of a direction, they are u
-        and t of `murk.protocols.examples.directions`. Of an outer product, ``x`` is the noisy product of features and
-        target, and ``x.matrix`` the whole matrix.
+        ``x`` has the noisy features and ``y`` the label or noisy target. Three forms differ. For a joint release with a
+        label, ``x`` is the noisy ``y x``, with the constant as ``"intercept"``, and ``y`` is always the second class.
+        For a direction, they are u and t of `murk.protocols.examples.directions`. For an outer product, ``x`` is the
+        noisy product of features and target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()
         if engine.settings.cells:

@@ -302,7 +302,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     ----------
     target_bounds
         Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
-        unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
+        unless noise is simulated, then (-1, 1) by default. The coefficients are those among people with a target.
     link
         With ``interactive=False``, ``"identity"``, ``"sigmoid"``, ``"softplus"`` (``log(1 + e^z)``) or ``"exp"``,
         Poisson regression of bounded counts.

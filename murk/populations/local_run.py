@@ -167,8 +167,8 @@ def run(
         File of people's accounts, for all tasks. By default it lies beside their file, or is temporary with a temporary
         log; for records in memory and real noise it is required.
     person
-        The column that names people; by default each row is a person. All rows of a person are one answer, so people
-        count alike, not rows.
+        The column that names people; by default each row is a person. All rows of a person are one answer, so all
+        people have the same weight.
     time
         The column of rows' dates or times (UTC), if the task has windows; by default all rows are in today's window.
     level

@@ -382,7 +382,7 @@ class Task(_ProtocolBlocks):
         has = {"public": self.public is not None, "predictions": self.predictions is not None}
         why = protocol.why_not_weighed(self.block, **has)
         if self.experiment is not None:
-            why = why or " and experiment, whose arms are of people who count alike; remove one"
+            why = why or " and experiment, whose arms give all people the same weight; remove one"
         if why:
             raise task_error(f"rows have no effect with protocol: {self.protocol}{why}", "weight")
         if self.learner.intervals == ASKED:

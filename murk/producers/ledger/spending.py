@@ -132,7 +132,7 @@ class Windows:
         return {person: ended[name] for person, name in called.items() if name in ended}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
-        """Count the windows of an organisation, or all."""
+        """Count the windows of an organisation, or of all organisations."""
         return count_windows(self._file, self._where, self._values(person))
 
     def _values(self, person: Key | None) -> tuple[object, ...]:

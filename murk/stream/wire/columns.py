@@ -470,7 +470,8 @@ def compose(  # noqa: C901
 ) -> bool:
     """Write the messages of the records at ``starts``; numbers that are not ``fixed`` are read from each record.
 
-    Returns whether words have these numbers, and payloads are integers within the bound, of one of the lengths.
+    Returns False if a number has no word in the program, or a payload has another length or an integer beyond the
+    bound.
     """
     literals, literal_ends, kinds, _, words, word_ends, word_places = program
     written = 0

@@ -113,7 +113,7 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(words, "scores", "exponent")
 
     def check_with_public(self, block: Any, target: str) -> None:
-        """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
+        """Raise PydanticCustomError, with the choices, for linear effects on classes and public covariates."""
         if target == "classes" and block.effects == "linear":
             raise task_error(
                 "'linear' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
@@ -147,7 +147,7 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(f"{words}releases; remove it and begin a new task for each period", "forget")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
-        """Raise PydanticCustomError if people read no prediction, or partitions have different prediction sets."""
+        """Raise PydanticCustomError if no prediction is sent to people, or partitions would have different sets."""
         super().check_predictions(block, features, partitions)
         if not block.interactive:
             words = "has no effect with scores: {interactive: false}, as people read no prediction; remove one"
@@ -161,7 +161,7 @@ class ScoresProtocol(TaskProtocol):
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
         """Return why people cannot be weighted by rows: public rows and prediction sets weight people equally."""
-        sets = " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
+        sets = " and predictions, whose sets give all people the same weight; remove one" if predictions else ""
         return super().why_not_weighed(block, public=public, predictions=predictions) or sets
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:

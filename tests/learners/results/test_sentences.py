@@ -103,4 +103,4 @@ def test_how_rows_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> None
     assert sentence in " ".join(sent.split())
     # Rows that are people have none.
     rows_alone = murk.run(Task.parse(SEVERAL_ROWS.replace("visits", "rows")), tmp_path / "rows.csv", seed=1)
-    assert "count alike" not in str(rows_alone)
+    assert "the same weight" not in str(rows_alone)
