@@ -400,10 +400,10 @@ class WindowSelection(SelectionMechanism):
     r"""Release a window of consecutive levels of a bounded number; windows that contain its level have larger odds.
 
     The number is rounded to one of L = 31 levels at random, so that its mean is unchanged. There are L + s - 1 windows
-    of s levels, which may reach beyond the ends; each level is in s windows. A missing number favours ``apart``
-    outcomes of its own and s - ``apart`` windows spread evenly. A release is the number of one outcome. Each outcome j
-    has a fixed number v_j (see `weights`), such that :math:`E v_j = y` for every level y and 0 for a missing number:
-    their mean is unbiased for any distribution.
+    of s levels, which may reach beyond the ends; each level is in s windows. A missing number also favours s outcomes:
+    ``apart`` that nothing else favours, and s - ``apart`` windows, evenly spread. A release is the number of one
+    outcome. Each outcome j has a fixed number v_j (see `weights`), such that :math:`E v_j = y` for every level y and 0
+    for a missing number: their mean is unbiased for any distribution.
 
     Reference: Li et al., "Estimating numerical distributions under local differential privacy", 2020 (square wave).
 
