@@ -609,7 +609,7 @@ class SharedScoreEngine(ScoreEngine):
         return Round(version, self._models[version])
 
     def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
-        # Twice as many: releases admitted before the newest models arrived are learned after them.
+        # Twice as many models as rounds: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
         return replace(before, count=count, rounds=tuple(sorted(rounds, key=attrgetter("start")))[-REMEMBERED:])
 

@@ -63,7 +63,7 @@ class Need:
 
     people: int | None = None  # total number of people, at these budgets
     budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
-    public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
+    public_rows: int | None = None  # number of public covariates, with the current people and budgets
     least: bool = False  # whether it may take far more: noise still hides the curvature along this coefficient
     seen: bool = True  # whether enough stood out from noise for a forecast
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None

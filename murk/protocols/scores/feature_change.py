@@ -59,7 +59,8 @@ def feature_change(
     basis[np.arange(size), upper[0], upper[1]] += 0.5
     basis[np.arange(size), upper[1], upper[0]] += 0.5
     information, weighed, squares = np.zeros((size, size)), np.zeros(size), 0.0
-    residuals: list[tuple[Floats, Floats]] = []  # each round's differences, and their slopes in the common ones
+    # Each round's differences, and their slopes along the differences common to all rounds.
+    residuals: list[tuple[Floats, Floats]] = []
     predictions = [mean_matrix(model, rows, plain, flat=True) for model, _ in released]
     for (model, answer), predicted in zip(released, predictions, strict=True):
         into = model.transform @ back

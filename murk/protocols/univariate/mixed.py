@@ -34,8 +34,9 @@ from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Products, Statistics
 
-# Noise of the private features' least variance, relative to it, from which there is no interval. A smaller bound would
-# show only variances that noise made large, with coefficients far too small: at this one intervals are hardly bounded.
+# Largest noise of the private features' least variance, relative to this variance, at which there are intervals. With
+# a smaller limit only variances that noise made large would pass, and their coefficients are far too small. At this
+# limit intervals are so wide that they are hardly bounded.
 _MOST_DOUBTFUL: Final = 0.5
 _LEAST: Final = 1e-6  # least share of targets present that sums are divided by
 
