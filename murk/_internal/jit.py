@@ -84,8 +84,8 @@ def _can_compile() -> bool:
     return find_spec("numba") is not None
 
 
-# Kernels called by an interpreted kernel are interpreted, too. Set in a context of the call's own, so that an
-# interrupt cannot leave it set.
+# Whether an interpreted kernel is running: kernels that it calls are interpreted, too. Each call sets this in a context
+# of its own, so that an interrupt cannot leave it set.
 _INTERPRETING = ContextVar("interpreting", default=False)
 
 

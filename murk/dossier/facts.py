@@ -176,7 +176,7 @@ class Facts:
 
     @property
     def input_log(self) -> Deployment | None:
-        """The input log of a shuffled task, if it was read, as --intake or as the log itself."""
+        """The input log of a shuffled task, if one was read: that of --intake, or the log itself."""
         if self.intake is None and self.deployment is not None and self.deployment.is_input_log:
             return self.deployment
         return self.intake

@@ -107,7 +107,7 @@ Validity = Literal["always-valid", "fixed-n"]
 
 LATE: Final = 0.01  # share of releases beyond a task's stated size up to which the task counts as ended
 
-_NO_COVARIANCE = "random scaling knows no covariance"
+_NO_COVARIANCE = "random scaling estimates no covariance"
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 

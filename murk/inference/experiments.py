@@ -95,7 +95,7 @@ class Experiment:
     lifts: tuple[Lift, ...]
     segments: tuple[SegmentLift, ...] = ()
     randomized: bool = True  # whether the task states that arms are assigned at random
-    metrics: tuple[MetricLifts, ...] = ()  # simultaneously
+    metrics: tuple[MetricLifts, ...] = ()  # with simultaneous intervals
 
     @property
     def mismatch(self) -> bool:
@@ -209,13 +209,13 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
         counts[values[among_known]] += releases
     of_target = _lifts(task, estimate, task.target, looks, level, others)
-    # The metrics share another error.
+    # The metrics share an error probability of their own.
     further = tuple(
         _lifts(task, of_metric, metric, looks, level, others * len(block.metrics))
         for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
     )
-    # Who answers again has the same arm again, so that counts vary more than those of different people. Of shuffled
-    # ones, some wait for their crowds.
+    # People who answer again keep their arm, so that counts vary more than those of different people. In a shuffled
+    # task some releases still wait for their crowds.
     counted = block.assigned is not None and looks.repeats.most == 1 and task.shuffle is None
     stated = block.assigned.shares if block.assigned is not None and counted else None
     log_e = None if stated is None else log_ratio_evidence(counts[:-1], stated)
@@ -244,7 +244,7 @@ def _scale(target: Target) -> tuple[float, float]:
 def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: float, count: int) -> MetricLifts:
     """Return the lifts of all arms on the target or a metric, adjusted for the other known columns.
 
-    They are among ``count`` ones that share the error.
+    They are among ``count`` lifts that share the error probability.
     """
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     assert block is not None
@@ -283,10 +283,10 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
         def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
             both, z = halves(at), quantile_of(at)
-            # Relative to a mean that may be negative a difference would have the wrong sign.
+            # If the mean may be negative, the ratio's sign is unknown.
             if not np.isfinite(both).all() or not control_mean > both[1]:
                 return -math.inf, math.inf
-            # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
+            # Half-widths exceed z standard errors: scale the covariance to them, and keep the correlation.
             wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
             return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
 
@@ -307,7 +307,7 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
 
 def _segments(task: Task, cells: Any, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
-    """Return the lifts of all arms in all segments, whose intervals share the error."""
+    """Return the lifts of all arms in all segments, whose intervals share the error probability."""
     block, columns, factor = task.experiment, task.known_columns, _scale(task.target)[0]
     assert block is not None
     place, found = columns.index(block.arm), []
@@ -393,7 +393,7 @@ def _lift(
 ) -> Lift:
     """Return a lift with its intervals, given those of the difference and of its ratio to the control at a level.
 
-    It is one of ``count`` lifts that share the error, of which it has ``alpha``.
+    It is one of ``count`` lifts that share the error probability; ``alpha`` is its part.
     """
     nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
 

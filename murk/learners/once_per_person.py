@@ -33,7 +33,7 @@ def _cost(guarantee: Guarantee, cap: Guarantee) -> PrivacyLoss:
 
 
 class OncePerPerson(base.Wrapper, base.Estimator):
-    """Let a learner learn one answer of each person, or one in each window, of a stream with any number of records.
+    """Let a learner learn one answer of each person, or one per window, from a stream with any number of records.
 
     The first record of a person in a window is their answer. Three kinds of records are refused before they are read,
     and counted by ``n_refused``: further ones in the window, records of windows before the person's newest one, and
@@ -150,9 +150,9 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
         """Return confidence intervals by name, which allow for people who have answered in several windows.
 
-        Random scaling estimates the variance from the path of estimates. The path shows the noise, but may not show
-        what a person's answers have in common. With a noise variance v and the factor f of `repeats`, half-widths of
-        random scaling are multiplied by the root of ``f (v + 1) / v``.
+        Random scaling estimates the variance from the path of estimates. The path shows the noise, but may not show the
+        correlation of a person's answers. With a noise variance v and the factor f of `repeats`, half-widths of random
+        scaling are multiplied by the root of ``f (v + 1) / v``.
         """
         repeats = self.repeats
         if self.model.estimate().method != RANDOM_SCALING or repeats.most == 1:

@@ -104,9 +104,9 @@ def _watched(task: Task, people: float) -> float:
 
 
 def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
-    """Return the variances of a person's released and exact target, in squared points or units, and a number of people.
+    """Return the variances of a person's released and exact target, and the least number of people.
 
-    The third number is the least total number of people for an interval of the smallest arm.
+    Variances are in squared points or units; the number is that of all arms for an interval of the smallest one.
     """
     records = designs(task, Effects(rate=rate))[0].records
     forecast: Any = part(task.protocol, "forecast")
@@ -140,9 +140,9 @@ def false_alarms(
     """Assign arms at random to people, randomize their coded records (m, p), (m,), and look again and again.
 
     The arms have no effect by construction, and everything else is as in the records: rates, drifts and amounts.
-    ``people`` (m,) are the numbers from 0 of the people whose records they are, by default different ones. All records
-    of a person have one arm. They answer once, by a record drawn at random and in a random order, or as often as the
-    task allows, in the order of the records.
+    ``people`` (m,) has the number of each record's owner, counted from 0; by default each record has an owner of its
+    own. All records of a person have one arm. They answer once, by a record drawn at random and in a random order, or
+    as often as the task allows, in the order of the records.
     """
     if people is None:
         people = np.arange(len(y))

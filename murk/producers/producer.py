@@ -297,8 +297,8 @@ def draw_records(
 def marks_of(device: Any, x: Floats, y: Floats, counts: Integers | None, key: NameKey, most: int = 1) -> list[bytes]:
     """Return a keyed fingerprint of each person's records: equal ones give the same distribution of answers.
 
-    Where one record is drawn, it is of the records' distribution: neither their order nor the draw is a change. Where
-    up to ``most`` rows count, their number is part of it.
+    If one of a person's records is drawn, the fingerprint is of the records' distribution: it depends neither on their
+    order nor on the draw. If up to ``most`` rows count, the fingerprint depends on their number, too.
     """
     from murk.producers.ledger.memos import fingerprints
 
@@ -325,10 +325,10 @@ def _distribution(rows: Floats) -> Floats:
 
 
 def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
-    """Return people's records, with added ones without a target for people who have fewer than ``most``.
+    """Return people's records, filled up to ``most`` for each person with records that lack a target.
 
-    So in the mean of a person's vectors, and in a uniformly drawn vector, a person weighs as many of ``most`` rows as
-    they have: records without a target stand for the rows that they lack. Their features are the person's own, in turn.
+    In the mean of a person's vectors, or in one that is drawn uniformly, the person then has a weight proportional to
+    their number of rows. The added records repeat the features of the person's own records in turn.
 
     >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
     >>> y.tolist(), counts.tolist()
@@ -790,8 +790,8 @@ class BaseProducer(ABC, Generic[P]):
                 now = earliest
         if not 0 <= now < LATEST_TIME:
             raise UserError(
-                "this device's clock is before 1970 or not a time, and the log tells none: nothing was released. Set "
-                "the clock"
+                "this device's clock is before 1970 or not a time, and the log gives no time: nothing was released. "
+                "Set the clock"
             )
         return now
 

@@ -88,7 +88,7 @@ class Device(Protocol):
 
 
 class Releasing(Protocol):
-    """The part of a `Device` that runs at a person's: the vector of a record, and the mechanism that randomizes it."""
+    """The part of a `Device` that a person's machine runs: the vector of a record, and its randomizing mechanism."""
 
     @property
     def interactive(self) -> bool:

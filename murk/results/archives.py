@@ -51,11 +51,11 @@ class Part:
     is_file: bool  # whether the part is one file; otherwise it is the whole partition
     identity: str  # identity of the archived log
     end: int  # offset at which the partition's archive ended when the parts were made
-    partitions: int  # of the log then
+    partitions: int  # number of the log's partitions at that time
 
 
 def learn_part(part: Part) -> bytes:
-    """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
+    """Return, as a message, the state that a learner has after a part; any process with the archive may call this."""
     log, device = _opened(part.archive, part.model, part.identity, part.end, part.partitions)
     task, learner = log.task, _engine(log, device)
     if part.is_file:
@@ -136,8 +136,8 @@ def _engine(log: ArchiveLog, device: ModelDevice) -> FurtherModelEngine:
     if hasattr(whole, "of_archive"):
         if shared is None:
             raise UserError(
-                f"{log.url} has no models that people answered at: run `murk archive` beside `murk learn`, which makes "
-                "them, from the task's first release on"
+                f"{log.url} lacks the models at which people have answered, which `murk learn` publishes: run `murk "
+                "archive` while `murk learn` runs, from the task's first release on"
             )
         whole = whole.of_archive(shared)
     return FurtherModelEngine(whole, whole, device.used.take, device.model.hash)

@@ -137,7 +137,9 @@ def open_fittings(
     of_task = stack.enter_context(open_log(url, create=False, name=task.name))
     for device in problems:
         if device.used.is_own and replay:
-            raise UserError(f"{device.model.source}: --replay is not for the task's own model, as `murk learn` fits it")
+            raise UserError(
+                f"{device.model.source}: --replay cannot be given with the task's own model, which `murk learn` fits"
+            )
         name = None if device.used.is_own else device.model.name
         opened = stack.enter_context(open_log(url, create=False, name=task.name, model=name))
         adopted = of_task.checkpoint if device.used.of_state and not replay else None

@@ -67,7 +67,7 @@ def model_device_for(model: Model, task: Task) -> ModelDevice:
 
 
 def retention_cautions(task: Task) -> list[str]:
-    """Return what a log's retention takes from further models of a task; nothing if states hold what these learn."""
+    """Return cautions on what retention deletes that further models need; none if states hold what they learn."""
     try:
         if model_device_for(Model(name="further"), task).used.of_state:
             return []

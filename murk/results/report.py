@@ -152,7 +152,7 @@ SEVERAL_ROWS: Final = (
 
 SEVERAL_RECORDS: Final = (
     "The sketch protects each record, not a person: if one person may have several records, name the column of people "
-    "in the task (summaries.person, with summaries.rows_per_person), and the promise is the person's."
+    "in the task (summaries.person, with summaries.rows_per_person), so that the promise is for the person."
 )
 
 
@@ -204,7 +204,7 @@ def _describe_cap(task: Task, *, people_are_rows: bool) -> str:
 
 
 _REPEATS: Final = (
-    "Caps count new answers: while a record codes to the same, its person repeats their last answer, which tells "
+    "Caps count new answers: while a coded record is unchanged, its person repeats their last answer, which tells "
     "nothing further about it. But repeated answers show which ones are one person's, and a new answer shows that the "
     "record has changed, and when: no noise hides that. If values change in every window, all answers are new, and the "
     "joint guarantee of new answers holds. Once a cap on all windows is spent, the last answer is repeated, whatever "

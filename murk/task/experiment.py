@@ -39,10 +39,12 @@ class AssignmentBlock(Block):
     """Who assigns arms, and with which shares."""
 
     by: Literal["device", "server"] = Field(
-        description="`device`: by a keyed hash of the person's own random identifier; `server`: the column is given"
+        description="`device`: by a keyed hash of the person's own random identifier; `server`: the record has the "
+        "column"
     )
     salt: Text | None = Field(
-        default=None, description="public key of the hash, one of each experiment (`by: device`), as in `checkout-7`"
+        default=None,
+        description="public salt: key of the hash, different for each experiment (`by: device`), as in `checkout-7`",
     )
     shares: Annotated[tuple[Share, ...], Field(min_length=2)] = Field(
         description="the share of people in each category of `arm`, in order, adding up to 1"
@@ -64,8 +66,8 @@ class GuardrailBlock(Block):
     """A difference that must not be exceeded."""
 
     margin: Annotated[Number, Field(gt=0)] = Field(
-        description="the tolerated difference against `control`: of a probability (0.01 is a point), or in a real "
-        "target's units"
+        description="the tolerated difference from `control`: of a probability (0.01 is a percentage point), or in a "
+        "real target's units"
     )
     worse: Literal["lower", "higher"] = Field(description="the direction in which the target is worse")
     metric: Text | None = Field(default=None, description="the metric with the margin; `null`: the target")
@@ -81,7 +83,7 @@ class ExperimentBlock(Block):
     )
     segments: tuple[Text, ...] = Field(
         default=(),
-        description="known features; lifts are also estimated in each of their categories, simultaneously",
+        description="known features; lifts are also estimated in each of their categories, with simultaneous intervals",
     )
     guardrail: GuardrailBlock | None = Field(default=None, description="`null`: none")
     metrics: Annotated[tuple[Target, ...], Field(max_length=MOST_METRICS)] = Field(

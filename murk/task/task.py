@@ -87,7 +87,7 @@ class ArchiveBlock(Block):
 
 
 class AboutBlock(Block):
-    """Who asks, and what for; consent cards and the dossier show it, and any other words change the task's hash."""
+    """Who asks, and what for: texts that consent cards and the dossier show, and that are part of the task's hash."""
 
     purpose: Words | None = Field(
         default=None, description="what the result is for, and on which legal basis people are asked"
@@ -195,14 +195,14 @@ class Task(_ProtocolBlocks):
     protocol: ProtocolName = Field(
         default="scores",
         description="what is released: `scores` at a round's model, `gradients` at the newest one, `examples` or "
-        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
+        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features on, "
         "and with `objective`, `learner` or `max_staleness`; `univariate` without features, or with `known` ones, "
         "where people release their target once; else `scores`",
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
-        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix); of "
-        "`gradients` and `examples` with the least Gaussian noise of a guarantee (see `calibration`)",
+        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix), "
+        "except that `gradients` and `examples` have the least Gaussian noise with the guarantee (see `calibration`)",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
@@ -232,8 +232,8 @@ class Task(_ProtocolBlocks):
     )
     weight: Weight = Field(
         default="people",
-        description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
-        "rows (in a window), at most 10",
+        description="`people`: all people have equal weight, however many rows they have; `{rows: 10}`: a person's "
+        "weight is their number of rows (in a window), at most 10",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -251,8 +251,8 @@ class Task(_ProtocolBlocks):
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
         default=65_536,
-        description="the number of previous releases of a partition among which any repeated id is noticed; a repeated "
-        "release is noticed until it expires",
+        description="the number of previous releases of a partition among which a repeated id is recognised; a "
+        "repeated release is recognised until it expires",
     )
     public: PublicBlock | None = Field(
         default=None, description="public covariates, for whitening and intervals; `null`: nobody's features are public"
@@ -433,7 +433,7 @@ class Task(_ProtocolBlocks):
         has = {"public": self.public is not None, "predictions": self.predictions is not None}
         why = protocol.why_not_weighed(self.block, **has)
         if self.experiment is not None:
-            why = why or " and experiment, whose arms are of people who count alike; remove one"
+            why = why or " and experiment, whose arms give all people the same weight; remove one"
         if why:
             raise task_error(f"rows have no effect with protocol: {self.protocol}{why}", "weight")
         if self.learner.intervals == ASKED:
@@ -447,9 +447,9 @@ class Task(_ProtocolBlocks):
         if protocol.without_models and not protocol.reads_models(self.block):
             raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
         if self.known_columns:
-            raise task_error("no path is estimated for known columns; remove it, or known", "track")
+            raise task_error("tasks with known columns have no track; remove it, or known", "track")
         if has_quantiles:
-            raise task_error("no path is estimated for quantiles; remove it, or target.quantiles", "track")
+            raise task_error("tasks of quantiles have no track; remove it, or target.quantiles", "track")
         if track.window != self.privacy.window or not self.privacy.renews:
             words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
             raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")
@@ -462,8 +462,8 @@ class Task(_ProtocolBlocks):
             words = f"forget: {self.forget}`, as the estimand may move; say validity: fixed-n, or remove forget"
             raise task_error(f"`validity: always-valid` cannot be combined with `{words}", *at)
         if self.learner.intervals == "random-scaling":
-            words = "which intervals: random-scaling does not have; say validity: fixed-n, or give public covariates"
-            raise task_error(f"always needs a covariance, {words}", *at)
+            words = "which `intervals: random-scaling` does not have; say validity: fixed-n, or give public covariates"
+            raise task_error(f"`validity: always-valid` needs a covariance, {words}", *at)
 
     def _check_contrasts(self) -> None:
         features = {feature.name: feature for feature in self.features if isinstance(feature, CategoryFeature)}
@@ -636,7 +636,7 @@ class Task(_ProtocolBlocks):
 
     @property
     def most_rows(self) -> int:
-        """Largest number of a person's rows that count, each row as one person; 1 if people count alike."""
+        """Largest number of a person's rows that count; 1 if all people have equal weight, whatever their rows."""
         return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
 
     @property
@@ -924,7 +924,7 @@ class Disclosure:
         return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
 
     def announce(self, url: str, source: str | None = None) -> str:
-        """Describe what is about to become public, and on which log; ``source`` is what people are set aside from."""
+        """Describe what is about to become public, and on which log; people are set aside from ``source``."""
         if self.file is None:
             whose = f"They are drawn at random from {source}, and these people release nothing else."
         else:

@@ -250,13 +250,13 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *,
 
         max over t of (N v + sum_{m >= t} m^2 n_m) / (N v + sum_{m >= t} m n_m),    N = sum m n_m
 
-    since people's own variance may lie in those who answer most. If these, with a share f of the answers, are at one
-    end of the range and all others at the other end, the factor may also be (N v + 4 (1 - f)^2 sum_{m >= t} m^2 n_m + 4
-    f^2 sum_{m < t} m^2 n_m) / (N v + 4 f (1 - f) N). For the smallest t it is ``(v + m) / (v + 1)`` at the mean number
-    ``sum m^2 n_m / sum m n_m``. If all repeat the ``same`` answer, v is multiplied by that mean in the numerators. The
-    factor is rounded up to a multiple of 0.05. If there are fewer than `FEWEST` people, or one person could move the
-    factor by more than 0.05, it is the factor of the largest number of answers: so nobody's number of answers can be
-    read from it.
+    since the variance between people may come from those who answer most. If these, with a share f of the answers, are
+    at one end of the range and all others at the other end, the factor may also be (N v + 4 (1 - f)^2 sum_{m >= t} m^2
+    n_m + 4 f^2 sum_{m < t} m^2 n_m) / (N v + 4 f (1 - f) N). For the smallest t it is ``(v + m) / (v + 1)`` at the mean
+    number ``sum m^2 n_m / sum m n_m``. If all repeat the ``same`` answer, v is multiplied by that mean in the
+    numerators. The factor is rounded up to a multiple of 0.05. If there are fewer than `FEWEST` people, or one person
+    could move the factor by more than 0.05, it is the factor of the largest number of answers: so nobody's number of
+    answers can be read from it.
 
     >>> from murk.privacy import GaussianDP
     >>> repeats_of_counts({1: 800, 10: 200}, [GaussianDP(1.0)])
@@ -281,7 +281,7 @@ def repeats_of_counts(counts: Mapping[int, int], guarantees: list[Guarantee], *,
 
 
 def _effect(counts: Mapping[int, int], answers: int, noise: float, *, same: bool) -> float:
-    """Return the factor for one noise variance, in the worst case of where people's own variance lies."""
+    """Return the factor for one noise variance, in the worst case over which people's values vary most."""
     effect, first, square = 1.0, 0, 0
     whole = sum(number**2 * people for number, people in counts.items())
     own = noise * (whole if same else answers)

@@ -389,7 +389,7 @@ def test_small_words() -> None:
 
 def test_it_does_not_say_that_releases_cannot_be_linked() -> None:
     found = dossier(facts())
-    assert "Who can see both the log and the order of a gateway's file" in " ".join(found.to_settle)
+    assert "Who can read both the log and a gateway's ledger" in " ".join(found.to_settle)
     withdrawing = words(found, "withdrawal")
     assert "pseudonymous, not anonymous" in withdrawing
     assert "keeps no link" not in withdrawing
@@ -543,7 +543,7 @@ HOLDERS: dict[str, tuple[Callable[[], Facts], list[str], list[str]]] = {
     "shuffled log alone": (
         lambda: facts(TASKS["shuffled"]),
         ["The input log was not read (--intake)", "waits for its crowd of 20,000", "Central guarantees of several"],
-        ["in the order of its file"],
+        ["in a random order, block by block"],
     ),
     "intake": (
         lambda: facts(TASKS["shuffled"], intake=INTAKE),
@@ -652,9 +652,9 @@ def test_necessity_is_the_plan_for_the_people_at_hand() -> None:
     assert half > 1.2 * own > 1.2 * twice
     few = dossier(facts(moments), forecast(100))
     assert "100 people (--people) are TOO FEW to learn anything" in " ".join(few.to_settle)
-    assert "asked for without a use" in words(few, "necessity")
+    assert "asking for their answers would serve no purpose" in words(few, "necessity")
     refusing = dossier(facts(moments, accounts=replace(ACCOUNTS, refused=7)), forecast(20_000))
-    assert "7 requests to release came to nothing" in words(refusing, "necessity")
+    assert "7 requests to release met a cap" in words(refusing, "necessity")
     # Groups are compared where there are several.
     groups = "features: [{name: arm, categories: [a, b, c]}]\n" + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\n"
     arms = words(dossier(facts(), forecast(20_000, groups + "protocol: moments\n")), "necessity")

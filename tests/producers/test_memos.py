@@ -1,4 +1,4 @@
-"""Tasks whose people repeat their last answer while their record codes to the same."""
+"""Tasks whose people repeat their last answer while their coded record is unchanged."""
 
 import datetime
 import json

@@ -7,7 +7,7 @@
  *     card.record = () => ({ age: 28, same_sex: "yes", third_child: "no" });
  *     card.options = { gateway, task };
  *
- * It shows from the task alone, and loads the device when somebody sees it.
+ * It needs only the task to show itself, and loads the device when somebody sees it.
  */
 import type { Device, Options, Receipt, Status } from "./device.js";
 import { isAssigned } from "./experiment.js";
@@ -117,7 +117,7 @@ function styled(root: ShadowRoot): void {
   root.adoptedStyleSheets = [sheet];
 }
 
-/** Four digits, rounded up. */
+/** A number rounded up to four digits. */
 function figure(value: number): string {
   if (value === 0) return "0";
   const unit = 10 ** (Math.floor(Math.log10(value)) - 3);
@@ -141,20 +141,20 @@ function amount({ currency, units, delta }: Loss): string {
 const fill = (text: string, values: Record<string, string>): string =>
   text.replace(/\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
 
-/** What the card shows: a task, and the account once the device is there. */
+/** What the card shows: a task, and once the device is loaded the account, too. */
 interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
   readonly task: Pick<TaskDocument, "name" | "about" | "experiment" | "features" | "target" | "privacy" | "weight">;
   readonly guarantee: Guarantee;
   readonly account?: Status;
 }
 
-/** Raised by the page's own code. */
+/** An error that the page's own code raised. */
 class PageError extends Error {}
 
 /** Reasons of failures after which another attempt may succeed. */
 const PASSING = ["storage", "unavailable", "clock", "wiped"];
 
-/** Whether a device would refuse whatever a person answers. */
+/** Whether a device would refuse any answer. */
 const isFinal = (error: unknown): boolean => error instanceof Refused && !PASSING.includes(error.reason);
 
 /** Return whether columns of a task's kinds can be coded at all; the device checks the rest. */
@@ -165,7 +165,7 @@ function isCodable({ features, target }: TaskDocument): boolean {
   return features.every(fits) && [0, features.length].includes(known) && ["binary", "classes", "real"].includes(target.kind);
 }
 
-/** The words for a failure; what the page's author has to mend goes to the console, too. */
+/** The words for a failure; what only the page's author can mend goes to the console, too. */
 function wordsFor(error: unknown, texts: Texts): string {
   const cause = error instanceof PageError ? error.cause : error;
   const reason = error instanceof Refused ? error.reason : "";
@@ -187,7 +187,7 @@ function* terms(about: About, texts: Texts): Generator<[string, Node | string]> 
   }
 }
 
-/** What was agreed to and sent, as a person may keep it: without the record, which nobody has any more. */
+/** What a person agreed to and sent, as text to keep: without the record, which is deleted. */
 function receiptOf(account: Status, level: string, shown: string): string {
   const { task, released, repeated, sent, waiting, withdrawn, days, message } = account;
   const { name, hash, about, features, target, privacy } = task;
@@ -198,7 +198,7 @@ function receiptOf(account: Status, level: string, shown: string): string {
   return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, ...known, promise, answers, shown }, null, 2);
 }
 
-/** A column's question as the task words it. */
+/** A column's question in the task's words. */
 function description(column: Feature | Target): string {
   const labels = Object.values(column.labels ?? {});
   return [column.description ?? "", labels.length ? `${labels.join(", ")}.` : ""].filter(Boolean).join(" ");
@@ -260,7 +260,7 @@ export function defineCard(name = "murk-consent"): void {
         this.watcher.observe(this);
       }
 
-      /** Read the task, so that the card shows before the device is there. */
+      /** Read the task, so that the card can show it before the device is loaded. */
       private async read({ gateway, task, fetch: given, token, relay }: CardOptions): Promise<void> {
         if (relay !== undefined) return;
         const address = `${gateway.replace(/\/+$/, "")}/v1/tasks/${encodeURIComponent(task)}`;
@@ -268,7 +268,7 @@ export function defineCard(name = "murk-consent"): void {
         const response = await (given ?? fetch)(address, token === undefined ? init : { ...init, headers: { Authorization: `Bearer ${token}` } });
         if (!response.ok) throw new TypeError("no task");
         const found = (await response.json()) as TaskDocument;
-        // Nobody is asked what no device can answer: it says why.
+        // If no device can answer the task, nobody is asked: the card says why.
         if (!isCodable(found)) throw new TypeError("no task");
         this.document = found;
       }
@@ -288,7 +288,7 @@ export function defineCard(name = "murk-consent"): void {
         if (this.connecting === connecting && this.connected !== device) {
           this.connected = device;
           device.addEventListener?.("change", this.follow);
-          // So that an answer can be stored without a connection, too.
+          // Fetch what an answer needs, so that it can be stored without a connection, too.
           void device.prepare?.().catch(() => undefined);
         }
         return device;
@@ -379,12 +379,12 @@ export function defineCard(name = "murk-consent"): void {
 
       private wordsOf(receipt: Receipt): string {
         const { texts } = this;
-        // The account says what waits, also later.
+        // The account says what waits, now and later.
         if (receipt.outcome === "released")
           return receipt.delivery === "queued" ? "" : fill(texts[receipt.delivery], { reason: receipt.reason });
         if (receipt.outcome === "known" || receipt.outcome === "unavailable") return texts[receipt.outcome];
         const words: Record<string, string> = { clock: texts.clock, wiped: texts.wiped, mechanism: texts.different, "lost-key": texts.done };
-        // The account says the rest.
+        // The account says everything else.
         return words[receipt.reason] ?? "";
       }
 
@@ -402,7 +402,7 @@ export function defineCard(name = "murk-consent"): void {
         return account.waiting > 0 ? texts.last : texts.done;
       }
 
-      /** What a budget that renews promises; undefined if it does not. */
+      /** The promise of a budget that renews; undefined if the budget does not renew. */
       private renewing({ privacy }: View["task"], single: number, guarantee: Guarantee, atCap: string): string | undefined {
         const { texts } = this;
         const renewal = renewalOf({ privacy });
@@ -484,7 +484,7 @@ export function defineCard(name = "murk-consent"): void {
         if (!root.querySelector("section")) {
           const section = element("section", "", {}, "card");
           section.setAttribute("aria-labelledby", "title");
-          // One live region for good, which screen readers watch, and buttons that are not replaced under a click.
+          // One live region that is never replaced, as screen readers watch it, and buttons that stay the same during a click.
           const status = element("p", "", {}, "status");
           status.setAttribute("role", "status");
           const actions = element("div", "", { className: "actions" }, "actions");
@@ -541,7 +541,7 @@ export interface DeviceModule {
 
 /** The element that `defineCard` defines. It says what became of an answer by the event `murk-receipt`. */
 export interface ConsentCard extends HTMLElement {
-  /** Where the task is: the card shows it, and loads and connects its device when somebody sees the card. */
+  /** Where the task is. The card shows it, and connects a device when somebody sees the card. */
   options: CardOptions | undefined;
   /** Loads the device; `murk.js` beside this module by default. */
   load: () => Promise<DeviceModule>;
@@ -550,7 +550,7 @@ export interface ConsentCard extends HTMLElement {
   set device(device: Device | Promise<Device> | undefined);
   /** Reads the form; called only when the person shares. */
   record: () => object;
-  /** Identifies the record if it comes again. */
+  /** A text by which the same record is recognised if the page gives it again. */
   key: string | undefined;
   level: string;
   texts: Texts;

@@ -39,7 +39,7 @@ function boolean(value: Value): boolean | undefined {
   return word === "true" ? true : word === "false" ? false : undefined;
 }
 
-/** Return a raw value as a number; NaN if it is missing, undefined if it is none. */
+/** Return a raw value as a number; NaN if it is missing, undefined if it is not a number. */
 function number(value: Value): number | undefined {
   if (typeof value === "number") return value;
   if (value === null || value === undefined) return NaN;
@@ -91,11 +91,11 @@ function ordinal(year: number, month: number, day: number): number | undefined {
   return time / DAY + 719_163 + ((year - alike) / 400) * CYCLE;
 }
 
-/** The name of an object's kind, also if it comes from another window; empty for values of other types. */
+/** The name of an object's kind, whichever browser window made it; empty for values that are no objects. */
 const kindOf = (value: unknown): string =>
   typeof value === "object" && value !== null ? Object.prototype.toString.call(value).slice(8, -1) : "";
 
-/** Values in objects as what they are: dates, numbers and text in boxes, and days of `Temporal` as text. */
+/** Unwrap a value: a boxed number or text becomes a plain one, a day of `Temporal` text, and a date one of this window. */
 function plain(value: Value): Value {
   const kind = kindOf(value);
   try {
@@ -103,7 +103,7 @@ function plain(value: Value): Value {
     if (kind.startsWith("Temporal.")) return String(value);
     return /^(Number|String|Boolean|BigInt)$/.test(kind) ? ((value as object).valueOf() as Value) : value;
   } catch {
-    // It only says that it is one.
+    // An object that only claims to be of this kind.
     return value;
   }
 }
@@ -128,7 +128,7 @@ export function dayOf(value: Value): number | undefined | null {
 interface Column {
   /** Number of coded features. */
   size: number;
-  /** Write the coded value into x from `at` on; what a missing value leaves unchanged. */
+  /** Write the coded value into x from `at` on; a missing value may leave entries unchanged. */
   code(value: Value, x: Float64Array, at: number): Cell;
 }
 
@@ -152,7 +152,7 @@ function finder(categories: (string | null)[], other = -2): (value: Value) => nu
   const add = <K>(map: Map<K, number>, key: K, index: number): void => {
     if (!map.has(key)) map.set(key, index);
   };
-  // Canonically equal texts are the same text.
+  // Texts that are canonically equal in Unicode are the same text.
   categories.forEach((category, index) => category !== null && found.set(category.normalize(), index));
   categories.forEach((category, index) => category !== null && found.set(category, index));
   categories.forEach((category, index) => {

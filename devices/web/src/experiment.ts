@@ -14,7 +14,7 @@ export interface Experiment {
 /** Return whether devices assign the arms of a task's experiment. */
 export const isAssigned = ({ experiment }: Pick<TaskDocument, "experiment">): boolean => experiment?.assigned?.by === "device";
 
-/** Return the arm of an identifier: the first whose summed share exceeds a number between 0 and 1, of 53 bits of HMAC-SHA256. */
+/** Return the arm of an identifier: the first whose summed share exceeds the first 53 bits of HMAC-SHA256, as a number below 1. */
 export async function armOf({ experiment, features }: Pick<TaskDocument, "experiment" | "features">, identifier: string): Promise<string> {
   const { arm, assigned } = experiment!;
   const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);

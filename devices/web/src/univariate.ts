@@ -10,9 +10,10 @@ import { Purpose, Refused, type Words } from "./words.js";
 const WORDS = 1n << 64n;
 const WIDTH = 2 ** 20;
 const LEVELS = 31; // to which a number is rounded, at random
-const WINDOWS_FROM = 2_890_000_000_000n; // mu^2 in units, from which windows have less variance than Gaussian noise
+const WINDOWS_FROM = 2_890_000_000_000n; // mu^2 in units; from it on windows have less variance than Gaussian noise
 
-// From an epsilon on: levels in a window, and outcomes that only a missing number favours, -1 if none is missing.
+// Rows: smallest epsilon; number of levels in a window; number of outcomes that only a missing number favours, -1 if
+// numbers are never missing.
 const ALWAYS = [
   [0, 30, -1], [1, 27, -1], [1.1, 24, -1], [1.2, 22, -1], [1.3, 16, -1], [1.4, 15, -1], [2.3, 14, -1], [2.5, 13, -1],
   [2.7, 12, -1], [2.9, 11, -1], [3, 10, -1], [3.5, 9, -1], [3.8, 8, -1], [4.1, 7, -1], [4.6, 6, -1], [5.1, 5, -1],
@@ -49,7 +50,7 @@ class Odds {
     return logRatio(this.threshold * (WORDS + this.slack), BigInt(this.layout.favoured) * this.other * WORDS);
   }
 
-  /** mu^2 in units, rounded up; null where 64 bits do not show it. It takes milliseconds, and so is computed once. */
+  /** mu^2 in units, rounded up; null if 64 bits cannot resolve it. It takes milliseconds, so it is computed once. */
   get square(): bigint | null {
     if (this.known === undefined) this.known = this.squared();
     return this.known;
@@ -95,7 +96,7 @@ function calibrated(layout: Layout, cap: Loss): Odds {
   let low = 0n;
   let high = other / unit;
   let chosen = at(low);
-  // Secants, within the bounds that are known.
+  // Secant steps, kept within the known bounds.
   let before = { at: low, square: chosen.square };
   let next = 1n;
   while (high - low > 1n) {
@@ -136,7 +137,7 @@ interface Subset {
   readonly variance: number;
 }
 
-/** The size of least variance, and its odds. */
+/** The subset size with the least variance, and its odds. */
 function bestSubset(k: number, cap: Loss): Subset {
   const known = new Map<number, Subset>();
   const at = (size: number): Subset => {
@@ -246,7 +247,7 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
     out[whole] = height - part;
     return out;
   };
-  // Rounded to a point of the simplex: what is left goes to the largest remainders.
+  // Round to a point of the simplex: what remains goes to the entries with the largest remainders.
   const mean = (rows: Vector[]): Vector => {
     const [n, points] = [rows.length, rows.map(quantise)];
     const sums = points[0]!.map((_, j) => points.reduce((sum, point) => sum + point[j]!, 0));
@@ -269,7 +270,7 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
   };
 }
 
-/** A threshold drawn at random, and an answer to whether the number exceeds it. */
+/** A random threshold, and a randomized answer to whether the number exceeds it. */
 function atThreshold(answer: Randomizer): Randomizer {
   return {
     ...answer,
@@ -285,7 +286,7 @@ function atThreshold(answer: Randomizer): Randomizer {
   };
 }
 
-/** The number of a record's cell as it is, beside its randomized target. */
+/** The number of a record's cell, without noise, beside its randomized target. */
 function beside(target: Randomizer): Randomizer {
   const joined = (v: Vector, numbers: Vector): Vector => Float64Array.of(v[0]!, ...numbers);
   return {
@@ -299,14 +300,14 @@ function beside(target: Randomizer): Randomizer {
   };
 }
 
-/** The pure guarantee by which selection has an (epsilon, delta) guarantee. */
+/** The pure guarantee by which selection meets an (epsilon, delta) guarantee: delta stays unused. */
 function pureOf(cap: Loss): Loss {
   return cap.currency === "approx" ? { currency: "epsilon", units: cap.units, delta: 0n } : cap;
 }
 
 export function univariate(task: Task, p: number): Protocol {
   const { target } = task;
-  // All features are known ones.
+  // All features are known columns.
   const known = p > 1;
   // Rows that a person lacks have no target.
   const missing = target.missing_share !== 0 || mostRows(task) > 1;
@@ -318,7 +319,7 @@ export function univariate(task: Task, p: number): Protocol {
   const prefersGaussian = (cap: Loss): boolean => {
     if (isPure(cap)) return false;
     if (cap.currency === "approx") return cap.units === 0n;
-    // Where the likelihood of two points is not used, two classes are as several.
+    // With known columns the estimate does not use the likelihood of two points, so two classes are treated as several.
     if (classes === 2 && !known) return true;
     if (!classes && !quantiles) return cap.units * (cap.currency === "gdp" ? 1n : 2n) < WINDOWS_FROM;
     const subset = bestSubset(k, cap).variance * k;
@@ -327,7 +328,7 @@ export function univariate(task: Task, p: number): Protocol {
   let family: boolean | undefined;
   const alone = (cap: Loss): Randomizer => {
     if (family === undefined) {
-      // The default level's family, if all levels can have it.
+      // The family of the default level, if it can give the guarantees of all levels.
       family = prefersGaussian(cap);
       for (const each of task.guarantees.values()) if ("pure" in each || each.approx?.["delta"] === 0) family = false;
     }

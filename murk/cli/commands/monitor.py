@@ -227,7 +227,7 @@ def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
     if tasks.monitors and wait:
         return
     for url, (error, _) in errors.items():
-        # A damaged log among a cluster's is shown on the page.
+        # If one log of a cluster is damaged, the page says so, and the other logs are monitored.
         if url in urls or missing or not tasks.monitors:
             raise error
     if missing:

@@ -43,7 +43,7 @@ class KnownMechanism(Wrapped):
     (3, PureDP(epsilon=1.0), True, False)
     """
 
-    noise: Any  # of targets alone, or of matrices with private features
+    noise: Any  # mechanism of the target alone, or of matrices of private features and target
     cells: int
 
     @property

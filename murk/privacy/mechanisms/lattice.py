@@ -293,8 +293,8 @@ def _unit(
         if size == bound and ties > 0:
             member = True
             ties -= 1
-        # Of a draw among the closest, the side towards the vector is one of the closest candidates; of others, neither
-        # side.
+        # Each draw gives two candidates, its two sides. If the draw is a member, its side towards the vector is among
+        # the closest candidates and the other side is not; if it is no member, neither side is.
         side = np.int64(1) if scores[i] >= 0.0 else np.int64(-1)
         if index == 0 and (member or not near):
             start, sign = i * d, side if near else -side

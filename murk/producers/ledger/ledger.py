@@ -328,7 +328,8 @@ class Ledger:
         With ``renews`` the cap holds in each window of the task. The ledger records the day and both caps (`changes`).
 
         ``instead_of`` is a promised cap of another currency, or in tcdp of another omega; the new cap replaces it in
-        the same transaction. Raises UserError, and changes nothing, if ``instead_of`` is not promised there.
+        the same transaction. Raises UserError, and changes nothing, if ``instead_of`` is not promised in the same
+        scope.
         """
         self._common.forget()
         scope, today = (self._optional_number(task_hash) or 0, level), _today()
@@ -337,7 +338,8 @@ class Ledger:
                 same = Cap(*scope, instead_of.currency, instead_of.units, instead_of.delta_units, renews)
                 if not remove_cap(connection, same, today):
                     raise UserError(
-                        f"the ledger {self.path} promises no cap of {instead_of} there: give one of Ledger.promises"
+                        f"the ledger {self.path} promises no cap of {instead_of} in this scope: give one of "
+                        "Ledger.promises"
                     )
             set_cap(connection, Cap(*scope, cap.currency, cap.units, cap.delta_units, renews), today)
 
@@ -600,7 +602,7 @@ class Ledger:
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return ways in which people of real tasks were named, if names cannot be compared with ``people``."""
+        """Return the ways in which people of real tasks were named that cannot be compared with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def order_key(self, task_hash: str, source: str) -> bytes:

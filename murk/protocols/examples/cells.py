@@ -88,7 +88,7 @@ class Column:
     def shares(self, X: Floats) -> Floats:
         """Return probabilities (m, k) of rounding coded records (m, p) to the points, whose mean is the coded value.
 
-        A missing category, which is 0 in all codes, is equally likely to be any.
+        A missing category, which is 0 in all codes, is rounded to each category with equal probability.
         """
         known, codes = len(self.points) - self.indicated, self.width - self.indicated
         out = empty((len(X), len(self.points)))
@@ -155,7 +155,7 @@ class Cells:
             if size is None and grid is None:
                 raise task.error_at(
                     f"{feature.name!r} is a number, and cells have finitely many values: say examples: "
-                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
+                    "{release: cells, grid: 5} to round it to 5 values (best is a grid of all values that occur), or "
                     + _other(isinstance(task.target, ClassTarget)),
                     "features",
                     task.features.index(feature),
@@ -253,7 +253,7 @@ class CellMechanism(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """Largest number of a cell."""
+        """Largest cell number."""
         return self.cells.classes - 1
 
     @property

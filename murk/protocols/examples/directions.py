@@ -10,7 +10,8 @@ are at most 2 apart, as ``|r - r'| <= a + a'``:
 
 .. math:: |w - w'|^2 + (a - a')^2 + (r - r')^2 \le 2 |w|^2 + 2 |w'|^2 + (a - a')^2 + (a + a')^2 \le 4
 
-and at most 2 from the missing one: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no more noise.
+and at most 2 from the point of a missing target: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no
+more noise.
 
 Least squares uses ``u = (w, r)`` and ``t = a`` of a release (labels), or ``u = (w, a)`` and ``t = r`` (real targets):
 
@@ -99,7 +100,7 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
     """Return an unbiased estimate of ``lambda / |x|^2``, a release's share of the penalty."""
     square = constant * constant
     if whole[k.FORM] == k.DIRECTED_LABEL:
-        # For labels, |t| is the constant as well.
+        # With a label, the released target has the size of the constant, 1 / |x|, too: average both squares.
         square = 0.5 * (square + target * target)
     return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 

@@ -464,7 +464,7 @@ class OuterEngine(IWPEngine):
         if not releases:
             return
         columns = columns_of(releases)
-        # A part of an outer product decodes the whole of it.
+        # A mechanism for part of an outer product decodes whole payloads.
         payloads = columns.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
         levels = self._level_indices(columns)
         self.current = None

@@ -48,7 +48,7 @@ NOT_ASKED = (
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 _PSEUDO = 2.0  # pseudo-releases of each label, added to the real ones for the variance of residuals
-_MANY = 100.0  # rarer labels along the rarest direction of the features from which released residuals are precise
+_MANY = 100.0  # rarer labels, along the rarest direction of features, from which released residuals are precise
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
@@ -113,7 +113,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
     factors = np.ones(free)
     if settings.weighted and entry > 0.0:
-        # Of directions near the noise those are seen which it has lifted: errors are of values over the factors.
+        # Near the noise only directions that it has lifted are seen, so standard errors are multiplied by the factors.
         factors = selection_factors((values - TRUST * noise) / math.sqrt(2.0 * entry))
         seen &= factors <= _MOST_LIFTED
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
@@ -195,7 +195,7 @@ def _coded(settings: Any, coefficients: Floats) -> Floats:
 
 
 def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
-    """Return the factor by which the mean of ``r r'`` at least exceeds the mean Hessian, for any released residuals.
+    """Return a lower bound on the ratio of the mean of ``r r'`` to the mean Hessian, for any released residuals.
 
     With few releases the rarer label is rare or absent, and released residuals hardly vary. So the bound is the
     model's: the mean square of the loss's slope is its mean curvature for `log` (nearly for `probit`), and ``cosh z``

@@ -201,13 +201,13 @@ def effect_variance(device: ExampleDevice | CellDevice, task: Task, people: int)
 
 
 def bias(task: Task) -> str:
-    """Return which bias half-widths leave out, in words; empty if none."""
+    """Return, in words, the bias that half-widths do not include; empty if there is none."""
     rounded = () if (cells := settings_of(task).cells) is None else CellTable.of(cells).rounded
     return f"the bias of examples, whose devices round {rounded_names(task.coding.names, rounded)}" if rounded else ""
 
 
 def remarks(task: Task) -> Iterator[str]:
-    """Yield that half-widths leave out the bias of numbers that devices round."""
+    """Yield the remark that half-widths do not include the bias from rounding numbers on devices."""
     settings = settings_of(task)
     if settings.cells and (note := note_of(settings.names, CellTable.of(settings.cells).rounded)):
         yield f"examples: {note.removeprefix('; ')}. Half-widths do not show this bias (docs/iwp-sgd.md)."

@@ -1,7 +1,8 @@
 """Models on a log of released examples: other columns, another target, another loss.
 
-A release is a vector, or the outer product of one with itself, plus noise on each number. The numbers of a model's
-columns are a release of these columns with the same noise, from which the model is learned as a task's own would be:
+A release is a vector, or the outer product of one with itself, plus noise on each number. Of a release, the numbers
+that belong to a model's columns are again a release, of these columns, with the same noise. Each model is learned from
+them as the task's own model is:
 
 =============================  ================================  =======================================
 release                        features and target               loss
@@ -194,7 +195,9 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
         return _part(derived, settings, whole.mechanisms, all_numbers, note)
     if released.directed or (released.form == k.PRODUCT and not own):
         if released.directed and model.regularization > 0.0:
-            raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
+            raise model.refuse(
+                "regularization", "can be given for directions only with all features of the task; remove it"
+            )
         # A label multiplies all numbers of a direction, so that the target is 1/|x|.
         index = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
         indices = [index.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]

@@ -97,7 +97,7 @@ class ExampleSettings:
     def __post_init__(self) -> None:
         if self.target == "classes" and not self.cells:
             raise UserError(
-                f"release={self.release!r} has one number for the target, which serves two classes; for more give "
+                f"release={self.release!r} codes the target as one number, so it has two classes; for more give "
                 "release='cells' and loss='log', or use ScoreClassifier"
             )
         if self.labels and self.size > _MOST_OF_CLASSES:
@@ -133,7 +133,7 @@ class ExampleSettings:
         if self.laplace and self.loss not in losses.DIRECTED_LOSSES and self.features > LARGEST_LAPLACE:
             raise UserError(
                 f"mechanism='laplace' with loss={self.loss!r} is for at most {LARGEST_LAPLACE} coefficients, as its "
-                f"correction takes as many further derivatives; here are {self.features}. Give fewer features, or "
+                f"correction needs as many derivatives, not for {self.features}. Give fewer features, or "
                 "loss='quadratic'"
             )
         if self.calibration == "classic" and (self.outer or self.cells):
@@ -343,8 +343,8 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         raise UserError(
             f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
             f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest radius that works is "
-            f"{0.999 * largest:.4g}. Give a smaller radius, use loss='quadratic', or make the learner with this budget "
-            "in levels=, so that its radius allows for it"
+            f"{0.999 * largest:.4g}. Give a smaller radius, use loss='quadratic', or include this budget in the "
+            "learner's levels=, which its default radius allows for"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:

@@ -17,8 +17,8 @@ ball of radius R. Sums decay: h uses about the newest quarter of the releases, a
 *Publication.* Which versions (numbers of releases learned) a partition publishes follows from the version alone, so
 that a replay publishes the same ones. With ``floor = releases // 64`` the spacing at version v is the largest power of
 two not above ``max(1, v // 200, min(floor, v // 100))``: at most 1% of the count, and 0.25% to 0.5% of it once past the
-floor. It only changes at versions that both the old and the new spacing divide, so the gap after a published v is
-exactly it.
+floor. The spacing only changes at versions that both the old and the new one divide. So the version published after v
+is exactly one spacing later.
 """
 
 from __future__ import annotations

@@ -298,7 +298,7 @@ def _errors(at: _At) -> Floats:
     """Return standard errors of the coded features' coefficients."""
     back = at.means.back
     errors = np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
-    # Public rows have no noise to select by.
+    # Without noise, as public rows have none, nothing was selected.
     chosen = at.means.layout.observed and not np.isfinite(at.people)
     return errors * selection_of(at.means.private) if chosen else errors
 

@@ -285,7 +285,7 @@ def device_for(task: Task) -> ScoreDevice:
         settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task), weighed=weighed)
         if labels and not settings.matrices:
             raise UserError(
-                f"scores of several classes without rounds are for few features, and the task {task.name!r} has "
+                f"scores of several classes with interactive: false need few features, and the task {task.name!r} has "
                 f"{coding.size} coded ones, whose second moments are too noisy: give the task fewer features, or "
                 "protocol: gradients"
             )

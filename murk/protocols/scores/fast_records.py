@@ -346,6 +346,6 @@ class AnswerKernel(LearnKernel):
 
 
 def record_kernel(pair: ScoreMechanisms, model: Model) -> bool:
-    """Return whether the kernel of one record implements both mechanisms of a level, and asks as a model does."""
+    """Return whether the kernel of one record implements both mechanisms of a level, and all queries of a model."""
     gaussian = type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))
     return gaussian and not model.survey and model.sets is None

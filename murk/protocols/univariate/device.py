@@ -60,7 +60,7 @@ class TargetDevice:
 
     @property
     def of_target(self) -> TargetDevice:
-        """The same without metrics, for a person whose release is of the target."""
+        """The same device without metrics, for a person whose release is of the target."""
         if not self.settings.metrics:
             return self
         mechanisms = {level: mechanism.parts[0] for level, mechanism in cast("Any", self.mechanisms).items()}

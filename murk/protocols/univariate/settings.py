@@ -44,7 +44,7 @@ _BETTER: Final = 0.99
 
 @dataclass(frozen=True)
 class Settings:
-    """The public settings of a target alone, or beside known columns and private features."""
+    """The public settings of a target alone, or together with known columns and private features."""
 
     # Names of the reported numbers: shares of all classes or of the positive one, a mean, quantiles, or coefficients.
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Settings:
     windows: Windows | None = None  # windows for which sums are kept besides the total sums
     rows: int = 1  # largest number of a person's rows that count
     private: tuple[int, ...] = ()  # positions of the private coded features beside known columns
-    metrics: tuple[Settings, ...] = ()  # of each metric among which, and the target, a release is drawn
+    metrics: tuple[Settings, ...] = ()  # of each metric: a release is of the target or of one metric, drawn at random
 
     @property
     def weight(self) -> float:

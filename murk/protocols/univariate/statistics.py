@@ -394,7 +394,7 @@ class Grid:
             shares = weights @ sums / count
             squares = (weights * (at @ self.chances)) @ weights.T
             covariance = (squares - np.outer(shares, shares)) / count
-            # Weights at a share below its error would depend on the noise.
+            # Shares are raised to their error: at smaller shares the weights would depend on noise.
             error = np.sqrt(np.maximum(np.diag(covariance), 1.0 / count**2))
             at = np.maximum(shares, error)
             at /= at.sum()
@@ -459,7 +459,7 @@ class Thresholds(Grouped):
     groups = THRESHOLDS
 
     def shares(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the number of releases at each threshold (t,) and, times it, the estimated shares (t, k)."""
+        """Return numbers of releases by threshold (t,), and the estimated shares (t, k) multiplied by these numbers."""
         counts, totals = self.by_group(sums)
         used = np.maximum(counts, 1.0)
         return counts, counts[:, None] * self.inner.mechanism.decode(totals / used[:, None])
@@ -486,12 +486,12 @@ class Drawn:
 
     @property
     def longest(self) -> float:
-        """Largest change of the target's number of one cell by one release, times their number."""
+        """Largest change of the target's number of a cell by replacing one release, times the number of releases."""
         return self.parts[0].longest
 
     @property
     def variance(self) -> float:
-        """Variance of the target's number that is estimated from one release; one of several is of the target."""
+        """Variance of the target's number per release, as only one of several releases is of the target."""
         return self.parts[0].variance * len(self.parts)
 
     def add(self, payloads: Integers) -> Integers:

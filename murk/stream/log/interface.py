@@ -117,7 +117,7 @@ class Membership(ABC):
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that other processes take over: at once, or if not ``for_good``, unless this one restarts soon."""
+        """Leave; others then take over, at once if ``for_good``, else only if this one does not restart soon."""
 
 
 class AllPartitions(Membership):

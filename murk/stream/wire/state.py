@@ -28,7 +28,7 @@ _ERROR_CODE = "MURK-STATE-001"
 LEVEL = 0.95  # level of the intervals in a history
 _OVERHEAD = 4096  # upper bound on a state's bytes besides its learner and its history
 _FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
-"""Releases at a history's first point. An organisation's release covers many records; a few people's show nothing."""
+"""Releases at a history's first point. An organisation's release covers many records; a few people's are only noise."""
 
 _OCTAVE = 4
 _Count = Annotated[int, Field(ge=0)]

@@ -209,7 +209,7 @@ class Validator:
         return self.validate_each(messages_of(fetched.rows(0, _FEW)), window, tally)
 
     def _plain(self, fetched: Fetched) -> Iterator[Columns]:
-        """Read the first messages as columns, ever fewer, while they are many."""
+        """Yield the first messages as columns: as many as can be read, then half as many again and again."""
         if len(fetched) < _FEW:
             return
         releases = self._layout.read_first(fetched.messages)

@@ -256,7 +256,7 @@ def test_a_mistake_within_the_target_is_located():
         ("product", "features: [age, rich], target: hours", "cannot be a feature: this log serves age, hours"),
         ("label", "target: married, loss: probit", "serves linear fits only"),
         ("directions of a label", "loss: probit", "the log releases directions, which serve linear fits only"),
-        ("directions", "features: [age], regularization: 0.1", "regularization: is served by directions for all"),
+        ("directions", "features: [age], regularization: 0.1", "regularization: can be given for directions only"),
         ("outer", "target: region", "learn one against the rest: {name: region, positive: east}"),
         ("outer", "target: {name: region, positive: north}", "can be learned against the rest: east, south"),
         ("outer", "target: {name: age, positive: old}", "'age' is a number, which has no categories"),

@@ -134,5 +134,5 @@ def test_a_log_of_scores_serves_no_other_model_and_no_replay():
     url = learned(tempfile.mkdtemp(), "scores", 20)
     with pytest.raises(UserError, match=r"features|leave out everything but the name"):
         murk.fit(_MODEL, url)
-    with pytest.raises(UserError, match="--replay is not for the task's own model"):
+    with pytest.raises(UserError, match="--replay cannot be given with the task's own model"):
         murk.fit(Model.parse("name: again"), url, replay=True)
