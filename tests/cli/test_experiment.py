@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import murk
 from murk import Task
+from murk._internal.numbers import span
 from murk.cli import cli
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
@@ -237,6 +238,9 @@ def test_effects_are_of_randomized_arms_only():
     assert words.startswith("The target is higher in treatment than in control")
     assert "does not state that arms are assigned at random" in words
     assert state(Task.parse(TASK), arms, y).words()[0].startswith("treatment raises the target")
+    lower = state(Task.parse(TASK), 1 - arms, y)
+    low, high = lower.lifts[0].interval
+    assert lower.words()[0] == f"treatment lowers the target, by {span(-high, -low)} points."
 
 
 def test_several_arms_share_the_error():
