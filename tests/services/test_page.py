@@ -546,6 +546,11 @@ def test_an_experiment_is_watched(page):
     before = page.pixels()[0]
     page.monitor.status = lambda: SCENARIOS["experiment"](200_000)
     eventually(lambda: page.pixels()[0] != before)
+    late = SCENARIOS["experiment"](90_000)
+    for curve in late["history"]["lifts"].values():
+        curve["lows"][:-1] = [None] * (len(curve["lows"]) - 1)
+    page.open(late)
+    assert page.texts("#lifts .empty:not([hidden])") == ["The curve begins with the next releases"] * 2
     page.monitor.status = lambda: status | {"experiment": status["experiment"] | {"stop": "harmed"}}
     eventually(lambda: "alarm" in page.find("#experiment-words").get_attribute("class"))
     assert page.complaints() == []

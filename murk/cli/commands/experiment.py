@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk._internal.atomic_files import write_whole
-from murk._internal.numbers import number
+from murk._internal.numbers import many, number
 from murk.cli.options import as_json, load_task, rate
 from murk.cli.output import check_picture, paragraph, print_json, progress, table
 from murk.errors import UserError
@@ -163,7 +163,9 @@ def _watch(task: Task, log_url: str, picture: Path | None, as_json: bool) -> Non
         print_json({"task": task.name, "releases": report["releases"], "experiment": state})
         return
     if state is None:
-        paragraph(f"{task.name}: no release was learned yet.")
+        lag = report["lag"]
+        waiting = f" {many(lag, 'message waits', 'messages wait')} on the log: is `murk learn` running?" if lag else ""
+        paragraph(f"{task.name}: no release was learned yet.{waiting}")
         return
     for block in experiment_table(report):
         if isinstance(block, Table):

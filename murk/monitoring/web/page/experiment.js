@@ -59,17 +59,19 @@ function makeCard(name) {
     return `${name}: ${text}${hovering ? ` at ${count(data[0][index])} releases` : ""}`;
   }
   const plot = makePlot(card.appendChild(element("div")), {
-    x: "log", y: "linear", height: 200, bands: [[3, 2]],
+    x: "log", y: "linear", height: 200, bands: [[3, 2]], empty: "The curve begins with the next releases",
     series: [{ colour: "accent", width: 2, dot: true }, {}, {}, { colour: "soft", width: 1, dash: [3, 4] }],
     range: ([releases, ...lists]) => lateRange(releases, lists),
     label: () => `Lift of ${read(null)}. Arrow keys read the curve.`, readout: read,
   });
   return (lift, history) => {
-    // Points before the monitor started, and those of too few people, have no lift.
-    const seen = history.lifts[name].lows.map((low, i) => i).filter((i) => isKnown(history.lifts[name].lows[i], history.lifts[name].highs[i]));
-    const pick = (list) => seen.map((i) => list[i]);
     const { values, lows, highs } = history.lifts[name];
-    data = [pick(history.releases), pick(values), pick(lows), pick(highs), seen.map(() => 0)];
+    const counts = history.releases;
+    // Points before the monitor started, and those of too few people, have no lift; one point is no curve.
+    const known = counts.map((_, i) => i).filter((i) => isKnown(lows[i], highs[i]) && counts[i] !== counts[i + 1]);
+    const seen = known.length > 1 ? known : [];
+    const pick = (list) => seen.map((i) => list[i]);
+    data = [pick(counts), pick(values), pick(lows), pick(highs), seen.map(() => 0)];
     last = [lift.value, ...lift.interval];
     unit = lift.unit;
     plot.update(data);
