@@ -61,9 +61,12 @@ def by_web(task: Task, rows: Rows, seed: int, now: int) -> Report:
         return _posted(task, [release.encode() for release in web_releases(task, rows, seed, now)], folder)
 
 
-def web_releases(task: Task, rows: Rows, seed: int, now: int) -> list[str]:
-    """Return the messages of web devices, one for each record."""
-    given = {"document": task.document().decode(), "hash": task.hash, "seed": seed, "now": now, "records": list(rows)}
+def web_releases(task: Task, rows: Rows, seed: int, now: int, indices: Sequence[int] | None = None) -> list[str]:
+    """Return the messages of web devices, one for each record; ``indices`` select draws, by default different ones."""
+    given = {
+        "document": task.document().decode(), "hash": task.hash, "seed": seed, "now": now, "records": list(rows),
+        "indices": list(indices or range(len(rows))),
+    }  # fmt: skip
     command = ["node", "--no-warnings", "test/releases.mjs"]
     done = subprocess.run(command, cwd=WEB, input=json.dumps(given), capture_output=True, text=True, check=False)
     if done.returncode:

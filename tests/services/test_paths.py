@@ -43,7 +43,7 @@ def people(task: Task, count: int, answers: list[object]) -> list[dict[str, obje
 def test_four_paths_give_one_state(broker: Broker, target: str, answers: list[object], guarantee: str) -> None:
     web.built()
     task = Task.parse(TASK.replace("TARGET", target).replace("GUARANTEE", guarantee))
-    rows, now = people(task, 100, answers), int(time.time())
+    rows, now = people(task, 300, answers), int(time.time())
     expected = paths.by_file(task, rows, 7)
     assert expected["releases"] == len(rows)
     reports = [
