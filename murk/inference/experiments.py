@@ -165,9 +165,10 @@ class Experiment:
         """Return sentences about missing targets and the guard rail of a lift."""
         sentences, interval = [], lift.attrition_interval
         if interval is not None and not interval[0] <= 0.0 <= interval[1]:
+            more, less = (lift.arm, self.control) if interval[0] > 0.0 else (self.control, lift.arm)
             sentences.append(
-                f"More targets{of_metric} are missing in one of {lift.arm} and {self.control}, by {span(*interval)} "
-                "points: people with a target may differ between the arms."
+                f"More targets{of_metric} are missing in {more} than in {less}, by "
+                f"{span(*sorted(map(abs, interval)))} points: people with a target may differ between the arms."
             )
         rails = {
             "safe": f"{lift.arm}: the guard rail{of_metric} holds; the difference is within its margin.",

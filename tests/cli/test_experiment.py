@@ -227,7 +227,7 @@ def test_an_arm_without_targets_has_no_lift(kind):
     found = state(task, arms, y)
     assert found.lifts[0].verdict == found.lifts[0].guardrail == "open"
     assert found.words()[0] == "treatment: too few people with a target for an interval."
-    assert found.words()[1].startswith("More targets are missing in one of treatment and control")
+    assert found.words()[1].startswith("More targets are missing in treatment than in control, by 9")
 
 
 def test_effects_are_of_randomized_arms_only():

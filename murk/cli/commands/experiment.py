@@ -123,8 +123,11 @@ def _plan(
         return
     unit = f"units of {task.target.name}" if isinstance(task.target, RealTarget) else "points"
     rows = [[f"{each.people:,}", *map(_shown, (each.planned, each.watched, each.without_privacy))] for each in plans]
-    title = f"{task.name}: smallest lift detected with a probability of {power:.0%}, in {unit}"
+    title = f"{task.name}: smallest lift of {task.target.name} detected with a probability of {power:.0%}, in {unit}"
     table(title, ["people", "one look at the end", "watched, at the same number", "one look, without privacy"], rows)
+    metrics = () if task.experiment is None else task.experiment.metrics
+    if metrics:
+        paragraph(f"Each release is about {task.target.name} or about one of {len(metrics)} metrics, drawn evenly.")
     if needed is not None:
         paragraph(
             f"A lift of {number(effect or 0.0)} {unit} takes {needed['planned']:,} people for one look at the planned "

@@ -16,7 +16,7 @@ export function updateExperiment({ experiment, history, estimate }) {
   byId("experiment-words").classList.toggle("alarm", alarms);
   setText(byId("experiment-counts"), experiment.count_words.join("\n"));
   setText(byId("experiment-control"), experiment.control);
-  setText(byId("experiment-looks"), `${estimate.looks.words}${all.length > 1 ? ", all lifts together" : ""}`);
+  setText(byId("experiment-looks"), estimate.looks.words + together(experiment));
   for (const lift of all) {
     if (!cards.has(lift.name)) cards.set(lift.name, makeCard(lift.name));
     cards.get(lift.name)(lift, history);
@@ -28,6 +28,12 @@ export function updateExperiment({ experiment, history, estimate }) {
 function lifts({ lifts: onTarget, unit, metrics }) {
   const own = onTarget.map((lift) => ({ ...lift, name: lift.arm, unit }));
   return [...own, ...metrics.flatMap((metric) => metric.lifts.map((lift) => ({ ...lift, name: `${lift.arm}, ${metric.name}`, unit: metric.unit })))];
+}
+
+// The lifts that share the error.
+function together({ lifts: onTarget, metrics }) {
+  if (metrics.length) return ", once for the target and once for all metrics";
+  return onTarget.length > 1 ? ", all arms together" : "";
 }
 
 const isKnown = (low, high) => low !== null && high !== null;
@@ -95,7 +101,7 @@ function row(lift, { people }, looks, guarded) {
   const [least, most] = lift.relative_interval;
   const relative = isKnown(least, most) && lift.relative !== null ? `${range(least, most, places(lift.relative, least, most))}%` : NONE;
   const plain = (number) => (number === null ? NONE : significant(number));
-  return [{ head: true, text: lift.name, label: "Arm" }, { kind: "n", text: count(people[lift.arm]), label: "People" },
+  return [{ head: true, text: lift.name, label: "Arm" }, { kind: "n", text: lift.name === lift.arm ? count(people[lift.arm]) : "", label: "People" },
     { kind: "n", text: known ? `${signed(lift.value, digits)} ${lift.unit}` : TOO_FEW, label: "Lift" },
     { kind: "n", text: known ? range(low, high, digits) : NONE, label: looks },
     { kind: "n", text: known ? relative : NONE, label: "Relative" },
