@@ -156,10 +156,12 @@ def effects(own, rows, seed):
     return {name: each["interval"] for name, each in found.items() if math.isfinite(sum(each["interval"]))}
 
 
-def mixed(replications):
+def mixed(replications, cells=None):
     print(f"{'':6s} {'private':>7s} {'people':>7s}  {'held':>5s}  learned  half-widths of arm and a number, in points;")
     print(f"{'':6s} {'':7s} {'':7s}  {'':5s}  {'':7s}  all private, the other columns known, no privacy")
     for cell, (name, numbers, people) in enumerate(MIXED):
+        if cells is not None and cell + 1 not in cells:
+            continue
         big = mixed_people(np.random.default_rng([8, numbers]), 300_000, numbers)
         own, private = (mixed_task(GUARANTEES[name], numbers, known) for known in (True, False))
         coded = own.coding.encode({key: big[key].tolist() for key in big})
@@ -300,13 +302,15 @@ def main():
     parser.add_argument("--only", choices=[name for name, _ in measures])
     parser.add_argument("--replications", type=int, default=20)
     parser.add_argument("--by", choices=["file", "kafka", "gateway", "web"], default="file", help="path of coverage")
-    parser.add_argument("--cells", type=int, nargs="+", metavar="N", help="cells of coverage, from 1  [default: all]")
+    parser.add_argument("--cells", type=int, nargs="+", metavar="N", help="cells of coverage or mixed, from 1")
     given = parser.parse_args()
     for name, measure in measures:
         if given.only not in (None, name):
             continue
         if measure is coverage:
             coverage(given.replications, given.by, given.cells)
+        elif measure is mixed:
+            mixed(given.replications, given.cells)
         else:
             measure(given.replications)
 
