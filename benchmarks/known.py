@@ -3,7 +3,7 @@
 *coverage* runs `murk.run` on people of two known columns, and counts nominal 95% intervals of linear effects and of log
 odds that hold, in each cell of a rate, a guarantee and a number of people (an hour with 20 replications). ``--cells``
 chooses cells by number. With ``--by kafka``, ``gateway`` or ``web`` the same people release through a broker, the HTTP
-gateway or web devices, and states are compared with those of a file.
+gateway or web devices, and states are compared with those of a file; ``--by memory`` leaves out the log.
 
 *mixed* runs it on people of two known columns and two or five private numbers, and compares half-widths with those of
 the same people with all columns private (20 minutes with 20 replications).
@@ -88,6 +88,7 @@ def line(rate):
     return 200.0 * np.linalg.solve((X * shares[:, None]).T @ X, (X * shares[:, None]).T @ chances)[:-1]
 
 
+PATHS = ["file", "kafka", "gateway", "web", "memory"]
 CELLS = [(name, rate, people) for name in GUARANTEES for rate in RATES for people in PEOPLE]
 
 
@@ -99,7 +100,7 @@ def coverage(replications, by="file", cells=None):
             given = [stack.enter_context(Broker(Path(folder) / "kafka")).url]
         elif by == "web":
             given = [int(time.time())]
-        learn = {"file": paths.by_file, "kafka": paths.by_kafka, "gateway": paths.by_gateway, "web": paths.by_web}[by]
+        learn = getattr(paths, f"by_{by}")
         print(f"{'':2s} {'':6s} {'rate':>5s} {'people':>7s}  linear effects  log odds  not learned   (by {by})")
         for cell in cells or range(1, len(CELLS) + 1):
             _cover(cell, replications, lambda own, rows, seed: learn(own, rows, seed, *given), by)
@@ -113,7 +114,9 @@ def _cover(cell, replications, learn, by):
     for replication in range(replications):
         rows, seed = drawn(np.random.default_rng([5, cell, replication]), people, rate), 1_000 * cell + replication
         report = learn(own, rows, seed)
-        equal += by != "file" and report["state_digest"] == paths.by_file(own, rows, seed)["state_digest"]
+        equal += (
+            by not in ("file", "memory") and report["state_digest"] == paths.by_file(own, rows, seed)["state_digest"]
+        )
         for at, (effect, log_odds) in enumerate(zip(truth, EFFECTS, strict=True)):
             coefficient = list(report["average_effects"])[at]
             low, high = report["average_effects"][coefficient]["interval"]
@@ -125,7 +128,7 @@ def _cover(cell, replications, learn, by):
             low, high = report["confidence_intervals"][coefficient]
             odds.append(low <= log_odds <= high)
     shown = [f"{sum(each)}/{len(each)}" if each else "-" for each in (held, odds)]
-    same = "" if by == "file" else f"   {equal} of {replications} states equal those of a file"
+    same = "" if by in ("file", "memory") else f"   {equal} of {replications} states equal those of a file"
     share = unknown / 3 / replications
     print(
         f"{cell:2d} {name:6s} {rate:5.0%} {people:7,}  {shown[0]:>14s}  {shown[1]:>8s}  {share:11.0%}{same}", flush=True
@@ -301,7 +304,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=[name for name, _ in measures])
     parser.add_argument("--replications", type=int, default=20)
-    parser.add_argument("--by", choices=["file", "kafka", "gateway", "web"], default="file", help="path of coverage")
+    parser.add_argument("--by", choices=PATHS, default="file", help="path of coverage")
     parser.add_argument("--cells", type=int, nargs="+", metavar="N", help="cells of coverage or mixed, from 1")
     given = parser.parse_args()
     for name, measure in measures:
