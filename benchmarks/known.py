@@ -1,7 +1,9 @@
 """Known columns and experiments: ``python -m benchmarks.known [--only NAME] [--replications N]``.
 
 *coverage* runs `murk.run` on people of two known columns, and counts nominal 95% intervals of linear effects and of log
-odds that hold, in each cell of a rate, a guarantee and a number of people (15 minutes with 20 replications).
+odds that hold, in each cell of a rate, a guarantee and a number of people (an hour with 20 replications). ``--cells``
+chooses cells by number. With ``--by kafka``, ``gateway`` or ``web`` the same people release through a broker, the HTTP
+gateway or web devices, and states are compared with those of a file; ``--by memory`` leaves out the log.
 
 *mixed* runs it on people of two known columns and two or five private numbers, and compares half-widths with those of
 the same people with all columns private (20 minutes with 20 replications).
@@ -22,12 +24,18 @@ import argparse
 import csv
 import gzip
 import math
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
 
 import murk
+from benchmarks import paths
+from deploy.broker import Broker
 from murk import Task
 from murk.demo import DATA
 from murk.planning.experiments import false_alarms
@@ -80,31 +88,51 @@ def line(rate):
     return 200.0 * np.linalg.solve((X * shares[:, None]).T @ X, (X * shares[:, None]).T @ chances)[:-1]
 
 
-def coverage(replications):
-    print(f"{'':6s} {'rate':>5s} {'people':>7s}  linear effects  log odds  not learned")
-    cell = 0
-    for name, guarantee in GUARANTEES.items():
-        for rate in RATES:
-            own, truth = task(guarantee, f"{BINARY}, rate: {rate}"), line(rate)
-            for people in PEOPLE:
-                held, odds, unknown = [], [], 0
-                cell += 1
-                for replication in range(replications):
-                    rng = np.random.default_rng([5, cell, replication])
-                    report = murk.run(own, drawn(rng, people, rate), seed=1_000 * cell + replication).report
-                    for at, (effect, log_odds) in enumerate(zip(truth, EFFECTS, strict=True)):
-                        coefficient = list(report["average_effects"])[at]
-                        low, high = report["average_effects"][coefficient]["interval"]
-                        if math.isfinite(low + high):
-                            held.append(low <= effect <= high)
-                        if coefficient in report["not_learned"]:
-                            unknown += 1
-                            continue
-                        low, high = report["confidence_intervals"][coefficient]
-                        odds.append(low <= log_odds <= high)
-                rates = [f"{np.mean(each):.3f}" if each else "    -" for each in (held, odds)]
-                share = unknown / 3 / replications
-                print(f"{name:6s} {rate:5.0%} {people:7,}  {rates[0]:>14s}  {rates[1]:>8s}  {share:.0%}", flush=True)
+PATHS = ["file", "kafka", "gateway", "web", "memory"]
+CELLS = [(name, rate, people) for name in GUARANTEES for rate in RATES for people in PEOPLE]
+
+
+def coverage(replications, by="file", cells=None):
+    with ExitStack() as stack:
+        given = []
+        if by == "kafka":
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            given = [stack.enter_context(Broker(Path(folder) / "kafka")).url]
+        elif by == "web":
+            given = [int(time.time())]
+        learn = getattr(paths, f"by_{by}")
+        print(f"{'':2s} {'':6s} {'rate':>5s} {'people':>7s}  linear effects  log odds  not learned   (by {by})")
+        for cell in cells or range(1, len(CELLS) + 1):
+            _cover(cell, replications, lambda own, rows, seed: learn(own, rows, seed, *given), by)
+
+
+def _cover(cell, replications, learn, by):
+    """Run a cell and print how many intervals hold, and how many states equal those of a file."""
+    name, rate, people = CELLS[cell - 1]
+    own, truth = task(GUARANTEES[name], f"{BINARY}, rate: {rate}"), line(rate)
+    held, odds, unknown, equal = [], [], 0, 0
+    for replication in range(replications):
+        rows, seed = drawn(np.random.default_rng([5, cell, replication]), people, rate), 1_000 * cell + replication
+        report = learn(own, rows, seed)
+        equal += (
+            by not in ("file", "memory") and report["state_digest"] == paths.by_file(own, rows, seed)["state_digest"]
+        )
+        for at, (effect, log_odds) in enumerate(zip(truth, EFFECTS, strict=True)):
+            coefficient = list(report["average_effects"])[at]
+            low, high = report["average_effects"][coefficient]["interval"]
+            if math.isfinite(low + high):
+                held.append(low <= effect <= high)
+            if coefficient in report["not_learned"]:
+                unknown += 1
+                continue
+            low, high = report["confidence_intervals"][coefficient]
+            odds.append(low <= log_odds <= high)
+    shown = [f"{sum(each)}/{len(each)}" if each else "-" for each in (held, odds)]
+    same = "" if by in ("file", "memory") else f"   {equal} of {replications} states equal those of a file"
+    share = unknown / 3 / replications
+    print(
+        f"{cell:2d} {name:6s} {rate:5.0%} {people:7,}  {shown[0]:>14s}  {shown[1]:>8s}  {share:11.0%}{same}", flush=True
+    )
 
 
 MIXED = (("mu 2", 2, 20_000), ("mu 1", 2, 80_000), ("eps 4", 2, 40_000), ("mu 2", 5, 40_000), ("mu 1", 5, 160_000))
@@ -131,10 +159,12 @@ def effects(own, rows, seed):
     return {name: each["interval"] for name, each in found.items() if math.isfinite(sum(each["interval"]))}
 
 
-def mixed(replications):
+def mixed(replications, cells=None):
     print(f"{'':6s} {'private':>7s} {'people':>7s}  {'held':>5s}  learned  half-widths of arm and a number, in points;")
     print(f"{'':6s} {'':7s} {'':7s}  {'':5s}  {'':7s}  all private, the other columns known, no privacy")
     for cell, (name, numbers, people) in enumerate(MIXED):
+        if cells is not None and cell + 1 not in cells:
+            continue
         big = mixed_people(np.random.default_rng([8, numbers]), 300_000, numbers)
         own, private = (mixed_task(GUARANTEES[name], numbers, known) for known in (True, False))
         coded = own.coding.encode({key: big[key].tolist() for key in big})
@@ -274,9 +304,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=[name for name, _ in measures])
     parser.add_argument("--replications", type=int, default=20)
+    parser.add_argument("--by", choices=PATHS, default="file", help="path of coverage")
+    parser.add_argument("--cells", type=int, nargs="+", metavar="N", help="cells of coverage or mixed, from 1")
     given = parser.parse_args()
     for name, measure in measures:
-        if given.only in (None, name):
+        if given.only not in (None, name):
+            continue
+        if measure is coverage:
+            coverage(given.replications, given.by, given.cells)
+        elif measure is mixed:
+            mixed(given.replications, given.cells)
+        else:
             measure(given.replications)
 
 

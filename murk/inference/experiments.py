@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.numbers import number, span
+from murk._internal.numbers import many, number, span
 from murk.inference.average_effects import combined_half_widths
 from murk.inference.confidence_sequences import Looks, evidence
 from murk.inference.contrasts import errors_from_zero, weights_of
@@ -40,6 +40,7 @@ Interval = tuple[float, float]
 CONCENTRATION: Final = 1_000.0  # sum of the Dirichlet prior's parameters
 FEWEST: Final = 100  # least number of people in an arm for an interval of its share of missing targets
 ALARM: Final = 1_000.0  # e-value from which the arms' counts contradict the shares
+UNLIKELY: Final = 20.0  # e-value of arms' counts that at most 5% of streams with the stated shares ever reach
 
 
 @dataclass(frozen=True)
@@ -140,22 +141,45 @@ class Experiment:
                 found += self._checks(lift, f" of {metric.name}")
         return found
 
+    @property
+    def count_words(self) -> list[str]:
+        """Sentences about the counts of arms: whether they fit the stated shares, and people without a declared arm."""
+        found, e = [], self.sample_ratio
+        if e is not None and not self.mismatch:
+            say = "are unlikely by" if e >= UNLIKELY else "do not contradict"
+            found.append(f"The arms' counts {say} the stated shares (e = {e:.3g}; alarm from {ALARM:,.0f}).")
+        if self.unassigned:
+            found.append(f"{many(self.unassigned, 'person', 'people')} had no declared arm: they count in no lift.")
+        return found
+
+    def curves(self) -> dict[str, tuple[float, float, float]]:
+        """Return value and interval of each lift, by arm and metric, for a chart over time."""
+        of_target = {lift.arm: (lift.value, *lift.interval) for lift in self.lifts}
+        return of_target | {
+            f"{lift.arm}, {metric.name}": (lift.value, *lift.interval)
+            for metric in self.metrics
+            for lift in metric.lifts
+        }
+
     def _checks(self, lift: Lift, of_metric: str) -> list[str]:
         """Return sentences about missing targets and the guard rail of a lift."""
         sentences, interval = [], lift.attrition_interval
         if interval is not None and not interval[0] <= 0.0 <= interval[1]:
+            more, less = (lift.arm, self.control) if interval[0] > 0.0 else (self.control, lift.arm)
             sentences.append(
-                f"More targets{of_metric} are missing in one of {lift.arm} and {self.control}, by {span(*interval)} "
-                "points: people with a target may differ between the arms."
+                f"More targets{of_metric} are missing in {more} than in {less}, by "
+                f"{span(*sorted(map(abs, interval)))} points: people with a target may differ between the arms."
             )
         rails = {
-            "safe": f"The guard rail{of_metric} holds: the difference is within its margin.",
-            "harmed": f"The guard rail{of_metric} is broken: the difference exceeds its margin.",
+            "safe": f"{lift.arm}: the guard rail{of_metric} holds; the difference is within its margin.",
+            "harmed": f"{lift.arm}: the guard rail{of_metric} is broken; the difference exceeds its margin.",
         }
         return [*sentences, rails[lift.guardrail]] if lift.guardrail in rails else sentences
 
     def _difference(self, lift: Lift, what: str, unit: str) -> str:
-        ends, higher = f"{span(*lift.interval)} {unit}", lift.interval[0] > 0.0
+        low, high = lift.interval
+        higher = low > 0.0
+        ends = f"{span(low, high) if higher else span(-high, -low)} {unit}"
         if self.randomized:
             return f"{lift.arm} {'raises' if higher else 'lowers'} {what}, by {ends}."
         what = what[0].upper() + what[1:]
@@ -166,7 +190,8 @@ class Experiment:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, with the words."""
-        return {**asdict(self), "mismatch": self.mismatch, "stop": self.stop, "words": self.words()}
+        conclusions = {"mismatch": self.mismatch, "stop": self.stop, "words": self.words()}
+        return {**asdict(self), **conclusions, "count_words": self.count_words}
 
 
 def log_ratio_evidence(counts: Sequence[int], shares: Sequence[float]) -> float:
@@ -443,7 +468,9 @@ def segment_table(found: Mapping[str, Any]) -> list[list[str]]:
 
 def table(found: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of a table of lifts: arm, people, lift, interval, relative lift, interval, p and e."""
-    rows = [[f"{found['control']} (control)", f"{found['people'][found['control']]:,}", *[""] * 6]]
+    control = found["control"]
+    label = control if control == "control" else f"{control} (control)"
+    rows = [[label, f"{found['people'][control]:,}", *[""] * 6]]
     return rows + [[lift["arm"], f"{found['people'][lift['arm']]:,}", *_columns(lift)] for lift in found["lifts"]]
 
 

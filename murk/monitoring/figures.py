@@ -13,6 +13,7 @@ from murk.inference.confidence_sequences import Looks, looks_of, why_no_sequence
 from murk.inference.contrasts import Contrast, contrasts
 from murk.inference.drift import CurvePoint, Drift, merged_curve
 from murk.inference.estimate import Estimate
+from murk.inference.experiments import Experiment, experiment
 from murk.inference.prediction_sets import PredictionSets
 from murk.inference.track import Track
 from murk.monitoring.metrics.catalogue import STALENESS_BOUNDS
@@ -126,11 +127,17 @@ class Figures:
     sets: PredictionSets | None = None  # prediction sets; None if the task does not ask about them
     sequence_count: int = 0  # number of releases (or records) at which sequences and contrasts were computed
     track: Track | None = None  # estimates by window; None if the task asks for none
+    experiment: Experiment | None = None  # lifts of arms; None if the task has no arms, or before the first release
 
     @property
     def shown_half_widths(self) -> tuple[float, ...]:
         """Half-widths of the displayed intervals."""
         return self.half_widths if self.looks.validity == "fixed-n" else self.sequence_half_widths
+
+    @property
+    def shown_contrasts(self) -> tuple[Contrast, ...]:
+        """Contrasts that a task states, without those of an experiment's arms, which have lifts."""
+        return self.contrasts if self.experiment is None else self.contrasts[len(self.experiment.lifts) :]
 
     @property
     def lag(self) -> int:
@@ -201,6 +208,7 @@ def figures(
         compared = kept.contrasts if kept is not None else ()
         if kept is None and estimate.n_releases:
             compared = contrasts(task, estimate, looks, LEVEL, arms=True)
+        arms = experiment(task, estimate, looks, LEVEL) if estimate.n_releases else None
         drift = None
         if looks.repeats.most == 1:
             drift = _drift(device, engines, estimate, curve, None if before is None else before.drift)
@@ -246,6 +254,7 @@ def figures(
         contrasts=compared,
         sets=estimate.sets,
         track=track,
+        experiment=arms,
         sequence_count=looks.count if kept is None else kept.sequence_count,
     ).placed(places)
 

@@ -44,6 +44,7 @@ class Point(NamedTuple):
     lag: int | None = None
     unbiased_loss: float | None = None
     unbiased_loss_error: float | None = None
+    lifts: Mapping[str, tuple[float, float, float]] | None = None  # of an experiment's arms: value, ends of interval
 
 
 class Knot(NamedTuple):
@@ -129,6 +130,7 @@ class History:
             figures.lag,
             figures.unbiased_loss,
             figures.unbiased_loss_error,
+            None if figures.experiment is None else figures.experiment.curves(),
         )
         points = self._points
         if points and point.releases < points[-1].releases:

@@ -16,7 +16,7 @@ from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Disclosure, Task
 
 VERSION = 1
-_BY_COEFFICIENT = ("values", "half_widths", "sequence_half_widths")
+_LISTS = ("values", "half_widths", "sequence_half_widths", "lifts")  # fields with several numbers for each point
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Snapshot:
                 "fixed_half_widths": list(current.half_widths),
                 "level": LEVEL,
                 "looks": current.looks.to_dict(LEVEL),
-                "contrasts": [contrast.to_dict() for contrast in current.contrasts],
+                "contrasts": [contrast.to_dict() for contrast in current.shown_contrasts],
                 "method": current.method,
                 "note": current.note,
                 "needed": dict(current.needed.of),
@@ -103,6 +103,7 @@ class Snapshot:
                 "parameter_error": current.parameter_error,
                 "units": {name: asdict(unit) for name, unit in units(task).items()},
             },
+            "experiment": None if current.experiment is None else current.experiment.to_dict(),
             "reference": None if self.reference is None else dict(self.reference),
             "history": self._history(),
             "pace": dict(self.pace),
@@ -112,10 +113,17 @@ class Snapshot:
 
     def _history(self) -> dict[str, Any]:
         points, names = self.history, self.figures.names
-        plain = [name for name in Point._fields if name not in _BY_COEFFICIENT]
+        plain = [name for name in Point._fields if name not in _LISTS]
         columns: dict[str, Any] = {name: [getattr(point, name) for point in points] for name in plain}
         widths = "half_widths" if self.figures.looks.validity == "fixed-n" else "sequence_half_widths"
         for key, of in (("values", "values"), ("half_widths", widths)):
             rows = [getattr(point, of) for point in points]
             columns[key] = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+        arms = {} if self.figures.experiment is None else self.figures.experiment.curves()
+        # Points from the learners' states have no lifts.
+        lifts = {arm: [(point.lifts or {}).get(arm, (None, None, None)) for point in points] for arm in arms}
+        columns["lifts"] = {
+            arm: {key: [row[index] for row in rows] for index, key in enumerate(("values", "lows", "highs"))}
+            for arm, rows in lifts.items()
+        }
         return columns

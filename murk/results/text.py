@@ -164,9 +164,6 @@ def labelled(name: str, unit: str) -> str:
     return f"{name}: {unit}" if is_constant(name) and unit == MIDDLE else unit
 
 
-_UNLIKELY: Final = 20.0  # e-value of arms' counts that at most 5% of streams with the stated shares ever reach
-
-
 def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the lifts of an experiment's arms, what they show, and whether the arms' counts fit their shares."""
     experiment = report.get("experiment")
@@ -185,12 +182,7 @@ def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
         yield Table(
             title, ["segment", "arm", "people", f"lift, {unit}", "interval"], experiments.segment_table(experiment)
         )
-    if experiment["sample_ratio"] is not None and not experiment["mismatch"]:
-        e = experiment["sample_ratio"]
-        say = "are unlikely by" if e >= _UNLIKELY else "do not contradict"
-        yield Paragraph(f"The arms' counts {say} the stated shares (e = {e:.3g}; alarm from 1,000).")
-    if experiment["unassigned"]:
-        yield Paragraph(f"{many(experiment['unassigned'], 'person')} had no declared arm and count in no lift.")
+    yield from map(Paragraph, experiment["count_words"])
     yield Paragraph("")
 
 

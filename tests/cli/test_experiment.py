@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import murk
 from murk import Task
+from murk._internal.numbers import span
 from murk.cli import cli
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
@@ -226,7 +227,7 @@ def test_an_arm_without_targets_has_no_lift(kind):
     found = state(task, arms, y)
     assert found.lifts[0].verdict == found.lifts[0].guardrail == "open"
     assert found.words()[0] == "treatment: too few people with a target for an interval."
-    assert found.words()[1].startswith("More targets are missing in one of treatment and control")
+    assert found.words()[1].startswith("More targets are missing in treatment than in control, by 9")
 
 
 def test_effects_are_of_randomized_arms_only():
@@ -237,6 +238,9 @@ def test_effects_are_of_randomized_arms_only():
     assert words.startswith("The target is higher in treatment than in control")
     assert "does not state that arms are assigned at random" in words
     assert state(Task.parse(TASK), arms, y).words()[0].startswith("treatment raises the target")
+    lower = state(Task.parse(TASK), 1 - arms, y)
+    low, high = lower.lifts[0].interval
+    assert lower.words()[0] == f"treatment lowers the target, by {span(-high, -low)} points."
 
 
 def test_several_arms_share_the_error():

@@ -230,7 +230,7 @@ def test_a_run_states_metrics_and_their_guard_rail():
     text = str(result)
     assert "Metrics: 95% for all together" in text
     assert "treatment raises amount, by" in text
-    assert "The guard rail of returned holds" in text
+    assert "treatment: the guard rail of returned holds" in text
 
 
 def test_a_log_with_metrics_is_watched_and_serves_models(tmp_path):

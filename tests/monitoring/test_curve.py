@@ -35,7 +35,7 @@ def test_a_monitor_that_comes_late_has_the_whole_curve(status):
     assert np.diff(np.log2(history["releases"])).max() < 0.5
     # Four an octave, over some five octaves.
     assert len(history["releases"]) > 18
-    lengths = {len(history[key]) for key in history if key not in ("values", "half_widths")}
+    lengths = {len(history[key]) for key in history if key not in ("values", "half_widths", "lifts")}
     assert lengths | {len(values) for values in history["values"].values()} == {len(history["releases"])}
     for key in SEEN:
         assert all(value is None for value in history[key][:-1]), key

@@ -276,7 +276,9 @@ def test_a_log_that_cannot_be_read_is_said(page):
     eventually(lambda: page.state() == "live")
 
 
-@pytest.mark.parametrize(("scenario", "size"), [("many", "phone"), ("examples", "wide"), ("summaries", "tablet")])
+@pytest.mark.parametrize(
+    ("scenario", "size"), [("many", "phone"), ("experiment", "phone"), ("examples", "wide"), ("summaries", "tablet")]
+)
 def test_every_size_in_dark_and_light(page, size, scenario):
     looks = {}
     # Opened in the dark, as other tests do by light, and then switched.
@@ -509,6 +511,48 @@ def test_contrasts_are_shown_with_evidence_that_may_be_watched(page):
         "treatment: b against a", "1.65", "1.22 to 2.23", "0.000400", "2,500", HOSTILE[0], "not learned",
         "none", "none", "none",
     ]  # fmt: skip
+    assert page.complaints() == []
+
+
+def test_an_experiment_is_watched(page):
+    page.open(made_up(9000))
+    assert not page.visible("#experiment")
+    page.open(SCENARIOS["experiment"](20))
+    assert not page.visible("#experiment")
+    status = SCENARIOS["experiment"](90_000)
+    page.open(status)
+    assert page.visible("#experiment")
+    assert page.texts("#lifts h3") == ["green", HOSTILE[0]]
+    (low, high), value = status["experiment"]["lifts"][0]["interval"], status["experiment"]["lifts"][0]["value"]
+    interval = f"{low:+.1f} to {high:+.1f}".replace("-", "\u2212")
+    assert page.texts("#lifts .value") == [f"{value:+.1f} points ({interval})", "too few people"]
+    label = page.script("return document.querySelector('#lifts .plot').getAttribute('aria-label')")
+    assert label == f"Lift of green: {value:+.1f} points ({interval}). Arrow keys read the curve."
+    cells = page.texts("#arm-rows tr:nth-child(2) > *")
+    assert cells[:4] == ["green", "30,000", f"{value:+.1f} points", interval]
+    assert cells[5:] == ["0.00300", "333", "safe"]
+    assert page.texts("#arm-rows th") == ["grey (control)", "green", HOSTILE[0]]
+    assert page.text("#experiment-words").splitlines() == status["experiment"]["words"]
+    counts = page.text("#experiment-counts")
+    assert counts.startswith(
+        "The arms' counts do not contradict the stated shares (e = 0.02; alarm from 1,000).\n3 people"
+    )
+    # A curve is read by keys, and its first point is that of the first interval.
+    from selenium.webdriver.common.keys import Keys
+
+    page.find("#lifts .plot").send_keys(Keys.HOME)
+    first = next(n for n in status["history"]["releases"] if n >= 60)
+    eventually(lambda: page.text("#lifts .at") == f"at {first}")
+    before = page.pixels()[0]
+    page.monitor.status = lambda: SCENARIOS["experiment"](200_000)
+    eventually(lambda: page.pixels()[0] != before)
+    late = SCENARIOS["experiment"](90_000)
+    for curve in late["history"]["lifts"].values():
+        curve["lows"][:-1] = [None] * (len(curve["lows"]) - 1)
+    page.open(late)
+    assert page.texts("#lifts .empty:not([hidden])") == ["The curve begins with the next releases"] * 2
+    page.monitor.status = lambda: status | {"experiment": status["experiment"] | {"stop": "harmed"}}
+    eventually(lambda: "alarm" in page.find("#experiment-words").get_attribute("class"))
     assert page.complaints() == []
 
 

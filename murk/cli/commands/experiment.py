@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk._internal.atomic_files import write_whole
-from murk._internal.numbers import number
+from murk._internal.numbers import many, number
 from murk.cli.options import as_json, load_task, rate
 from murk.cli.output import check_picture, paragraph, print_json, progress, table
 from murk.errors import UserError
@@ -123,8 +123,11 @@ def _plan(
         return
     unit = f"units of {task.target.name}" if isinstance(task.target, RealTarget) else "points"
     rows = [[f"{each.people:,}", *map(_shown, (each.planned, each.watched, each.without_privacy))] for each in plans]
-    title = f"{task.name}: smallest lift detected with a probability of {power:.0%}, in {unit}"
+    title = f"{task.name}: smallest lift of {task.target.name} detected with a probability of {power:.0%}, in {unit}"
     table(title, ["people", "one look at the end", "watched, at the same number", "one look, without privacy"], rows)
+    metrics = () if task.experiment is None else task.experiment.metrics
+    if metrics:
+        paragraph(f"Each release is about {task.target.name} or about one of {len(metrics)} metrics, drawn evenly.")
     if needed is not None:
         paragraph(
             f"A lift of {number(effect or 0.0)} {unit} takes {needed['planned']:,} people for one look at the planned "
@@ -163,7 +166,9 @@ def _watch(task: Task, log_url: str, picture: Path | None, as_json: bool) -> Non
         print_json({"task": task.name, "releases": report["releases"], "experiment": state})
         return
     if state is None:
-        paragraph(f"{task.name}: no release was learned yet.")
+        lag = report["lag"]
+        waiting = f" {many(lag, 'message waits', 'messages wait')} on the log: is `murk learn` running?" if lag else ""
+        paragraph(f"{task.name}: no release was learned yet.{waiting}")
         return
     for block in experiment_table(report):
         if isinstance(block, Table):

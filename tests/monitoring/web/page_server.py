@@ -20,6 +20,7 @@ from deploy.broker.ports import number, reserve
 from murk._internal.numbers import finite
 from murk.inference.confidence_sequences import Looks
 from murk.inference.contrasts import Contrast
+from murk.inference.experiments import Experiment, Lift
 from murk.privacy import GaussianDP, PureDP
 
 PAGE = Path(murk.__file__).parent / "monitoring" / "web" / "page"
@@ -83,7 +84,7 @@ def made_up(
     releases: int, *, truth: dict[str, float] = THIRD_CHILD, reference: bool = True, simulated: bool = True,
     name: str = "third-child", partitions: int = 1, dead: dict[str, int] | None = None, first: int = 1,
     healthy: bool = True, intervals: bool = True, now: float | None = None, protocol: str = "gradients",
-    refused: int = 0, looks: Looks | None = None, contrasts: tuple[Contrast, ...] = (),
+    refused: int = 0, looks: Looks | None = None, contrasts: tuple[Contrast, ...] = (), arms: tuple[str, ...] = (),
 ) -> dict:  # fmt: skip
     """The status after so many releases; the same arguments give the same curves."""
     now = time.time() if now is None else now
@@ -97,6 +98,7 @@ def made_up(
         return math.sqrt(sum((value_at(one, at, n) - at) ** 2 for one, at in truth.items()))
 
     halves = [half_at(n) if intervals else None for n in counts]
+    begun = releases >= 60 and arms != ()
     levels = [("default", GaussianDP(mu=1.0), 0.62), ("strict", GaussianDP(mu=0.5), 0.27), ("open", PureDP(2.0), 0.11)]
     return {
         "version": 1, "now": now, "started": start, "healthy": healthy,
@@ -161,8 +163,14 @@ def made_up(
                 if one in truth
             },
         },
+        "experiment": experiment_of(releases, arms) if begun else None,
         "reference": truth if reference else None,
         "history": {
+            "lifts": {
+                arm: {key: [lift_at(arm, n)[at] for n in counts] for at, key in enumerate(("values", "lows", "highs"))}
+                for arm in arms
+                if begun
+            },
             "releases": counts, "time": [start + (n - first) / 700.0 for n in counts],
             "values": {one: [value_at(one, at, n) for n in counts] for one, at in truth.items()},
             "half_widths": dict.fromkeys(truth, halves),
@@ -177,6 +185,30 @@ def made_up(
             "lag": [waiting(n) for n in counts],
         },
     }  # fmt: skip
+
+
+def lift_at(arm: str, n: int) -> tuple[float, float | None, float | None]:
+    """A lift in points with its interval, which is not known before 60 releases."""
+    value, half = 100.0 * value_at(arm, 0.05, n), half_at(n)
+    return (value, None, None) if half is None else (value, value - 100.0 * half, value + 100.0 * half)
+
+
+def experiment_of(n: int, arms: tuple[str, ...]) -> dict:
+    """The state of an experiment after so many releases; of its second arm nothing is known yet."""
+    lifts = [
+        Lift(
+            arm=arm, value=value, interval=(low, high) if not place else (-math.inf, math.inf),
+            fixed_interval=(low, high), relative=3.0 * value, relative_interval=(3.0 * low, 3.0 * high),
+            p_value=0.003, e_value=333.0, verdict="open", attrition=None, attrition_interval=None,
+            guardrail="safe" if not place else "open",
+        )
+        for place, arm in enumerate(arms)
+        for value, low, high in [lift_at(arm, n)]
+    ]  # fmt: skip
+    people = dict.fromkeys(["grey", *arms], n // (1 + len(arms)))
+    found = Experiment("grey", "points", 0.95, people, 3, 0.02, 30.0, tuple(lifts))
+    content: dict = finite(found.to_dict())
+    return content
 
 
 def many(size: int = 40) -> dict[str, float]:
@@ -197,6 +229,7 @@ SCENARIOS: dict[str, Callable[[int], dict]] = {
     "moments": partial(made_up, protocol="moments", partitions=2, dead=DEAD),
     "summaries": partial(made_up, protocol="summaries", partitions=2),
     "blind": partial(made_up, intervals=False, reference=False),
+    "experiment": partial(made_up, arms=("green", HOSTILE[0])),
 }
 
 

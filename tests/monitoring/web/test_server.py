@@ -150,7 +150,7 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
     assert found.keys() == {
         "version", "now", "started", "healthy", "problem", "task", "releases", "duplicates", "dead_letters", "rate",
         "lag", "staleness", "partitions", "estimate", "reference", "history", "records", "refused_updates",
-        "unbiased_loss", "pace",
+        "unbiased_loss", "pace", "experiment",
     }  # fmt: skip
     assert found["version"] == 1
     assert found["task"].keys() == {
@@ -178,7 +178,8 @@ def test_the_status_has_the_shape_that_the_page_is_built_against(client):
         "releases", "time", "estimated_error", "parameter_error", "rate", "dead", "lag", "unbiased_loss",
         "unbiased_loss_error",
     }  # fmt: skip
-    assert history.keys() == columns | {"values", "half_widths"}
+    assert history.keys() == columns | {"values", "half_widths", "lifts"}
+    assert (found["experiment"], history["lifts"]) == (None, {})
     assert list(history["values"]) == list(history["half_widths"]) == names
     lengths = {len(history[name]) for name in columns} | {len(column) for column in history["values"].values()}
     assert len(lengths) == 1

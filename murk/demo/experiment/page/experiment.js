@@ -75,7 +75,8 @@ function decide(arm, control, path, own) {
   const [, , low, high, first, second] = path.at(-1);
   const often = path.filter(([, , , , from, to]) => excludes(from, to)).length;
   return (
-    `${arm} against ${control}: naive says ${verdict(first, second)}, valid says ${verdict(low, high)}. The truth is ${signed(own)} points. ` +
+    `${arm} against ${control}: ${verdict(first, second)} by the naive interval, ${verdict(low, high)} by the valid one. ` +
+    `The truth is ${signed(own)} points. ` +
     `The naive interval excluded zero at ${count(often)} of ${count(path.length)} looks.`
   );
 }

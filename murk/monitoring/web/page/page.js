@@ -4,6 +4,7 @@ import { updateBlocks } from "./blocks.js";
 import { makeCurves } from "./curves.js";
 import { byId } from "./dom.js";
 import { startEstimates, updateEstimates } from "./estimates.js";
+import { updateExperiment } from "./experiment.js";
 import { timeOf } from "./format.js";
 import { follow, setState } from "./poll.js";
 import { updateTrack } from "./track.js";
@@ -17,6 +18,7 @@ function show(status) {
     return;
   }
   updateBlocks(status);
+  updateExperiment(status);
   updateEstimates(status);
   updateTrack(status);
   drawCurves(status);

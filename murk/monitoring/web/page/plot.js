@@ -11,13 +11,13 @@ const TIME_STEPS = [
 const KEYS = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -Infinity, End: Infinity };
 
 // spec: {x: "log" | "time", y: "log" | "linear", height, series: [{colour, width, dash, fill, dot, steps}],
-//        bands, range(data) -> [low, high], label(), readout(index | null) -> text}
+//        bands, range(data) -> [low, high], label(), readout(index | null) -> text, empty: text without points}
 export function makePlot(host, spec) {
   host.classList.add("plot");
   host.style.height = `${spec.height}px`;
   host.tabIndex = 0;
   host.setAttribute("role", "img");
-  const empty = host.appendChild(element("p", "empty", "Waiting for the first releases"));
+  const empty = host.appendChild(element("p", "empty", spec.empty ?? "Waiting for the first releases"));
   const view = { x: [1, 10], y: spec.y === "log" ? [0.1, 1] : [0, 1] };
   const plot = new uPlot(options(host, spec, view), emptyData(spec), host);
   plot.root.setAttribute("aria-hidden", "true");
