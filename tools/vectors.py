@@ -128,11 +128,14 @@ def _experiment(draw: random.Random, features: list[dict[str, Any]]) -> dict[str
     metrics = [_metric(draw, place) for place in range(draw.choice([0, 1, 1, 3]))]
     if guardrail is not None and metrics:
         guardrail = guardrail | {"metric": draw.choice([None, "y", metrics[-1]["name"]])}
+    of_all = [each["name"] for each in metrics if each["missing_share"] == 0]
+    ratios = [{"name": "r", "numerator": of_all[0], "denominator": of_all[1]}] if len(of_all) > 1 else []
     return {
         "arm": arm["name"],
         "control": control,
         "guardrail": guardrail,
         "metrics": metrics,
+        "ratios": ratios,
         "segments": [each["name"] for each in others if draw.random() < 0.5],
         "assigned": draw.choice([assigned, assigned, None]),
     }
@@ -396,6 +399,7 @@ def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "bounds of a metric": {"metrics": [metric | {"low": 2}]},
         "a metric of the target's name": {"metrics": [metric | {"name": content["target"]["name"]}]},
         "many metrics": {"metrics": [metric | {"name": f"m{place}"} for place in range(21)]},
+        "a key of a ratio": {"ratios": [{"name": "r", "numerator": "m", "denominator": "y", "per": "y"}]},
         "guard rail of no metric": {"metrics": [metric], "guardrail": {"margin": 1, "worse": "lower", "metric": "q"}},
     }  # fmt: skip
     assignments: dict[str, dict[str, Any]] = {

@@ -9,6 +9,7 @@ export interface Experiment {
   guardrail?: { margin: number; worse: string; metric?: string | null } | null;
   segments?: string[];
   metrics?: Target[];
+  ratios?: unknown[];
 }
 
 /** Further targets of a task: each release is of the target or of one of them, drawn before the record is read. */

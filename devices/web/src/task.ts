@@ -165,7 +165,7 @@ const KEYS =
 const OF_BLOCK: Record<string, string> = {
   about: "contact controller notice purpose",
   covariates: "counts points size",
-  experiment: "arm assigned control guardrail metrics segments",
+  experiment: "arm assigned control guardrail metrics ratios segments",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
@@ -366,9 +366,10 @@ function isTarget(target: Target): boolean {
 }
 
 function isExperiment(experiment: Experiment, target: Target, known: Feature[]): boolean {
-  const { arm, control, assigned, guardrail, segments = [], metrics = [] } = experiment;
+  const { arm, control, assigned, guardrail, segments = [], metrics = [], ratios = [] } = experiment;
   const arms = known.find(({ name }) => name === arm)?.categories;
   if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
+  for (const ratio of ratios) allow(ratio as object, "denominator name numerator");
   const isMetric = (metric: Target): boolean => isTarget(metric) && metric.kind !== "classes" && metric.quantiles == null;
   if (!Array.isArray(metrics) || metrics.length > MOST_METRICS || !metrics.every(isMetric)) return false;
   if (guardrail != null) {
