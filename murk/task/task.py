@@ -457,10 +457,6 @@ class Task(_ProtocolBlocks):
             words = "compares a binary or real target, not several classes; make the class of interest a binary target"
             raise task_error(words, at)
         experiment.check_metrics(self.target)
-        private = [each.name for each in self.features if each.name not in known_names]
-        if experiment.metrics and private:
-            words = f"{shown(private[0])} is private, and its products are released with one target only; remove one"
-            raise task_error(words, at, "metrics")
         if experiment.metrics and self.privacy.repeats_answers:
             words = (
                 "with privacy.repeat: same, whether an answer is repeated would depend on metrics that are not drawn"
