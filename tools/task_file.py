@@ -11,7 +11,7 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
+from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock, RatioBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
 from murk.task.learning import (
@@ -66,6 +66,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("experiment", "", ExperimentBlock),
     ("experiment.assigned", "", AssignmentBlock),
     ("experiment.guardrail", "", GuardrailBlock),
+    ("experiment.ratios", "", RatioBlock),
     ("log", "log", LogBlock),
 )
 _BOUNDS: Final = (

@@ -308,11 +308,12 @@ class _Drawn(ReleaseDistribution):
 
     def centres(self, vectors: Points) -> Points:
         rows = np.asarray(vectors, dtype=np.float64)
-        return np.hstack([part.centres(rows[:, [0, 1 + number]]) for number, part in enumerate(self._parts)])
+        columns = map(self.mechanism.columns, range(len(self._parts)))
+        return np.hstack([part.centres(rows[:, each]) for part, each in zip(self._parts, columns, strict=True)])
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
-        widths = [part.centres(np.zeros((1, 2))).shape[1] for part in self._parts]
+        widths = [part.centres(np.zeros((1, 1 + self.mechanism.width))).shape[1] for part in self._parts]
         return np.cumsum(widths, dtype=np.int64)[:-1]
 
     def _split(self, centres: Points) -> list[Points]:

@@ -117,14 +117,19 @@ def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Shares of runs without an effect in which intervals excluded zero at one of the looks."""
+    """Shares of runs without an effect in which intervals excluded zero at one of the looks.
+
+    The target's intervals share an error of 5%, and so do those of all metrics and ratios; None without any.
+    """
 
     runs: int
     people: int
     looks: int
-    watched: float  # share of runs with intervals for every look
-    fixed: float  # share of runs with intervals for one planned look, applied at every look
+    watched: float  # by the target's intervals for every look
+    fixed: float  # by the target's intervals for one planned look, applied at every look
     sample_ratio: float  # share of runs in which the counts of arms contradicted their shares
+    metrics_watched: float | None  # by intervals for every look of metrics and ratios
+    metrics_fixed: float | None  # by their intervals for one planned look, applied at every look
 
 
 def false_alarms(
@@ -156,7 +161,7 @@ def false_alarms(
     looks = [_FIRST]
     while looks[-1] < answers:
         looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), answers))
-    counts = np.zeros(3)
+    counts = np.zeros(5)
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
         chosen = np.arange(len(y)) if answers == len(y) else _answered(people, most, rng)
@@ -170,8 +175,9 @@ def false_alarms(
         counts += _alarms(task, device, payloads, looks)
         if tick is not None:
             tick(run + 1, "")
-    watched, fixed, ratio = (counts / runs).tolist()
-    return FalseAlarms(runs, number, len(looks), watched, fixed, ratio)
+    watched, fixed, ratio, *further = (counts / runs).tolist()
+    of_metrics = further if task.metrics else [None, None]
+    return FalseAlarms(runs, number, len(looks), watched, fixed, ratio, *of_metrics)
 
 
 def _answered(people: Integers, most: int, rng: np.random.Generator) -> Integers:
@@ -193,8 +199,8 @@ def _codes(task: Task, place: int) -> Floats:
 
 
 def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Floats:
-    """Return whether a sequence, a fixed interval and the sample ratio raised an alarm at one of the looks."""
-    engine, start, alarms = device.engine(), 0, np.zeros(3)
+    """Return whether there was an alarm at one of the looks, in the order of `FalseAlarms`."""
+    engine, start, alarms = device.engine(), 0, np.zeros(5)
     for look in looks:
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
@@ -202,8 +208,10 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look, repeats=task.repeats))
         if state is None:
             continue
-        for lift in state.lifts:
-            alarms[0] = max(alarms[0], float(not lift.interval[0] <= 0.0 <= lift.interval[1]))
-            alarms[1] = max(alarms[1], float(not lift.fixed_interval[0] <= 0.0 <= lift.fixed_interval[1]))
+        further = [lift for metric in state.metrics for lift in metric.lifts]
+        for place, lifts in ((0, state.lifts), (3, further)):
+            for lift in lifts:
+                for at, interval in enumerate((lift.interval, lift.fixed_interval), start=place):
+                    alarms[at] = max(alarms[at], float(not interval[0] <= 0.0 <= interval[1]))
         alarms[2] = max(alarms[2], float(state.mismatch))
     return alarms

@@ -68,6 +68,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "models"): "per-partition",
     ("scores", "effects"): "logistic",
     ("experiment", "metrics"): [],
+    ("experiment", "ratios"): [],
 }
 """Keys of blocks that a document omits at these defaults: a new key changes no hash of a task that does not set it."""
 # Keys of the task that a document omits at these defaults.

@@ -508,15 +508,17 @@ class Task(_ProtocolBlocks):
             words = "compares a binary or real target, not several classes; make the class of interest a binary target"
             raise task_error(words, at)
         experiment.check_metrics(self.target)
-        private = [each.name for each in self.features if each.name not in known_names]
-        if experiment.metrics and private:
-            words = f"{shown(private[0])} is private, and its products are released with one target only; remove one"
-            raise task_error(words, at, "metrics")
         if experiment.metrics and self.privacy.repeats_answers:
             words = (
                 "with privacy.repeat: same, whether an answer is repeated would depend on metrics that are not drawn"
             )
             raise task_error(f"{words}; remove the metrics, or say repeat: anew", at, "metrics")
+        if experiment.ratios and self.privacy.further_levels:
+            words = "the two means of a ratio would weigh levels differently; remove the ratios, or the further levels"
+            raise task_error(words, at, "ratios")
+        if experiment.ratios and self.shuffle is not None:
+            words = "a shuffler withholds whole combinations of known columns, and ratios are not adjusted for them"
+            raise task_error(f"{words}; remove the ratios, or shuffle", at, "ratios")
         if experiment.segments and self.shuffle is not None:
             words = "a shuffler withholds whole combinations of known columns, so that arms differ in what is left"
             raise task_error(f"{words}; remove the segments, or shuffle", at, "segments")
@@ -796,7 +798,7 @@ class Task(_ProtocolBlocks):
         if self.experiment is not None:
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
-            own |= {"segments": segments, "metrics": []}
+            own |= {"segments": segments, "metrics": [], "ratios": []}
             if self.experiment.guardrail is not None and self.experiment.guardrail.metric not in (None, target.name):
                 own["guardrail"] = None
             parts["experiment"] = own if self.experiment.arm in names else None

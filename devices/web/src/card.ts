@@ -10,7 +10,7 @@
  * It needs only the task to show itself, and loads the device when somebody sees it.
  */
 import type { Device, Options, Receipt, Status } from "./device.js";
-import { isAssigned } from "./experiment.js";
+import { isAssigned, metricsOf } from "./experiment.js";
 import { isKnown } from "./known.js";
 import type { Guarantee, Loss } from "./mechanisms.js";
 import { maxAttackAccuracy, percent } from "./promise.js";
@@ -23,6 +23,7 @@ import { Refused } from "./words.js";
 export const ENGLISH = {
   title: "A private answer",
   asked: "Asked about you: {columns}.",
+  drawn: "Of {columns}, this device draws one at random, and answers only that one.",
   asIs: "Sent as they are, without noise: {columns}. Your answers may be linked by them.",
   assigned: "Drawn at random by this device: {columns}.",
   promise:
@@ -158,11 +159,12 @@ const PASSING = ["storage", "unavailable", "clock", "wiped"];
 const isFinal = (error: unknown): boolean => error instanceof Refused && !PASSING.includes(error.reason);
 
 /** Return whether columns of a task's kinds can be coded at all; the device checks the rest. */
-function isCodable({ features, target }: TaskDocument): boolean {
+function isCodable(task: TaskDocument): boolean {
+  const { features, target } = task;
   const fits = ({ categories, kind, low, high }: Feature): boolean =>
     categories ? categories.length > 1 : kind === "date" || (Number(high) > Number(low) && kind === undefined);
   const known = features.filter(isKnown).length;
-  return features.every(fits) && [0, features.length].includes(known) && ["binary", "classes", "real"].includes(target.kind);
+  return features.every(fits) && [0, features.length].includes(known) && [target, ...metricsOf(task)].every(({ kind }) => ["binary", "classes", "real"].includes(kind));
 }
 
 /** The words for a failure; what only the page's author can mend goes to the console, too. */
@@ -190,13 +192,16 @@ function* terms(about: About, texts: Texts): Generator<[string, Node | string]> 
 /** What a person agreed to and sent, as text to keep: without the record, which is deleted. */
 function receiptOf(account: Status, level: string, shown: string): string {
   const { task, released, repeated, sent, waiting, withdrawn, days, message } = account;
-  const { name, hash, about, features, target, privacy } = task;
+  const { name, hash, about, features, privacy } = task;
   const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, window: renewalOf(task) ?? null, lifetime: privacy.lifetime ?? null, repeat: privacy.repeat ?? "anew", rows: mostRows(task), told_apart_at_most: account.attackAccuracy };
-  const asked = [...features, target].map((column) => column.label ?? column.name);
+  const asked = columnsOf(task).map((column) => column.label ?? column.name);
   const answers = { days, released, repeated, sent, waiting, withdrawn, message };
   const known = { sent_as_they_are: features.filter(isKnown).map((column) => column.label ?? column.name) };
   return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, ...known, promise, answers, shown }, null, 2);
 }
+
+/** Columns of a record, the target and metrics last. */
+const columnsOf = (task: Pick<TaskDocument, "experiment" | "features" | "target">): (Feature | Target)[] => [...task.features, task.target, ...metricsOf(task)];
 
 /** A column's question in the task's words. */
 function description(column: Feature | Target): string {
@@ -433,10 +438,10 @@ export function defineCard(name = "murk-consent"): void {
           said.append(before, ...named, after);
           return said;
         };
-        const asks = [...task.features, task.target];
         const known = task.features.filter(isKnown);
         const arms = known.filter(({ name }) => isAssigned(task) && name === task.experiment!.arm);
-        const asked = [naming(texts.asked, [...task.features.filter((each) => !isKnown(each)), task.target], "asked")];
+        const asked = [naming(texts.asked, columnsOf(task).filter((each) => !("known" in each && isKnown(each))), "asked")];
+        if (metricsOf(task).length) asked.push(naming(texts.drawn, [task.target, ...metricsOf(task)], "asked"));
         if (known.length) asked.push(naming(texts.asIs, known, "known"));
         if (arms.length) asked.push(naming(texts.assigned, arms, "known"));
         let promise = fill(known.length ? texts.promiseKnown : texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
@@ -451,7 +456,7 @@ export function defineCard(name = "murk-consent"): void {
           return details;
         };
         const list = element("dl");
-        for (const column of asks) {
+        for (const column of columnsOf(task)) {
           const words = description(column);
           if (words) list.append(element("dt", column.label ?? column.name), element("dd", words));
         }

@@ -1,4 +1,5 @@
 /** Records to features in [-1, 1] and a target, as Python codes them: never an error because of a value. */
+import { metricsOf } from "./experiment.js";
 import type { Feature, Target, Task } from "./task.js";
 
 /** A raw value: a number, text, a boolean, or nothing. */
@@ -11,7 +12,7 @@ interface Temporal {
 export type Record_ = { readonly [column: string]: Value };
 
 export interface Coded {
-  /** Coded features, the constant last. */
+  /** Coded features, metrics if there are any (NaN if missing), and the constant last. */
   x: Float64Array;
   /** The coded target; NaN if it is missing or undeclared. */
   y: number;
@@ -247,10 +248,12 @@ function targetOf(target: Target): (value: Value) => [number, Cell] {
 export interface Coding {
   /** Number of coded features, the constant among them. */
   size: number;
+  /** Number of a coded record's numbers without its target: of coded features and metrics. */
+  width: number;
   code(record: Record_): Coded;
 }
 
-export function codingOf(task: Pick<Task, "features" | "target">): Coding {
+export function codingOf(task: Pick<Task, "features" | "target" | "experiment">): Coding {
   let size = 0;
   const columns = task.features.map((feature) => {
     const column =
@@ -263,8 +266,9 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
     size += column.size + Number(feature.missing === "indicator");
     return { feature, column, at };
   });
-  const complete = new Float64Array(size + 1);
-  complete[size] = 1;
+  const metrics = metricsOf(task).map((metric) => ({ name: metric.name, read: targetOf(metric) }));
+  const complete = new Float64Array(size + metrics.length + 1).fill(NaN, size);
+  complete[size + metrics.length] = 1;
   const fills = columns.map(({ feature, column, at }): [number, number][] => {
     if (feature.missing == null) return [];
     if (feature.missing === "indicator") {
@@ -278,6 +282,7 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
   const target = targetOf(task.target);
   return {
     size: size + 1,
+    width: complete.length,
     code(record) {
       const get = (name: string): Value => {
         if (Object.hasOwn(record, name)) return plain(record[name]);
@@ -294,13 +299,14 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
         missing++;
         for (const [place, value] of fills[index]!) x[place] = value;
       });
-      const [y, cell] = target(get(task.target.name));
-      return {
-        x,
-        y,
-        clamped: clamped + Number(cell === Cell.CLAMPED),
-        missing: missing + Number(cell >= Cell.MISSING),
+      const counted = ([value, cell]: [number, Cell]): number => {
+        clamped += Number(cell === Cell.CLAMPED);
+        missing += Number(cell >= Cell.MISSING);
+        return value;
       };
+      metrics.forEach(({ name, read }, index) => (x[size + index] = counted(read(get(name)))));
+      const y = counted(target(get(task.target.name)));
+      return { x, y, clamped, missing };
     },
   };
 }

@@ -360,11 +360,11 @@ export class Device extends EventTarget {
       const words = wordsFor(this.prepared, held.level);
       try {
         const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
-        const { size } = this.prepared.coding;
-        const coded = await unseal(held.record, size + 1, this.store.key);
+        const { width } = this.prepared.coding;
+        const coded = await unseal(held.record, width + 1, this.store.key);
         const moment = this.time.moment();
         // A copy each time: the answer may have to be made again, and coded numbers are wiped.
-        const code = () => ({ x: coded!.slice(0, size), y: coded![size]! });
+        const code = () => ({ x: coded!.slice(0, width), y: coded![width]! });
         const wanted = { code, now: moment.now, window: held.window, rows: held.count };
         const outcome = coded ? await this.book(choice, wanted, moment, words, { held }) : await this.without(held);
         coded?.fill(0);

@@ -1,15 +1,19 @@
 /** Experiments: arms that devices assign, by a keyed hash of a random identifier that stays on the device. */
-import type { TaskDocument } from "./task.js";
+import type { Target, TaskDocument } from "./task.js";
 
 /** An experiment: a known column, whose categories are the arms. */
 export interface Experiment {
   arm: string;
   control: string;
   assigned?: { by: "device" | "server"; salt?: string | null; shares: number[] } | null;
-  guardrail?: unknown;
+  guardrail?: { margin: number; worse: string; metric?: string | null } | null;
   segments?: string[];
-  metrics?: unknown[];
+  metrics?: Target[];
+  ratios?: unknown[];
 }
+
+/** Further targets of a task: each release is of the target or of one of them, drawn before the record is read. */
+export const metricsOf = ({ experiment }: Pick<TaskDocument, "experiment">): Target[] => experiment?.metrics ?? [];
 
 /** Return whether devices assign the arms of a task's experiment. */
 export const isAssigned = ({ experiment }: Pick<TaskDocument, "experiment">): boolean => experiment?.assigned?.by === "device";

@@ -444,8 +444,8 @@ export class Ledger {
   ): { row: TaskRow; window?: number | undefined; reason?: string; counts: boolean; only?: boolean } {
     const { task, protocol } = prepared;
     let row = read<TaskRow>(rows, taskKey(task.hash)) ?? { name: task.name, released: 0, spent: {}, days: [] };
-    const { kind } = protocol.mechanism(level, "score");
-    if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { row, reason: "mechanism", counts: false };
+    const { kind, kinds = [kind] } = protocol.mechanism(level, "score");
+    if (this.policy.mechanisms && !kinds.every((each) => this.policy.mechanisms!.includes(each))) return { row, reason: "mechanism", counts: false };
     if (this.policy.knownColumns === false && task.features.some(isKnown)) return { row, reason: "known-columns", counts: false };
     const identity = read<IdentityRow>(rows, "identity");
     // If storage was wiped while this page was open, it has another ledger now, or none.

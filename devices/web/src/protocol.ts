@@ -22,7 +22,10 @@ const NINE_TENTHS = 1.6448536269514715;
 export type Query = "score" | "scatter" | "curvature" | `above-${number}`;
 
 /** Randomizes a vector into the integers of a release. */
-export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost" | "mean" | "averaged">;
+export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost" | "mean" | "averaged"> & {
+  /** Of a mechanism that draws one of several: those that a policy must allow. */
+  readonly kinds?: readonly string[];
+};
 
 export interface Protocol {
   /** Kind of release on the wire. */

@@ -1,6 +1,6 @@
 /** The task: its document, whose bytes are hashed, and the settings that a device reads. */
 import { dayOf, type Value } from "./coding.js";
-import type { Experiment } from "./experiment.js";
+import { type Experiment, metricsOf } from "./experiment.js";
 import { cellsOf, isKnown } from "./known.js";
 import { capOf, type Guarantee } from "./mechanisms.js";
 import { isWindow, longestOf, renewalOf } from "./windows.js";
@@ -173,7 +173,7 @@ const KEYS =
 const OF_BLOCK: Record<string, string> = {
   about: "archive contact controller notice purpose",
   covariates: "counts points size",
-  experiment: "arm assigned control guardrail metrics segments",
+  experiment: "arm assigned control guardrail metrics ratios segments",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
@@ -228,6 +228,7 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "weight.rows": [2, 100, 1],
 };
 const MOST_CELLS = 1000; // combinations of known columns: more would identify people
+const MOST_METRICS = 20;
 const MOST_LEVELS = 16;
 const MOST_POINTS = 512;
 const RATIO = 1.0199;
@@ -372,12 +373,18 @@ function isTarget(target: Target): boolean {
   return texts(classes) && rates;
 }
 
-function isExperiment(experiment: Experiment, known: Feature[]): boolean {
-  const { arm, control, assigned, guardrail, segments = [], metrics = [] } = experiment;
+function isExperiment(experiment: Experiment, target: Target, known: Feature[]): boolean {
+  const { arm, control, assigned, guardrail, segments = [], metrics = [], ratios = [] } = experiment;
   const arms = known.find(({ name }) => name === arm)?.categories;
   if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
-  if (metrics.length) refuse("each release is of one of its metrics, and this device answers tasks of one target only");
-  if (guardrail != null) allow(guardrail, "margin metric worse");
+  for (const ratio of ratios) allow(ratio as object, "denominator name numerator");
+  const isMetric = (metric: Target): boolean => isTarget(metric) && metric.kind !== "classes" && metric.quantiles == null;
+  if (!Array.isArray(metrics) || metrics.length > MOST_METRICS || !metrics.every(isMetric)) return false;
+  if (guardrail != null) {
+    allow(guardrail, "margin metric worse");
+    const { metric } = guardrail;
+    if (metric != null && ![target, ...metrics].some(({ name }) => name === metric)) return false;
+  }
   if (assigned == null) return true;
   allow(assigned, "by salt shares");
   const { by, salt, shares } = assigned;
@@ -418,8 +425,8 @@ function check(task: TaskDocument): void {
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
   if (known.length && !(cellsOf(known) <= MOST_CELLS)) refuse(`its known columns have more than ${MOST_CELLS} combinations of values, which identify people`);
   if (!isTarget(target)) refuse("its target is damaged");
-  if (task.experiment != null && !isExperiment(task.experiment, known)) refuse("its experiment is damaged");
-  if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");
+  if (task.experiment != null && !isExperiment(task.experiment, target, known)) refuse("its experiment is damaged");
+  if (!distinct([target, ...metricsOf(task), ...features].map(({ name }) => name))) refuse("two of its columns have one name");
   for (const contrast of (contrasts ?? []) as object[]) allow(contrast, "against category feature");
   if (typeof privacy?.guarantee !== "object" || typeof privacy.levels !== "object") refuse("it has no guarantee");
   const grid = gridOf(privacy.levels);
@@ -439,6 +446,8 @@ function check(task: TaskDocument): void {
   const { repeat = "anew", per_person } = privacy;
   if (repeat !== "anew" && !(repeat === "same" && renewalOf(task) && per_person == null && /^(moments|examples|univariate)$/.test(protocol)))
     refuse("its answers cannot be repeated");
+  // Metrics that are not drawn would decide whether an answer is repeated.
+  if (repeat !== "anew" && metricsOf(task).length) refuse("its answers cannot be repeated beside metrics");
   const alike = { scores: task.public != null, moments: (task.moments as { release?: string } | undefined)?.release !== "observed", univariate: task.experiment != null }[protocol] ?? true;
   if (task.weight !== undefined && (alike || !task.weight?.rows)) refuse("its people count alike, and not as their rows");
   if (task.track != null && (task.track.window !== renewalOf(task) || known.length || !/^(scores|univariate)$/.test(protocol)))

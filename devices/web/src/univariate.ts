@@ -1,10 +1,11 @@
 /** The target alone, randomized once (`protocol: univariate`): for shares of classes, a mean or quantiles. */
 import { exp, logRatio, ONE, pureFits, root, standardNormal, UNITS } from "./exact.js";
+import { metricsOf } from "./experiment.js";
 import { cellOf } from "./known.js";
 import { added, type Vector } from "./lattice.js";
 import { calibrate, type Currency, epsilonUnits, isPure, type Loss, pureCost } from "./mechanisms.js";
 import { levelsOf, type Protocol, type Randomizer, rint, WITHOUT_MODEL } from "./protocol.js";
-import { mostRows, type Task } from "./task.js";
+import { mostRows, type Target, type Task } from "./task.js";
 import { Purpose, Refused, type Words } from "./words.js";
 
 const WORDS = 1n << 64n;
@@ -305,18 +306,66 @@ function pureOf(cap: Loss): Loss {
   return cap.currency === "approx" ? { currency: "epsilon", units: cap.units, delta: 0n } : cap;
 }
 
+/** Number of classes, 0 of a number; of categories, a missing target included; and what is asked of it. */
+interface Kind {
+  readonly classes: number;
+  readonly missing: boolean;
+  readonly quantiles: boolean;
+  readonly k: number;
+}
+
+function kindOf(target: Target, rows: number): Kind {
+  // Rows that a person lacks have no target.
+  const missing = target.missing_share !== 0 || rows > 1;
+  const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
+  return { classes, missing, quantiles: target.kind === "real" && target.quantiles != null, k: (classes || 2) + Number(missing) };
+}
+
+/** A coded target as the mechanism's input: the number of a class, or a place in the range. */
+function placeOf({ classes, missing, k }: Kind, y: number): number {
+  const rest = missing ? k - 1 : classes ? 0 : 0.5;
+  return y !== y ? rest : classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2;
+}
+
+/**
+ * The number of a part, drawn evenly whatever the record is, and that part's release alone; shorter ones end in zeros.
+ * Inputs are a cell and one number for each part.
+ */
+function drawnOf(parts: Randomizer[]): Randomizer {
+  const dimension = 1 + Math.max(...parts.map((part) => part.dimension));
+  return {
+    kind: parts[0]!.kind,
+    kinds: parts.map(({ kind }) => kind),
+    dimension,
+    draws: 1,
+    quantise: () => null,
+    randomize(v, words) {
+      words.next(Purpose.QUERY);
+      const number = Math.floor((words.hi * parts.length) / 2 ** 32);
+      const input = Float64Array.of(v[0]!, v[1 + number]!);
+      const out = new Float64Array(dimension);
+      out[0] = number;
+      out.set(parts[number]!.randomize(input, words), 1);
+      input.fill(0);
+      return out;
+    },
+    // The most expensive part's.
+    cost(currency) {
+      const most = (a: bigint, b: bigint): bigint => (a > b ? a : b);
+      const costs = parts.map((part) => part.cost(currency));
+      if (!costs.every((cost) => cost !== null)) return null;
+      return costs.reduce((a, b) => ({ currency, units: most(a.units, b.units), delta: most(a.delta, b.delta) }));
+    },
+  };
+}
+
 export function univariate(task: Task, p: number): Protocol {
-  const { target } = task;
   // All features are known columns.
   const known = p > 1;
-  // Rows that a person lacks have no target.
-  const missing = target.missing_share !== 0 || mostRows(task) > 1;
-  const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
-  const quantiles = target.kind === "real" && target.quantiles != null;
-  const k = (classes || 2) + Number(missing);
-  if (k >= 2 ** 15) throw new Refused("task", "the task has too many classes");
+  const [kind, ...metrics] = [task.target, ...metricsOf(task)].map((each) => kindOf(each, mostRows(task))) as [Kind, ...Kind[]];
+  if (kind.k >= 2 ** 15) throw new Refused("task", "the task has too many classes");
 
-  const prefersGaussian = (cap: Loss): boolean => {
+  const prefersGaussian = (cap: Loss, { classes, quantiles, k }: Kind): boolean => {
     if (isPure(cap)) return false;
     if (cap.currency === "approx") return cap.units === 0n;
     // With known columns the estimate does not use the likelihood of two points, so two classes are treated as several.
@@ -326,25 +375,29 @@ export function univariate(task: Task, p: number): Protocol {
     return !(subset < 0.99 * (simplex(k, cap).variance * (k - 1) + 1 - 1 / k));
   };
   let family: boolean | undefined;
-  const alone = (cap: Loss): Randomizer => {
+  const alone = (cap: Loss, { classes, quantiles, missing, k }: Kind): Randomizer => {
     if (family === undefined) {
-      // The family of the default level, if it can give the guarantees of all levels.
-      family = prefersGaussian(cap);
+      // The family of the target at the default level, if it can give the guarantees of all levels.
+      family = prefersGaussian(cap, kind);
       for (const each of task.guarantees.values()) if ("pure" in each || each.approx?.["delta"] === 0) family = false;
     }
     if (quantiles) return atThreshold(family ? simplex(k, cap) : subsets(k, bestSubset(k, pureOf(cap))));
     if (family) return simplex(k, cap);
     return classes ? subsets(k, bestSubset(k, pureOf(cap))) : windows(missing, pureOf(cap));
   };
-  const mechanisms = levelsOf(task, (cap) => (known ? beside(alone(cap)) : alone(cap)));
+  const mechanisms = levelsOf(task, (cap) => {
+    if (!known) return alone(cap, kind);
+    const parts = [kind, ...metrics].map((each) => beside(alone(cap, each)));
+    return parts.length > 1 ? drawnOf(parts) : parts[0]!;
+  });
   return {
     kind: "target",
     ...WITHOUT_MODEL,
-    averages: () => family === true && !classes && !quantiles && !known,
+    averages: () => family === true && !kind.classes && !kind.quantiles && !known,
     vector({ x, y }) {
-      const rest = missing ? k - 1 : classes ? 0 : 0.5;
-      const place = y !== y ? rest : classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2;
-      return known ? Float64Array.of(cellOf(task, x), place) : Float64Array.of(place);
+      const place = placeOf(kind, y);
+      // Coded metrics come before the constant.
+      return known ? Float64Array.of(cellOf(task, x), place, ...metrics.map((each, at) => placeOf(each, x[p - 1 + at]!))) : Float64Array.of(place);
     },
     mechanism: (level) => mechanisms.get(level)!,
     cost: (level, currency) => mechanisms.get(level)!.cost(currency),

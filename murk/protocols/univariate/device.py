@@ -136,11 +136,11 @@ def device_for(task: Task) -> TargetDevice:
     places = set(known.places)
     coded = len(task.coding.names) - 1
     private = tuple(each for each in range(coded) if known.columns and each not in places)
-    metrics = tuple(
-        Settings(names, 2 if metric.kind == "binary" else 0, metric.missing_share != 0.0, (), known)
-        for metric in task.metrics
-    )
     rows = task.most_rows
+    metrics = tuple(
+        Settings(names, 2 if each.kind == "binary" else 0, each.missing_share != 0.0, (), known, private=private)
+        for each in task.metrics
+    )
     settings = Settings(names, classes, missing, quantiles, known, windows_of(task), rows, private, metrics)
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))
