@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from murk.cli.shuffling import Shuffling
-    from murk.gateway.server import Gateway
+    from murk.gateway.tasks import GatewayTasks
     from murk.monitoring.web.server import Route
     from murk.producers import Ledger
     from murk.stream.archive.archiver import Archiver
@@ -46,13 +46,13 @@ def metrics_port(description: str) -> Callable[[F], F]:
 
 
 @contextmanager
-def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port: int) -> Iterator[None]:
+def _served(name: str, what: str, routes: Mapping[str, Route], host: str, port: int) -> Iterator[None]:
     """Serve metrics at an address; if the network can reach it, for all host names, since metrics are only sums."""
     from murk.monitoring.web.server import ANY, Server, is_own
 
     allowed = () if is_own(host) else (ANY,)
     with Server(routes, host, port, options=_OPTIONS, allowed=allowed) as server:
-        say(f"{task.name}: metrics of {what} at {server.url}/metrics", INFO)
+        say(f"{name}: metrics of {what} at {server.url}/metrics", INFO)
         yield
 
 
@@ -74,7 +74,7 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
     exported = LearnerMetrics(task.name, team.pulse)
     ProcessMetrics(task.name, exported.registry)
-    with _served(task, "this learner", learner_routes(exported, team.pulse), host, port):
+    with _served(task.name, "this learner", learner_routes(exported, team.pulse), host, port):
         yield refresh
 
 
@@ -102,7 +102,7 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         end = time.monotonic()
         due = end + max(_SECONDS, _SHARE * (end - start))
 
-    with _served(task, "its people", health_routes(exported.registry, lambda: None), host, port):
+    with _served(task.name, "its people", health_routes(exported.registry, lambda: None), host, port):
         refresh()
         yield refresh
 
@@ -128,14 +128,14 @@ def archiver_metrics(port: int | None, host: str, task: Task, archiver: Archiver
             exported.update(archiver.measure())
             due = time.monotonic() + _SECONDS
 
-    with _served(task, "this archiver", health_routes(exported.registry, lambda: problem or None), host, port):
+    with _served(task.name, "this archiver", health_routes(exported.registry, lambda: problem or None), host, port):
         refresh("")
         yield refresh
 
 
 @contextmanager
 def gateway_metrics(
-    port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
+    port: int | None, host: str, tasks: GatewayTasks, registry: CollectorRegistry, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
     """Serve metrics of a gateway, and of a shuffler beside it, if a port is given; yield their refreshing function."""
     if port is None:
@@ -143,12 +143,15 @@ def gateway_metrics(
         return
     from murk.monitoring.web.routes import health_routes
 
-    refresh = _shuffler_metrics(shuffling, gateway.registry)
+    refresh = _shuffler_metrics(shuffling, registry)
 
     def trouble() -> str | None:
-        return gateway.appending.trouble or (_shuffler_trouble(shuffling) if shuffling is not None else None)
+        healthy, lines = tasks.health()
+        if not healthy:
+            return lines
+        return None if shuffling is None else _shuffler_trouble(shuffling)
 
-    with _served(task, "this gateway", health_routes(gateway.registry, trouble), host, port):
+    with _served(", ".join(tasks.running), "this gateway", health_routes(registry, trouble), host, port):
         yield refresh
 
 
@@ -166,7 +169,7 @@ def shuffler_metrics(port: int | None, host: str, shuffling: Shuffling) -> Itera
     registry = new_registry()
     refresh = _shuffler_metrics(shuffling, registry)
     routes = health_routes(registry, partial(_shuffler_trouble, shuffling))
-    with _served(shuffling.task, "this shuffler", routes, host, port):
+    with _served(shuffling.task.name, "this shuffler", routes, host, port):
         yield refresh
 
 

@@ -116,6 +116,23 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.close();
     });
 
+    test("a release of a partition that the gateway does not know yet waits alone", async () => {
+      const gateway = new Gateway(document({ privacy: { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null, per_person: { gdp: { mu: 3 } } } }));
+      const device = await connect(gateway, begin());
+      let unknown;
+      gateway.answer = (body) => ({ status: (unknown ??= body) === body ? 421 : 202, headers: { "Retry-After": "5" } });
+      assert.equal((await device.release(record, { key: "one" })).delivery, "queued");
+      const second = await device.release(record, { key: "two" });
+      assert.equal(second.delivery, "sent");
+      assert.deepEqual(gateway.accepted, [second.bytes]);
+      assert.deepEqual((await device.flush()).map(({ bytes, state, reason }) => [bytes, state, reason]), [[unknown, "queued", "status-421"]]);
+      // Another gateway knows it.
+      gateway.answer = () => ({ status: 202 });
+      assert.deepEqual(await device.flush(), []);
+      assert.deepEqual(gateway.accepted, [second.bytes, unknown]);
+      device.close();
+    });
+
     test("what is refused for good is deleted, and stays spent", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       gateway.answer = () => ({ status: 409, body: '{"accepted":0,"refused":[{"index":0,"reason":"stale"}],"error":"stale"}' });

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any
 
-from murk._internal.sqlite import Database
+from murk._internal.sqlite import Database, row_checksum
 from murk.privacy import PrivacyLoss
 from murk.producers.ledger.costs import Cap
 from murk.task.windows import each_of
@@ -52,8 +52,9 @@ def set_cap(connection: Connection, cap: Cap, day: int) -> None:
     before = connection.execute(f"SELECT units, delta_units FROM promises WHERE {_SCOPE}", scope).fetchone()
     if before == (cap.units, cap.delta_units):
         return
-    row = (cap.task, cap.level, cap.currency, cap.units, cap.delta_units, cap.renews)
-    connection.execute(f"REPLACE INTO promises ({Cap.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    row = (cap.task, cap.level, cap.currency, cap.units, cap.delta_units, int(cap.renews))
+    check = row_checksum("promises", *row)
+    connection.execute(f'REPLACE INTO promises ({Cap.columns}, "check") VALUES (?, ?, ?, ?, ?, ?, ?)', (*row, check))
     _record(connection, day, scope, before, (cap.units, cap.delta_units))
 
 
