@@ -212,12 +212,14 @@ def test_no_flipped_bit_alters_what_else_a_log_holds(log: SqliteLog) -> None:
     log.append([(0, message(task, number)) for number in range(3)])
     letter = DeadLetter(0, 1, "stale", "by 7", b'{"payload":[1]}')
     log.acquire(0).commit(b'{"iterate":[0.25]}', 3, [letter], estimate=b'{"value":0.5}')
-    log.claim("0" * 32, replace=True)
+    with log._database.write() as connection:
+        log._put_meta(connection, "shuffled", b"0" * 32 + b":0")
+    first = 'WHERE "partition" = 0'
     uses = {
-        ("states", "state", ""): lambda: log.checkpoint(0),
-        ("states", '"offset"', ""): lambda: log.acquire(0).load(),
-        ("streams", "begin", ""): lambda: log.begin(0),
-        ("streams", '"end"', ""): lambda: log.cached_model(0),
+        ("states", "state", first): lambda: log.checkpoint(0),
+        ("states", '"offset"', first): lambda: log.acquire(0).load(),
+        ("streams", "begin", first): lambda: log.begin(0),
+        ("streams", '"end"', first): lambda: log.cached_model(0),
         ("dead_letters", "value", ""): lambda: list(log.dead_letters()),
         ("dead_letters", "detail", ""): lambda: list(log.dead_letters()),
         ("estimates", "message", ""): log.estimate,
