@@ -1217,7 +1217,7 @@ test("a database that fails is storage that fails", { skip: !hasSqlite }, async 
     database.exec("DROP TABLE rows");
     await assert.rejects(store.update(["a"], () => [null, { a: "b" }]), (error) => error instanceof murk.Refused && error.reason === "storage");
     // What a change throws is its own.
-    database.exec("CREATE TABLE rows (key TEXT PRIMARY KEY, value TEXT NOT NULL)");
+    database.exec('CREATE TABLE rows (key TEXT PRIMARY KEY, value TEXT NOT NULL, "check" TEXT NOT NULL)');
     await assert.rejects(store.update(["a"], () => { throw new murk.Refused("model", ""); }), { reason: "model" });
     await assert.rejects(store.update(["a"], () => { throw new RangeError("x"); }), RangeError);
     assert.equal(await store.update(["a"], (rows) => [rows.size, { a: "b" }]), 0);
@@ -1226,6 +1226,26 @@ test("a database that fails is storage that fails", { skip: !hasSqlite }, async 
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+});
+
+test("no flipped bit of a ledger in a file is taken for its content", { skip: !hasSqlite }, async () => {
+  const { DatabaseSync } = await import("node:sqlite");
+  const file = new DatabaseSync(":memory:");
+  const open = () => murk.sqliteStore({ exec: (sql) => file.exec(sql), prepare: (sql) => file.prepare(sql), close() {} });
+  const device = await murk.connecting(murk.ALL)({ gateway: "https://gateway.test", task: "third-child", fetch: new Gateway().fetch, store: await open(), first: claimed, clock: () => NOW });
+  assert.equal((await device.release(record)).outcome, "released");
+  device.close();
+  const rows = file.prepare("SELECT key, value FROM rows").all();
+  assert.ok(rows.length > 2);
+  const write = file.prepare("UPDATE rows SET key = ?, value = ? WHERE key = ?");
+  const flip = (text, at) => text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ (1 << at % 7)) + text.slice(at + 1);
+  for (const { key, value } of rows)
+    for (const [other, text] of [[flip(key, 0), value], ...[...value].map((_, at) => [key, flip(value, at)])]) {
+      write.run(other, text, key);
+      await assert.rejects(open(), { reason: "storage", message: /is damaged: put back a copy/ });
+      write.run(key, value, other);
+    }
+  await open();
 });
 
 test("a build of scores alone refuses other protocols", async () => {
