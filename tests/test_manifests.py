@@ -238,19 +238,20 @@ def test_several_tasks_share_a_namespace():
     base, another = kustomized("base"), kustomized("another")
     together = base | another
     assert len(together) == len(base) + len(another)
-    assert sorted(name for name in another if "template" in another[name].get("spec", {})) == [
-        "Deployment/gateway-weeks",
-        "StatefulSet/learner-weeks",
-    ]
+    assert [name for name in another if "template" in another[name].get("spec", {})] == ["StatefulSet/learner-weeks"]
+    # They serve every task of the cluster.
+    for command in ("monitor", "gateway"):
+        assert SETTINGS[command]["log"] == SETTINGS["log"].rpartition("/")[0]
+        assert pod(base[f"Deployment/{command}"])["containers"][0]["args"] == [command]
     for name, one in together.items():
         kubernetes_validate.validate(one, VERSIONS[-1], strict=True)
         if "selector" in one.get("spec", {}):
             selector = one["spec"]["selector"]
             labels = selector.get("matchLabels", selector)
             assert len(selected(together, labels)) == 1, name
-            # Without the label of the task it would match the pods of both, but for the only monitor.
+            # Without the label of the task it would match the learners of both.
             bare = {key: value for key, value in labels.items() if not key.endswith("/instance")}
-            assert len(selected(together, bare)) == (1 if "monitor" in name else 2), name
+            assert len(selected(together, bare)) == (2 if "learner" in name else 1), name
     [config] = [one for name, one in another.items() if name.startswith("ConfigMap/")]
     task = Task.parse(config["data"]["task.yaml"])
     assert tomllib.loads(config["data"]["murk.toml"])["log"].endswith(f"/{task.name}")

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -391,6 +392,16 @@ class Database:
             "was destroyed; it was left as it is. Name another file, or restore it from a copy",
             code="MURK-FILE-002",
         )
+
+
+def row_checksum(table: str, *row: object) -> int:
+    """Return the checksum of a table's row, by which reading notices a damaged disk."""
+    digest = blake2b(table.encode(), digest_size=7)
+    for value in row:
+        data = value if isinstance(value, bytes) else repr(value).encode()
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return int.from_bytes(digest.digest())
 
 
 def primary_code(error: Exception) -> int:

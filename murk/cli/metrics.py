@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from murk.cli.shuffling import Shuffling
-    from murk.gateway.server import Gateway
+    from murk.gateway.tasks import GatewayTasks
     from murk.monitoring.web.server import Route
     from murk.producers import Ledger
     from murk.stream.archive.archiver import Archiver
@@ -62,14 +62,14 @@ def metrics_port(description: str) -> Callable[[F], F]:
 
 
 @contextmanager
-def _served(task: Task, what: str, routes: Mapping[str, Route], metrics: MetricsAddress) -> Iterator[None]:
+def _served(name: str, what: str, routes: Mapping[str, Route], metrics: MetricsAddress) -> Iterator[None]:
     """Serve metrics at an address; if the network can reach it, for all host names, since metrics are only sums."""
     from murk.monitoring.web.server import ANY, Server, is_own
 
     assert metrics.port is not None
     allowed = () if is_own(metrics.host) else (ANY,)
     with Server(routes, metrics.host, metrics.port, options=_OPTIONS, allowed=allowed) as server:
-        say(f"{task.name}: metrics of {what} at {server.url}/metrics", INFO)
+        say(f"{name}: metrics of {what} at {server.url}/metrics", INFO)
         yield
 
 
@@ -91,7 +91,7 @@ def learner_metrics(metrics: MetricsAddress, task: Task, team: WorkerPool[Any]) 
 
     exported = LearnerMetrics(task.name, team.pulse)
     ProcessMetrics(task.name, exported.registry)
-    with _served(task, "this learner", learner_routes(exported, team.pulse), metrics):
+    with _served(task.name, "this learner", learner_routes(exported, team.pulse), metrics):
         yield refresh
 
 
@@ -119,7 +119,7 @@ def people_metrics(metrics: MetricsAddress, task: Task, ledger: Ledger) -> Itera
         end = time.monotonic()
         due = end + max(_SECONDS, _SHARE * (end - start))
 
-    with _served(task, "its people", health_routes(exported.registry, lambda: None), metrics):
+    with _served(task.name, "its people", health_routes(exported.registry, lambda: None), metrics):
         refresh()
         yield refresh
 
@@ -145,14 +145,14 @@ def archiver_metrics(metrics: MetricsAddress, task: Task, archiver: Archiver) ->
             exported.update(archiver.measure())
             due = time.monotonic() + _SECONDS
 
-    with _served(task, "this archiver", health_routes(exported.registry, lambda: problem or None), metrics):
+    with _served(task.name, "this archiver", health_routes(exported.registry, lambda: problem or None), metrics):
         refresh("")
         yield refresh
 
 
 @contextmanager
 def gateway_metrics(
-    metrics: MetricsAddress, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
+    metrics: MetricsAddress, tasks: GatewayTasks, registry: CollectorRegistry, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
     """Serve metrics of a gateway, and of a shuffler beside it, if a port is given; yield their refreshing function."""
     if metrics.port is None:
@@ -160,12 +160,15 @@ def gateway_metrics(
         return
     from murk.monitoring.web.routes import health_routes
 
-    refresh = _shuffler_metrics(shuffling, gateway.registry)
+    refresh = _shuffler_metrics(shuffling, registry)
 
     def trouble() -> str | None:
-        return gateway.appending.trouble or (_shuffler_trouble(shuffling) if shuffling is not None else None)
+        healthy, lines = tasks.health()
+        if not healthy:
+            return lines
+        return None if shuffling is None else _shuffler_trouble(shuffling)
 
-    with _served(task, "this gateway", health_routes(gateway.registry, trouble), metrics):
+    with _served(", ".join(tasks.running), "this gateway", health_routes(registry, trouble), metrics):
         yield refresh
 
 
@@ -183,7 +186,7 @@ def shuffler_metrics(metrics: MetricsAddress, shuffling: Shuffling) -> Iterator[
     registry = new_registry()
     refresh = _shuffler_metrics(shuffling, registry)
     routes = health_routes(registry, partial(_shuffler_trouble, shuffling))
-    with _served(shuffling.task, "this shuffler", routes, metrics):
+    with _served(shuffling.task.name, "this shuffler", routes, metrics):
         yield refresh
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequen
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.utils import formatdate
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache, partial
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Final
@@ -20,7 +20,7 @@ import msgspec
 
 from murk.errors import unexpected
 from murk.gateway.binary_http import PADDING, InvalidMessageError, decode_request, encode_response
-from murk.gateway.group_commit import GroupCommit, Submission
+from murk.gateway.group_commit import UNKNOWN, GroupCommit, Submission
 from murk.gateway.limits import HEADER_BYTES, RateLimit
 from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, Repeated, UnopenedError
 from murk.monitoring.web.server import HEADERS, Hosts, Route
@@ -51,11 +51,13 @@ _EXPOSED = "Date, ETag, Murk-Task-Hash, Retry-After"
 _ALLOWED = ("Authorization", "Content-Type", "If-None-Match")
 _METHODS = {"GET": "GET, HEAD, OPTIONS", "POST": "POST, OPTIONS"}
 _JSON, _TEXT = "application/json", "text/plain"
+_TASKS = "/v1/tasks/"
 _log = logging.getLogger(__name__)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+_Route = Callable[[Scope, Mapping[bytes, bytes]], "Answer"]
 
 
 @dataclass(frozen=True)
@@ -116,39 +118,64 @@ def split(body: bytes) -> list[bytes] | None:
 _ARRAY: Final = msgspec.json.Decoder(Annotated[list[msgspec.Raw], msgspec.Meta(min_length=1, max_length=MOST_RELEASES)])
 
 
-class GatewayApp:
-    """Answer requests about one log's ``task``, registered as ``document``, and for ``pages``, under ``hosts`` only."""
+@dataclass(frozen=True)
+class ServedTask:
+    """A task, the document that registered it on a log, and what appends releases to that log."""
 
-    def __init__(
-        self, task: Task, document: bytes, settings: Settings, pages: Mapping[str, Route], hosts: Hosts
-    ) -> None:
-        self.requests: Counter[int] = Counter()  # answers by status
-        self._task, self._document, self._settings, self._pages, self._hosts = task, document, settings, pages, hosts
-        self._base = f"/v1/tasks/{task.name}"
+    task: Task
+    document: bytes
+    appending: GroupCommit
+
+    @property
+    def most(self) -> int:
+        """Largest size of a body of releases."""
+        longest = self.appending.admission.rules.max_bytes
+        return max(longest, min(MOST_RELEASES * (longest + 2), BODY_BYTES))
+
+    @property
+    def age(self) -> int:
+        """Seconds for which a model may be kept."""
+        # Gradients age quickly.
+        return 1 if self.task.protocol == "gradients" else 5
+
+
+class GatewayApp:
+    """Answer requests about the tasks that it `serve` has been given, and for ``pages`` under ``hosts`` only."""
+
+    def __init__(self, settings: Settings, pages: Mapping[str, Route], hosts: Hosts) -> None:
+        # Answers by task, "" for requests that name none, and status.
+        self.requests: Counter[tuple[str, int]] = Counter()
+        # Replaced as a whole, since the threads of logs read it, too.
+        self.tasks: Mapping[str, ServedTask] = {}
+        self._settings, self._pages, self._hosts = settings, pages, hosts
         self._token = None if settings.token is None else settings.token.encode()
         self._limit = RateLimit(settings.rate, settings.relays)
-        self._repeated = Repeated(lifetime_of(task.expiry))
+        self._repeated: tuple[Repeated, ...] = ()
+        self._lifetime = 0
         reads = 10 * settings.rate if settings.reads is None else settings.reads
         self._read_limit = RateLimit(reads, settings.relays)
-        self._appending: GroupCommit | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held = 0
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
-        # Gradients age quickly.
-        self._age = 1 if task.protocol == "gradients" else 5
         self._tags: dict[bytes, str] = {}
+        self._most = BODY_BYTES
+        self._description: bytes | None = None
 
-    # The log's thread
+    # The threads of logs
 
-    def serve(self, appending: GroupCommit) -> None:
-        """Set the `Appending` that stores releases, before the first request."""
-        self._appending = appending
-        longest = appending.admission.rules.max_bytes
-        self._most = max(longest, min(MOST_RELEASES * (longest + 2), BODY_BYTES))
+    def serve(self, served: ServedTask) -> None:
+        """Answer requests about one more task; called by one thread at a time."""
+        self._most = max(self._most, served.most)
+        lifetime = lifetime_of(served.task.expiry)
+        if lifetime > self._lifetime:
+            # Requests that came before are remembered by the former ones.
+            self._repeated, self._lifetime = (*self._repeated, Repeated(lifetime)), lifetime
+        self.tasks = dict(sorted({**self.tasks, served.task.name: served}.items()))
+        self._description = None
 
     def resolve(self, group: Sequence[Submission]) -> None:
-        """Answer requests; called in the log's thread."""
+        """Answer requests; called in the thread of their log."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(_resolve, group)
 
@@ -175,7 +202,7 @@ class GatewayApp:
             answer = await _settled(self._answer(scope, headers, receive))
         except _GoneError:
             return
-        self.requests[answer.within or answer.status] += 1
+        self.requests[scope.get("task", ""), answer.within or answer.status] += 1
         lines = [_kept_line(*each) for each in {**_SAFE, **answer.fields}.items()]
         # The origin is not stored: a client may name any.
         lines += [_line(*each) for each in self._allowed(headers).items()]
@@ -197,8 +224,12 @@ class GatewayApp:
         return self._cached(self._settings.keys.configuration, headers, _KEYS_AGE, {}, KEYS)
 
     async def _respond(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
-        """Answer a request about the task, which a relay may have forwarded."""
+        """Answer a request about a task, which a relay may have forwarded."""
         method, path = scope["method"], scope["path"]
+        name = path.removeprefix(_TASKS).partition("/")[0] if path.startswith(_TASKS) else ""
+        served = self.tasks.get(name)
+        if served is not None:
+            scope["task"] = name
         if path != "/healthz" and self._token is not None:
             if method == "OPTIONS":
                 # A browser's preflight request has no token; this answer does not disclose which paths exist.
@@ -206,21 +237,26 @@ class GatewayApp:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
                 raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
-        post = path == f"{self._base}/releases"
-        route = None if post else self._route(path)
+        post = served is not None and path == f"{_TASKS}{name}/releases"
+        route = None if post else self._route(path, served)
         if route is None and not post:
-            raise RefusedError(404, "unknown-task" if path.startswith("/v1/tasks/") else "not-found", **_CLOSE)
+            raise RefusedError(404, "unknown-task" if path.startswith(_TASKS) else "not-found", **_CLOSE)
         listed = _offered(method, "POST" if post else "GET")
         if listed is not None:
             return listed
-        return await self._releases(scope, headers, receive) if route is None else route(scope, headers)
+        if route is not None:
+            return route(scope, headers)
+        assert served is not None
+        return await self._releases(served, scope, headers, receive)
 
-    def _route(self, path: str) -> Callable[[Scope, Mapping[bytes, bytes]], Answer] | None:
+    def _route(self, path: str, served: ServedTask | None) -> _Route | None:
+        if served is not None:
+            base = f"{_TASKS}{served.task.name}"
+            of_task = {base: self._task_itself, f"{base}/model": self._model}.get(path)
+            return None if of_task is None else partial(of_task, served)
         return {
-            "/v1/tasks": self._tasks,
-            self._base: self._task_itself,
-            f"{self._base}/model": self._model,
-            "/openapi.json": lambda scope, headers: self._cached(self._description, headers, 60, {}),
+            "/v1/tasks": self._list,
+            "/openapi.json": self._describe,
             "/healthz": self._healthz,
         }.get(path, self._page if path in self._pages else None)
 
@@ -237,23 +273,24 @@ class GatewayApp:
         if seconds:
             raise RefusedError(429, "too-many", **{"Retry-After": str(math.ceil(seconds))}, **_CLOSE)
 
-    def _tasks(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        return _json(200, {"tasks": [{"name": self._task.name, "hash": self._task.hash}]}, **self._fresh(60))
+    def _list(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        tasks = [{"name": served.task.name, "hash": served.task.hash} for served in self.tasks.values()]
+        return _json(200, {"tasks": tasks}, **self._fresh(60))
 
-    def _task_itself(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        return self._cached(self._document, headers, 60, {"Murk-Task-Hash": self._task.hash})
+    def _task_itself(self, served: ServedTask, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        return self._cached(served.document, headers, 60, {"Murk-Task-Hash": served.task.hash})
 
-    def _model(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        appending = self._ready()
+    def _model(self, served: ServedTask, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
+        appending = served.appending
         chosen = parse_qs(scope["query_string"].decode("latin-1")).get("partition", ["0"])[-1]
-        if not (chosen.isascii() and chosen.isdigit() and len(chosen) < 9 and int(chosen) < self._task.log.partitions):
+        if not (chosen.isascii() and chosen.isdigit() and len(chosen) < 9 and int(chosen) < served.task.log.partitions):
             raise RefusedError(404, "no-partition")
         if not appending.admission.interactive:
             raise RefusedError(404, "no-models")
         model = appending.models.get(int(chosen))
         if model is None:
-            return Answer(204, headers=self._fresh(self._age))
-        return self._cached(model, headers, self._age, {})
+            return Answer(204, headers=self._fresh(served.age))
+        return self._cached(model, headers, served.age, {})
 
     def _cached(
         self, body: bytes, headers: Mapping[bytes, bytes], age: int, more: Mapping[str, str], kind: str = _JSON
@@ -274,15 +311,17 @@ class GatewayApp:
         # Caches between client and gateway must not answer clients without a token.
         return {"Cache-Control": f"{'public' if self._token is None else 'private'}, max-age={seconds}"}
 
-    @cached_property
-    def _description(self) -> bytes:
+    def _describe(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         from murk.gateway.openapi import description
 
-        return description(self._task)
+        described = self._description
+        if described is None:
+            described = self._description = description([served.task for served in self.tasks.values()])
+        return self._cached(described, headers, 60, {})
 
     def _healthz(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         # The reason names the log's address: it is logged, and shown on the port of metrics.
-        if self._stopping or self._ready().trouble is not None:
+        if self._stopping or all(served.appending.trouble is not None for served in self.tasks.values()):
             raise _away()
         return Answer(200, b"ok\n", _TEXT)
 
@@ -316,12 +355,14 @@ class GatewayApp:
             if refused.key:
                 return Answer(400, PROBLEM, "application/problem+json")
             raise RefusedError(400, "malformed") from None
-        if self._repeated.seen(opened.encapsulated):
+        # Each must remember the request.
+        if True in [repeated.seen(opened.encapsulated) for repeated in self._repeated]:
             raise RefusedError(409, "repeated")
         answer = await _settled(self._within(scope, opened.message))
-        models = {} if self._appending is None else self._appending.models
-        longest = max(map(len, models.values()), default=0)
-        # Every answer has the length of one with a model, since lengths would tell a relay which requests are releases.
+        models = [model for served in self.tasks.values() for model in served.appending.models.values()]
+        longest = max(map(len, models), default=0)
+        # Every answer has the length of one with the longest model: a length would tell a relay which requests are
+        # releases, and of which task.
         # Devices behind a relay need the gateway's time as well.
         fields = {"Date": formatdate(usegmt=True), **answer.fields}
         sealed = opened.seal(encode_response(answer.status, fields, answer.body, longest + PADDING))
@@ -339,19 +380,23 @@ class GatewayApp:
             return {"type": "http.request", "body": request.content}
 
         headers = {name: value for name, value in request.fields if name in _READ}
-        answer = await _settled(self._respond({**scope, **inner}, headers, receive))
+        inner_scope = {**scope, **inner}
+        answer = await _settled(self._respond(inner_scope, headers, receive))
+        scope["task"] = inner_scope.get("task", "")
         return replace(answer, body=b"", headers=answer.fields) if request.method == "HEAD" else answer
 
     # Releases
 
-    async def _releases(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
+    async def _releases(
+        self, served: ServedTask, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
+    ) -> Answer:
         _check_kind(headers, _JSON, _TEXT)
-        releases = split(await self._body(headers, receive, self._most))
+        releases = split(await self._body(headers, receive, served.most))
         if releases is None:
             raise RefusedError(400, "malformed")
         if len(releases) > 1:
             self._check_rate(scope, self._limit, len(releases) - 1, counted=1)
-        appending = self._ready()
+        appending = served.appending
         submission = Submission(releases, asyncio.get_running_loop().create_future())
         if not appending.submit(submission):
             if appending.closed:
@@ -361,14 +406,9 @@ class GatewayApp:
         # To send accepted releases again is safe.
         if submission.outcomes is None:
             raise _away()
-        if "partition" in submission.outcomes:
-            raise RefusedError(421, "partition", **{"Retry-After": str(_AWAY)})
+        if UNKNOWN in submission.outcomes:
+            raise RefusedError(421, UNKNOWN, **{"Retry-After": str(_AWAY)})
         return _outcome(submission.outcomes)
-
-    def _ready(self) -> GroupCommit:
-        if self._appending is None:
-            raise _away()
-        return self._appending
 
     async def _body(self, headers: Mapping[bytes, bytes], receive: Receive, most: int) -> bytes:
         """Read a body within its limits of size and time."""

@@ -21,6 +21,7 @@ from murk.task.task import Task
 GROUP = 1024  # largest number of releases appended at once; the last request may exceed it
 WAITING = 16_384  # largest number of releases that wait; clients of further requests are asked to retry
 WAITING_BYTES = 32 * 2**20  # the same in bytes
+UNKNOWN = "partition"  # reason for which a whole request is to be sent to another gateway
 REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
 """Seconds between two looks at the newest models, and between two requests that show whether the log is there."""
@@ -198,9 +199,11 @@ class GroupCommit:
             self.counts.levels.update(levels)
             self.counts.groups += 1
         for submission, names in zip(group, digests, strict=True):
-            submission.outcomes = [reasons.get(digest) for digest in names]
-            self.counts.accepted += submission.outcomes.count(None)
-            self.counts.refused.update(reason for reason in submission.outcomes if reason is not None)
+            outcomes = submission.outcomes = [reasons.get(digest) for digest in names]
+            # A request with an unknown partition is answered as a whole, and sent again as a whole.
+            again = UNKNOWN in outcomes
+            self.counts.accepted += 0 if again else outcomes.count(None)
+            self.counts.refused.update(each for each in outcomes if each and (not again or each == UNKNOWN))
 
     def _look(self) -> None:
         """Read the newest models, and check from time to time that the log can be reached."""

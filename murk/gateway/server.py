@@ -1,5 +1,7 @@
 """The server of a gateway: it answers in a thread of its own, and the log stays with the thread that opened it."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 import os
@@ -7,19 +9,23 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping
-from typing import Self
+from collections.abc import Iterator, Mapping, Set
+from typing import TYPE_CHECKING, Any, Self
 
 from murk._internal.extras import missing_extra
 from murk._internal.lazy import bounding
 from murk.errors import MurkError, UserError, reason_of
-from murk.gateway.app import GatewayApp, Settings
+from murk.gateway.app import GatewayApp, ServedTask, Settings
 from murk.gateway.group_commit import GroupCommit
-from murk.monitoring.metrics.exporter import Exporter, Values
+from murk.monitoring.metrics.exporter import Values, families, new_registry
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url
 from murk.stream.log.interface import Log, check_input_log
 from murk.stream.wire.codec import REASONS
 from murk.task.task import Task
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client import Metric as Family
 
 _ERROR_CODE = "MURK-LOG-001"
 
@@ -31,26 +37,43 @@ _NO_CERTIFICATE = "not a certificate with its key"
 _log = logging.getLogger(__name__)
 
 
-class GatewayMetrics(Exporter):
-    """Export a gateway's counts since its start to a new ``registry``; ``requests`` are answered requests by status."""
+class GatewayMetrics:
+    """Collector of a gateway's counts since its start, in a new ``registry``."""
 
-    side = "gateway"
+    def __init__(self, door: GatewayApp) -> None:
+        self._door = door
+        self.unread: Set[str] = frozenset()  # names of tasks whose logs could not be opened
+        self.registry = new_registry()
+        self.registry.register(self)
 
-    def __init__(self, task: Task, appending: GroupCommit, requests: Mapping[int, int]) -> None:
-        self._appending, self._requests = appending, requests
-        self._levels = bounding(task.privacy.levels)
-        super().__init__(task.name)
+    def describe(self) -> Iterator[Family]:
+        """Return the metrics without values, for the registry."""
+        return families("gateway", {})
 
-    def _values(self) -> Values:
-        counts = self._appending.counts
-        return {
-            "murk_gateway_releases_total": counts.accepted,
-            "murk_gateway_levels_total": {level: counts.levels[level] for level in self._levels},
-            "murk_gateway_refusals_total": {reason: counts.refused[reason] for reason in REASONS},
-            "murk_gateway_requests_total": {str(status): n for status, n in sorted(dict(self._requests).items())},
-            "murk_gateway_waiting_releases": self._appending.waiting,
-            "murk_gateway_log_reachable": self._appending.trouble is None,
-        }
+    def collect(self) -> Iterator[Family]:
+        """Return the metrics of all tasks, for the registry."""
+        tasks = self._door.tasks
+        requests: dict[str, dict[str, int]] = {}
+        for (name, status), number in sorted(dict(self._door.requests).items()):
+            # Requests that name no task, such as those for the list of tasks, are a single task's.
+            of_task = requests.setdefault(name or (next(iter(tasks)) if len(tasks) == 1 else ""), {})
+            of_task[str(status)] = of_task.get(str(status), 0) + number
+        values: dict[str, Values] = {name: {"murk_gateway_log_reachable": 0} for name in sorted(self.unread)}
+        values |= {name: _values(served) for name, served in tasks.items()}
+        for name, by_status in requests.items():
+            values[name] = {**values.get(name, {}), "murk_gateway_requests_total": by_status}
+        return families("gateway", values)
+
+
+def _values(served: ServedTask) -> Values:
+    appending, counts = served.appending, served.appending.counts
+    return {
+        "murk_gateway_releases_total": counts.accepted,
+        "murk_gateway_levels_total": {level: counts.levels[level] for level in bounding(served.task.privacy.levels)},
+        "murk_gateway_refusals_total": {reason: counts.refused[reason] for reason in REASONS},
+        "murk_gateway_waiting_releases": appending.waiting,
+        "murk_gateway_log_reachable": appending.trouble is None,
+    }
 
 
 class Certificate:
@@ -99,20 +122,19 @@ class Certificate:
         return tuple(map(look, self._files))
 
 
-class Gateway:
-    """Serve a log's task over HTTP from `start` (or ``with``) until `close`.
+class GatewayServer:
+    """Serve tasks over HTTP from `start` (or ``with``) until `close`.
 
-    The thread that opened the log calls `step` again and again. Port 0 lets the system choose; ``connections`` is the
+    Each log belongs to the thread that opened it, which calls `serve` with it, one thread at a time, and then
+    `GroupCommit.step` again and again. One thread calls `check`. Port 0 lets the system choose; ``connections`` is the
     largest number of open connections. ``certificate`` and ``key`` are files in PEM for TLS, both or neither; ``pages``
     are further paths to serve, for a page on the gateway's own origin; ``options`` name the options for port and host
-    in messages. Raises UserError if the address or a file is invalid, uvicorn is not installed, or a shuffler writes to
-    the log; MurkError if the port is in use, or the log cannot be read.
+    in messages. Raises UserError if the address or a file is invalid, or uvicorn is not installed; MurkError if the
+    port is in use.
     """
 
     def __init__(
         self,
-        log: Log,
-        task: Task,
         host: str = "127.0.0.1",
         port: int = 0,
         *,
@@ -129,11 +151,9 @@ class Gateway:
             from murk.gateway.connection import connection
         except ModuleNotFoundError as error:
             raise missing_extra("a gateway needs uvicorn and httptools", "gateway") from error
-        document, settings = log.document(), settings or Settings()
-        assert document is not None
-        check_input_log(log, task)
-        self._log, self._task = log, task
-        self._door = GatewayApp(task, document, settings, pages or {}, Hosts(host))
+        settings = settings or Settings()
+        self._door = GatewayApp(settings, pages or {}, Hosts(host))
+        self.metrics = GatewayMetrics(self._door)
         config = uvicorn.Config(
             self._door,
             http=connection(connections, settings.each, settings.relays),
@@ -159,9 +179,6 @@ class Gateway:
                 f"the certificate or its key cannot be used ({reason}): name files in PEM that belong together"
             ) from None
         self._certificate = None if certificate is None else Certificate(certificate, key, config.ssl)
-        self.appending = GroupCommit(log, task, self._door.resolve)
-        self._door.serve(self.appending)
-        self.registry = GatewayMetrics(task, self.appending, self._door.requests).registry
         self._server = uvicorn.Server(config)
         self._socket = _listen(host, port, options)
         self.host, self.port = host, int(self._socket.getsockname()[1])
@@ -173,22 +190,33 @@ class Gateway:
         """URL for a client on this machine."""
         return local_url(self._scheme, self.host, self.port)
 
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Registry of the gateway's metrics."""
+        return self.metrics.registry
+
     def start(self) -> None:
         """Start answering."""
         self._thread.start()
 
-    def step(self) -> int:
-        """Append the releases that wait, and return the number of their requests; see `Appending.step`.
+    def serve(self, log: Log, task: Task) -> GroupCommit:
+        """Answer requests about a log's task, too, and return what appends its releases.
 
-        Raises `MurkError` if the server has ended, and `UserError` once a shuffler writes to the log.
+        Raises `UserError` if a shuffler writes to the log, and `MurkError` if the log cannot be read.
         """
-        if self.appending.misplaced:
-            check_input_log(self._log, self._task)
+        check_input_log(log, task)
+        document = log.document()
+        assert document is not None
+        appending = GroupCommit(log, task, self._door.resolve)
+        self._door.serve(ServedTask(task, document, appending))
+        return appending
+
+    def check(self) -> None:
+        """Read a renewed certificate; raise `MurkError` if the server has ended."""
         if not self._thread.is_alive():
             raise MurkError("the server of the gateway has ended unexpectedly: start it again")
         if self._certificate is not None:
             self._certificate.follow()
-        return self.appending.step()
 
     def reload(self) -> str:
         """Read the certificate and its key again, and return what was done."""
@@ -196,10 +224,13 @@ class Gateway:
             return "nothing to read again: the gateway has no certificate"
         return self._certificate.follow(now=True)
 
-    def close(self) -> None:
-        """Answer 503 to further releases, append those that wait, and end."""
+    def stop(self) -> None:
+        """Answer 503 to further releases; those that wait may still be appended."""
         self._door.stop()
-        self.appending.close()
+
+    def close(self) -> None:
+        """End."""
+        self.stop()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(GRACE + 3.0)
@@ -217,6 +248,38 @@ class Gateway:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+class Gateway(GatewayServer):
+    """Serve one log's task; the thread that opened the log calls `step` again and again.
+
+    ``settings`` are those of `GatewayServer`. Raises as `GatewayServer` and its `serve`.
+    """
+
+    def __init__(self, log: Log, task: Task, host: str = "127.0.0.1", port: int = 0, **settings: Any) -> None:
+        super().__init__(host, port, **settings)
+        self._log, self._task = log, task
+        try:
+            self.appending = self.serve(log, task)
+        except BaseException:
+            super().close()
+            raise
+
+    def step(self) -> int:
+        """Append the releases that wait, and return the number of their requests; see `GroupCommit.step`.
+
+        Raises `MurkError` if the server has ended, and `UserError` once a shuffler writes to the log.
+        """
+        self.check()
+        if self.appending.misplaced:
+            check_input_log(self._log, self._task)
+        return self.appending.step()
+
+    def close(self) -> None:
+        """Answer 503 to further releases, append those that wait, and end."""
+        self.stop()
+        self.appending.close()
+        super().close()
 
 
 def _listen(host: str, port: int, options: tuple[str, str]) -> socket.socket:

@@ -18,6 +18,7 @@ from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
 from murk.protocols.device import device_for
 from murk.stream.log.interface import Log, UnreachableError, check_carries
+from murk.stream.log.search import one_line
 from murk.stream.wire.state import StateMessage, decode_state
 from murk.task.task import Task
 
@@ -231,11 +232,3 @@ class Monitor(Exporter):
         log, self._log = self._log, None
         with suppress(Exception):  # closing a failed log may fail, too
             log.close()
-
-
-def one_line(error: Exception) -> str:
-    """Return why a log cannot be read, in one line."""
-    if not isinstance(error, MurkError):
-        # The text of an unexpected error may quote a record.
-        return f"the log could not be read ({type(error).__name__})"
-    return " ".join(str(error).split()) or "the log could not be read"

@@ -29,12 +29,13 @@ _ERROR_CODE = "MURK-LEDGER-001"
 GROUP = 256  # largest number of records that one transaction releases
 WAITING = 10_000  # largest number of records that wait; further ones are refused
 PATIENCE = 0.25  # share of the last group's time for which the next one waits to become as large
-RETRY = 5.0  # seconds between attempts to send releases that the log has not confirmed
+RETRY = 5.0  # seconds between attempts to send what the log has not confirmed, and looks for held records that are due
 
 
 @dataclass(slots=True)
 class _Waiting:
     call: ReleaseCall
+    is_held: bool = False  # whether the record is held for its window
     receipt: Future[Receipt] = field(default_factory=Future)
 
 
@@ -128,7 +129,25 @@ class AsyncProducer:
         at: datetime | None = None,
     ) -> Future[Receipt]:
         """Queue one record from any thread, and return the future of its receipt; see `release`."""
-        waiting = _Waiting(ReleaseCall(record, person, key, level, at))
+        return self._queue(_Waiting(ReleaseCall(record, person, key, level, at)))
+
+    async def hold(
+        self, record: Mapping[str, Any], *, person: str = "me", level: str = "default", at: datetime | None = None
+    ) -> Receipt:
+        """Hold a record until the window of ``at`` ends, as `Producer.hold` does, without blocking the event loop.
+
+        While the producer is open, it releases one of each person's records of a window once that is due. Raises as
+        `Producer.hold`, and MurkError as `release`.
+        """
+        return await asyncio.wrap_future(self.submit_held(record, person=person, level=level, at=at))
+
+    def submit_held(
+        self, record: Mapping[str, Any], *, person: str = "me", level: str = "default", at: datetime | None = None
+    ) -> Future[Receipt]:
+        """Queue one record to be held, from any thread, and return the future of its receipt; see `hold`."""
+        return self._queue(_Waiting(ReleaseCall(record, person, None, level, at), is_held=True))
+
+    def _queue(self, waiting: _Waiting) -> Future[Receipt]:
         # Before the lock, which another thread may have held at a fork.
         if self._process != os.getpid():
             raise _closed()
@@ -190,6 +209,7 @@ class AsyncProducer:
                     # Releases of an earlier process, or of a time when the log could not be reached.
                     if ledger.pending(producer.task.hash):
                         producer.flush()
+                    producer.release_held()
                 due = time.monotonic() + RETRY
 
     def _take(self, due: float) -> list[_Waiting] | None:
@@ -210,16 +230,31 @@ class AsyncProducer:
     def _release(self, producer: Producer, group: list[_Waiting]) -> None:
         results: list[Receipt | Exception]
         began = time.monotonic()
+        held = [each for each in group if each.is_held]
+        # A record that is held reads what its person's earlier ones have left, so they go one by one.
+        for each in held:
+            self._hold(producer, each)
+        group = [each for each in group if not each.is_held]
         try:
-            results = producer.release_group([each.call for each in group])
+            results = producer.release_group([each.call for each in group]) if group else []
         except Exception as error:  # noqa: BLE001 - it is the callers'
             results = [without_frames(error)] * len(group)
-        self._wanted, self._patience = len(group), PATIENCE * (time.monotonic() - began)
+        self._wanted, self._patience = len(group) + len(held), PATIENCE * (time.monotonic() - began)
         for each, result in zip(group, results, strict=True):
             if isinstance(result, Receipt):
                 each.receipt.set_result(result)
             else:
                 each.receipt.set_exception(result)
+
+    @staticmethod
+    def _hold(producer: Producer, waiting: _Waiting) -> None:
+        call = waiting.call
+        try:
+            receipt = producer.hold(call.record, person=call.person, level=call.level, at=call.at)
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            waiting.receipt.set_exception(without_frames(error))
+        else:
+            waiting.receipt.set_result(receipt)
 
     def _abandon(self) -> None:
         with self._arrived:

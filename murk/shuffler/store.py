@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fcntl import LOCK_EX, LOCK_NB, flock
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ import numpy as np
 
 from murk._internal.arrays import Integers, Words
 from murk._internal.atomic_files import open_own
-from murk._internal.sqlite import Database, FileKind, Kinds
+from murk._internal.sqlite import Database, FileKind, Kinds, row_checksum
 from murk.errors import UserError
 from murk.shuffler.window import Window
 from murk.stream.wire.columns import HEAD, Columns, Layout, merge
@@ -138,11 +137,11 @@ class Store:
         stored = self._meta("window")
         if stored is None and not self._rows("runs", "LIMIT 1"):
             key = secrets.token_hex(_KEY_BYTES)
-            stored = f"{key}:{_check('window', key)}"
+            stored = f"{key}:{row_checksum('window', key)}"
             with self._database.write() as connection:
                 connection.execute("INSERT INTO meta VALUES (?, ?)", ("window", stored))
         key, _, check = str(stored).partition(":")
-        if re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", key) is None or check != f"{_check('window', key)}":
+        if re.fullmatch(f"[0-9a-f]{{{2 * _KEY_BYTES}}}", key) is None or check != f"{row_checksum('window', key)}":
             # With another key, no duplicate would be recognised.
             raise self._database.damaged("the key of its memory of releases is not whole")
         return np.frombuffer(bytes.fromhex(key), "<u8").astype(np.uint64)
@@ -463,25 +462,15 @@ class Store:
         columns = _COLUMNS[table]
         query = f'SELECT {", ".join(columns)}, "check" FROM {table} {where}'
         rows = self._database.query(query, tuple(values), (*columns.values(), int))
-        if any(_check(table, *row) != check for *row, check in rows):
+        if any(row_checksum(table, *row) != check for *row, check in rows):
             raise self._database.damaged(f"a row of the table {table} does not fit its checksum")
         return [row[:-1] for row in rows]
-
-
-def _check(table: str, *row: object) -> int:
-    """Return the checksum of a row."""
-    digest = blake2b(table.encode(), digest_size=7)
-    for value in row:
-        data = value if isinstance(value, bytes) else repr(value).encode()
-        digest.update(b"%d:" % len(data))
-        digest.update(data)
-    return int.from_bytes(digest.digest())
 
 
 def _put(connection: sqlite3.Connection, table: str, *row: object) -> None:
     """Write a whole row, in place of an earlier row with its key."""
     marks = ", ".join("?" * len(row))
-    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks}, ?)", (*row, _check(table, *row)))
+    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES ({marks}, ?)", (*row, row_checksum(table, *row)))
 
 
 def _new(connection: sqlite3.Connection, table: str, *row: object) -> int:

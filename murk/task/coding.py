@@ -386,14 +386,14 @@ MONTHS: Final = (
 PARTS: Final[dict[str, tuple[str, ...]]] = {"number": (), "weekday": WEEKDAYS, "month": MONTHS}
 """Parts of a date that can be coded, with their categories."""
 _TIME: Final = r"(?:[01]\d|2[0-3])(?::?[0-5]\d(?::?(?:[0-5]\d|60)(?:[.,]\d*)?)?)?|24(?::?00(?::?00(?:[.,]0*)?)?)?"
-_OFFSET: Final = r"[+-](?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?"
+_OFFSET: Final = r"[+-](?:[01]\d|2[0-3])(?::?[0-5]\d(?::?[0-5]\d(?:[.,]\d*)?)?)?(?: [A-Z]{2,5})?"
 _WRITTEN: Final = re.compile(
     r"(?P<year>\d{4}|[+-]\d{4,9}|\d{5,9})(?P<day>-\d{2}-\d{2})"
     rf"(?:[T ](?:{_TIME}) ?(?:Z|UTC|GMT|{_OFFSET}|[A-Z][A-Z_]+(?:/[A-Z0-9_+-]+)+)?)?(?:\[!?[A-Z0-9_/=:+-]+\])*",
     re.ASCII | re.IGNORECASE,
 )
-"""A day, optionally with a time and its zone, as in RFC 3339 (leap seconds too), RFC 9557 and databases' own texts;
-`fromisoformat` differs between Python versions."""
+"""A day, optionally with a time and its zone, as in RFC 3339 (leap seconds too), RFC 9557, and the own texts of
+databases and Go; `fromisoformat` differs between Python versions."""
 _CYCLE: Final = 146_097  # number of days in 400 years, after which the calendar repeats
 _EPOCH: Final = datetime.date(1970, 1, 1).toordinal()
 _NO_DAY: Final = 0

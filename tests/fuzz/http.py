@@ -43,7 +43,7 @@ HEADERS = (
 )  # fmt: skip
 
 
-class _Words(logging.Handler):
+class Words(logging.Handler):
     """Keeps what the server says in its log: of no request it may say that it failed."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ def requests() -> Target:
     server = Server(monitor_routes(monitor))
     server.start()
     atexit.register(server.close)
-    words = _Words()
+    words = Words()
     logging.getLogger("murk.monitoring.web.server").addHandler(words)
 
     def take(data: bytes) -> str:

@@ -68,8 +68,8 @@ MOST_WORDS = 20_000
 SHARES: Mapping[str, float] = MappingProxyType(
     {
         "gradient": 0.2, "example": 0.15, "moment": 0.15, "sketch": 0.08, "gram": 0.03, "newton": 0.02, "model": 0.15,
-        "control": 0.01, "state": 0.01, "source": 0.001, "task": 0.002, "http": 0.0075, "score": 0.1894,
-        "gateway": 0.0001,
+        "control": 0.01, "state": 0.01, "source": 0.001, "task": 0.002, "http": 0.0075, "score": 0.1794,
+        "gateway": 0.0001, "door": 0.01,
     }
 )  # fmt: skip
 """Share of a campaign's inputs: most where an input takes microseconds and anybody may send one."""
@@ -77,7 +77,7 @@ SHARES: Mapping[str, float] = MappingProxyType(
 
 def target(name: str) -> Target:
     """Set a target up in this process."""
-    from tests.fuzz import gateway, http, sources, states, tasks, wire
+    from tests.fuzz import door, gateway, http, sources, states, tasks, wire
 
     makers = {
         **{kind: (lambda kind=kind: wire.releases(kind)) for kind in KINDS},
@@ -88,5 +88,6 @@ def target(name: str) -> Target:
         "task": tasks.texts,
         "http": http.requests,
         "gateway": gateway.gateways,
+        "door": door.doors,
     }
     return makers[name]()

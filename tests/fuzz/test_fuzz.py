@@ -23,6 +23,7 @@ INPUTS = {
     "http": 120,
     "state": 120,
     "gateway": 6,
+    "door": 120,
 }
 FEW = 60
 

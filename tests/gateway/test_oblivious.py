@@ -277,7 +277,7 @@ def test_statuses_within_are_counted(tmp_path, monkeypatch):
         monkeypatch.setattr(SqliteLog, "append", away)
         answer = ask(client, "POST", RELEASES, JSON, wire(release(of)))
         assert (answer.status, answer.headers["retry-after"]) == (503, "5")
-        assert gateway._door.requests == {200: 1, 503: 1}  # the keys, and the release
+        assert gateway._door.requests == {("", 200): 1, ("third-child", 503): 1}  # the keys, and the release
 
 
 # A client that nobody here wrote

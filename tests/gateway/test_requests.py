@@ -175,6 +175,9 @@ def test_a_partition_that_a_newer_task_may_have_is_asked_for_again(tmp_path):
             assert (answer.status, answer.json) == (421, {"error": "partition"})
             assert int(answer.headers["retry-after"]) > 0
         assert client.post(old).status == 202
+        # Only what was acknowledged is counted, although all three requests with other releases were to be sent again.
+        counts = gateway.appending.counts
+        assert (counts.accepted, counts.refused, counts.appended) == (1, {"partition": 3}, 1)
     announced(tmp_path, grown)
     with serving(url, settings=OPEN) as gateway, Client(gateway.url) as client:
         assert client.post(new).json == {"accepted": 1, "refused": []}

@@ -112,10 +112,10 @@ def test_it_waits_for_the_task_and_sees_the_log_go_and_come(tmp_path):
         until(lambda: 'murk_log_reachable{task="third-child"} 0.0' in fetch(address + "/metrics"), process)
         with pytest.raises(urllib.error.HTTPError, match="503"):
             fetch(address + "/healthz")
-        says(process, "cannot read the log: ")
+        says(process, "cannot use the log: ")
         (tmp_path / "draft.db").rename(tmp_path / "log.db")
         until(lambda: 'murk_log_reachable{task="third-child"} 1.0' in fetch(address + "/metrics"), process)
-        says(process, "the log can be read now")
+        says(process, "the log can be used now")
         stop(process)
     finally:
         process.kill()

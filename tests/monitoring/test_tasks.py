@@ -12,11 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from murk import Task
 from murk.errors import MurkError, UserError
 from murk.monitoring import Monitor
-from murk.monitoring import tasks as module
 from murk.monitoring.tasks import TaskMonitors
 from murk.monitoring.web.routes import PAGE
 from murk.monitoring.web.task_routes import TaskRoutes
 from murk.stream import open_log
+from murk.stream.log import search as module
 from murk.stream.log.interface import NO_LOG, UnreachableError
 from tests.cli.harness import murk, refused
 from tests.cli.processes import Process
@@ -304,9 +304,9 @@ def test_the_command_serves_all_logs_that_it_is_given(tmp_path):
         wrong = "--reference later=wrong.json and the task 'later': the reference does not fit the task: 'ages' unknown"
         assert until(lambda: wrong in fetch(address + "/healthz"), process)
         assert 'murk_log_reachable{task="later"} 0.0' in fetch(address + "/metrics")
-        says(process, "sqlite:///damaged.db: cannot read the log: ")
-        says(process, "sqlite:///late.db: the log can be read now")
-        says(process, f"sqlite:///later.db: cannot read the log: {wrong}")
+        says(process, "sqlite:///damaged.db: cannot use the log: ")
+        says(process, "sqlite:///late.db: the log can be used now")
+        says(process, f"sqlite:///later.db: cannot use the log: {wrong}")
         stop(process)
     finally:
         process.kill()

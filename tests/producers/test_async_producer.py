@@ -21,6 +21,7 @@ from murk.producers.producer import ReleaseCall
 from murk.stream import open_log
 from murk.stream.log.sqlite import SqliteLog
 from tests.producers.test_crashes import Killer, after, before, in_child, patched
+from tests.producers.test_windows import weekly
 from tests.producers.world import RECORD, World, make_task, paid_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -318,3 +319,29 @@ def test_processes_share_a_ledger(tmp_path: Path) -> None:
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
     assert on_log(url) == 30
+
+
+def test_held_records_are_released_after_their_window(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of each person's records of a window is released, once."""
+    now = [time.time()]
+    monkeypatch.setattr(async_producer, "RETRY", 0.02)
+    monkeypatch.setattr(Producer, "_now", lambda producer: now[0])
+    url, ledger = announced(tmp_path, weekly(simulated=False))
+
+    async def main() -> list[str]:
+        async with AsyncProducer(url, ledger) as producer:
+            people = ["ann", "bob", "ann", "ann"]
+            held = await asyncio.gather(*(producer.hold(RECORD, person=name) for name in people))
+            assert {receipt.outcome for receipt in held} == {"held"}
+            assert producer.submit_held(RECORD, person="cleo").result().outcome == "held"
+            with pytest.raises(UserError, match="has no level"):
+                await producer.hold(RECORD, level="none")
+            assert on_log(url) == 0
+            now[0] += 14 * 86_400
+            while on_log(url) < 3:
+                await asyncio.sleep(0.01)
+            again = await asyncio.gather(*(producer.release(RECORD, person=name) for name in ("ann", "dan")))
+            return [receipt.outcome for receipt in again]
+
+    assert asyncio.run(main()) == ["released", "released"]
+    assert on_log(url) == 5

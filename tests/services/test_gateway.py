@@ -20,10 +20,8 @@ from tests.services.services import eventually
 
 def announced(servers: str, **keys: object) -> tuple[Task, str]:
     name = f"gateway-{secrets.token_hex(4)}"
-    text = TASK.replace("third-child", name, 1) + "".join(
-        f"{key}: {json.dumps(value)}\n" for key, value in keys.items()
-    )
-    of = Task.parse(text)
+    lines = [line for line in TASK.replace("third-child", name, 1).splitlines() if line.partition(":")[0] not in keys]
+    of = Task.parse("\n".join([*lines, *(f"{key}: {json.dumps(value)}" for key, value in keys.items())]))
     with open_log(servers, name=name) as log:
         log.register_task(of.document())
     return of, f"{servers}/{name}"
@@ -88,3 +86,36 @@ def test_a_broker_that_is_away_is_503_and_comes_back(tmp_path: Path, own_broker:
     process.terminate()
     assert finish(process).status == 0
     assert {first, second} <= set(stored(url))
+
+
+def test_one_gateway_serves_the_tasks_of_a_cluster(tmp_path: Path, own_broker: Broker) -> None:
+    """Also one that is announced later; those of shuffled tasks only if their own input log is given."""
+    (first, _), (second, _) = announced(own_broker.url), announced(own_broker.url, protocol="gradients")
+    shuffled = {"shuffle": {"crowd": 1000}, "privacy": {"guarantee": {"pure": {"epsilon": 4.0}}}}
+    hidden, hidden_url = announced(own_broker.url, **shuffled)
+    process, address = begun(own_broker.url, tmp_path)
+    try:
+        with Client(address) as client:
+            # Other tests have left tasks on the cluster.
+            assert {each["name"] for each in client.get("/v1/tasks").json["tasks"]} >= {first.name, second.name}
+            assert client.post(wire(release(first)), name=first.name).status == 202
+            assert client.post(*honest(second, 2), name=second.name).status == 202
+            assert client.get(f"/v1/tasks/{hidden.name}").status == 404
+            late, _ = announced(own_broker.url)
+            eventually(lambda: client.get(f"/v1/tasks/{late.name}").body == late.document())
+            assert client.post(wire(release(late)), name=late.name).status == 202
+        said = process.stderr.readline()
+        assert hidden.name in said
+        assert "input log as --log" in said
+    finally:
+        process.terminate()
+        assert finish(process).status == 0
+    for of, number in ((first, 1), (second, 2), (late, 1), (hidden, 0)):
+        assert len(stored(f"{own_broker.url}/{of.name}")) == number
+    process, address = begun(own_broker.url, tmp_path, "--log", hidden_url, "--task", hidden.name)
+    try:
+        with Client(address) as client:
+            assert [each["name"] for each in client.get("/v1/tasks").json["tasks"]] == [hidden.name]
+    finally:
+        process.terminate()
+        assert finish(process).status == 0

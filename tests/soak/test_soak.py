@@ -13,6 +13,7 @@ from tests.services.faults.nursery import Nursery
 from tests.soak.__main__ import campaign, total
 from tests.soak.life import Life
 from tests.soak.people import CASES, LOG, Case
+from tests.stream.harness import restate
 
 
 def small(case: Case, part: int) -> Case:
@@ -67,5 +68,6 @@ def test_damage_is_noticed(tmp_path: Path) -> None:
         with sqlite3.connect(life.folder / LOG) as file:
             file.execute("UPDATE states SET state = replace(CAST(state AS TEXT), '\"learned\":', '\"learned\":1')")
             file.execute("UPDATE states SET state = CAST(state AS BLOB)")
+            restate(file)
         life.audit()
         assert any("replay" in violation for violation in life.result.violations)

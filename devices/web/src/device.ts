@@ -77,6 +77,7 @@ class Unreachable extends Error {}
 const TIMEOUT = 30_000;
 const KEEPALIVE = 60 * 1024; // bytes; browsers limit a page's requests under way with `keepalive` to 64 KiB
 const FINAL = new Set([400, 409, 410, 413, 422]);
+const OTHER = 421; // the gateway does not know the release's partition yet
 const LONGEST_WAIT = 3600;
 const DAY = 86_400;
 const MOST_ANSWER = 64 * 1024; // bytes of an answer to one release
@@ -445,6 +446,7 @@ export class Device extends EventTarget {
     const sent = new Set<string>();
     const left: Undelivered[] = [];
     let wait = this.notBefore - steady();
+    let again = DAY;
     let expired = false;
     let asked = false;
     const tried = new Set<string>();
@@ -465,9 +467,11 @@ export class Device extends EventTarget {
         await this.ledger.delivered(one, false);
         continue;
       }
-      const { reason, after } = wait > 0 ? { reason: "unavailable", after: wait } : await this.send(one);
+      const { reason, after, alone = false } = wait > 0 ? { reason: "unavailable", after: wait } : await this.send(one);
       if (after > 0) {
-        wait = after;
+        // A gateway that does not know this release's partition yet takes the others.
+        if (!alone) wait = after;
+        again = Math.min(again, after);
         left.push({ bytes: one.bytes, state: "queued", reason });
         continue;
       }
@@ -475,7 +479,7 @@ export class Device extends EventTarget {
       if (reason) left.push({ bytes: one.bytes, state: "rejected", reason });
       else sent.add(one.bytes);
     }
-    if (left.some(({ state }) => state === "queued")) this.later(wait);
+    if (left.some(({ state }) => state === "queued")) this.later(again);
     else this.failures = 0;
     if (expired || sent.size || left.some(({ state }) => state === "rejected")) this.changed();
     return { sent, left };
@@ -534,8 +538,11 @@ export class Device extends EventTarget {
     throw new Unreachable();
   }
 
-  /** Send one release; `after` is the number of seconds to wait, 0 if it was accepted or refused for good. */
-  private async send({ bytes }: Waiting): Promise<{ reason: string; after: number }> {
+  /**
+   * Send one release; `after` is the number of seconds to wait, 0 if it was accepted or refused for good; `alone` is
+   * whether only this release has to wait.
+   */
+  private async send({ bytes }: Waiting): Promise<{ reason: string; after: number; alone?: boolean }> {
     const patience = Math.min(LONGEST_WAIT, 2 ** Math.min(this.failures, 12));
     try {
       const response = await this.options.fetch(`${taskAddress(this.options)}/releases`, {
@@ -549,6 +556,7 @@ export class Device extends EventTarget {
       if (FINAL.has(status)) return { reason: await reasonOf(response), after: 0 };
       this.failures++;
       const named = this.retryAfter(response.headers.get("Retry-After") ?? "");
+      if (status === OTHER) return { reason: `status-${status}`, after: Math.min(DAY, Math.max(named, patience)), alone: true };
       const after = named > 0 ? Math.min(named, DAY) : patience;
       if (named > 0) this.notBefore = steady() + after;
       return { reason: `status-${status}`, after };

@@ -1,5 +1,6 @@
 /** A ledger in SQLite, for Node. */
 import { type Changes, type KeyPlace, type Rows, type Store, storageFailed } from "./store.js";
+import { Refused } from "./words.js";
 
 /** The methods of a database that the ledger uses: of Node's own `DatabaseSync` (22.5 or later), or of better-sqlite3. */
 export interface Database {
@@ -30,8 +31,18 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
     const store = storeOf(open());
     return typeof file === "string" && file !== ":memory:" && !file.startsWith("file:") ? { ...store, key: await keyFile(`${file}.key`) } : store;
   } catch (error) {
-    throw storageFailed(error);
+    throw error instanceof Refused ? error : storageFailed(error);
   }
+}
+
+/** The checksum of a row (CRC-32), by which reading notices a damaged disk. */
+function checksum(key: string, value: string): string {
+  let crc = -1;
+  for (const byte of new TextEncoder().encode(`${key}\0${value}`)) {
+    crc ^= byte;
+    for (let bit = 0; bit < 8; bit++) crc = (crc >>> 1) ^ (crc & 1 ? 0xedb88320 : 0);
+  }
+  return (~crc >>> 0).toString(16);
 }
 
 /** Make a new file readable for its owner alone: it tells who takes part, and what they have spent. */
@@ -74,10 +85,18 @@ function storeOf(database: Database): Store {
   database.exec("PRAGMA synchronous = FULL");
   // So that held records are overwritten when they are deleted.
   database.exec("PRAGMA secure_delete = ON");
-  database.exec("CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID");
-  const find = database.prepare("SELECT key, value FROM rows WHERE key >= ? AND key < ?");
-  const put = database.prepare("INSERT INTO rows VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value");
+  database.exec('CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, value TEXT NOT NULL, "check" TEXT NOT NULL) WITHOUT ROWID');
+  const find = database.prepare('SELECT key, value, "check" FROM rows WHERE key >= ? AND key < ?');
+  const put = database.prepare("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)");
   const remove = database.prepare("DELETE FROM rows WHERE key = ?");
+  const read = (prefix: string) => {
+    const rows = find.all(prefix, `${prefix}\u{10ffff}`) as { key: string; value: string; check: string }[];
+    if (rows.some(({ key, value, check }) => check !== checksum(key, value)))
+      throw new Refused("storage", "the device's ledger is damaged: put back a copy. Nothing was released");
+    return rows;
+  };
+  // A damaged key would not be found later, and its account would begin anew.
+  read("");
   return {
     async update<T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T> {
       let failure: unknown;
@@ -85,8 +104,7 @@ function storeOf(database: Database): Store {
         database.exec("BEGIN IMMEDIATE");
         const rows = new Map<string, string>();
         for (const prefix of prefixes)
-          for (const row of find.all(prefix, `${prefix}\u{10ffff}`) as { key: string; value: string }[])
-            rows.set(row.key, row.value);
+          for (const row of read(prefix)) rows.set(row.key, row.value);
         let changed: readonly [T, Changes];
         try {
           changed = change(rows);
@@ -97,7 +115,7 @@ function storeOf(database: Database): Store {
         const [result, changes] = changed;
         for (const [key, value] of Object.entries(changes)) {
           if (value === null) remove.run(key);
-          else put.run(key, value);
+          else put.run(key, value, checksum(key, value));
         }
         database.exec("COMMIT");
         return result;
@@ -107,7 +125,7 @@ function storeOf(database: Database): Store {
         } catch {
           // The transaction ended with the error, or never began.
         }
-        throw failure ?? storageFailed(error);
+        throw failure ?? (error instanceof Refused ? error : storageFailed(error));
       }
     },
     close: () => database.close(),

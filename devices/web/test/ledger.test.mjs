@@ -116,6 +116,23 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.close();
     });
 
+    test("a release of a partition that the gateway does not know yet waits alone", async () => {
+      const gateway = new Gateway(document({ privacy: { guarantee: { gdp: { mu: 1 } }, levels: {}, mechanism: null, per_person: { gdp: { mu: 3 } } } }));
+      const device = await connect(gateway, begin());
+      let unknown;
+      gateway.answer = (body) => ({ status: (unknown ??= body) === body ? 421 : 202, headers: { "Retry-After": "5" } });
+      assert.equal((await device.release(record, { key: "one" })).delivery, "queued");
+      const second = await device.release(record, { key: "two" });
+      assert.equal(second.delivery, "sent");
+      assert.deepEqual(gateway.accepted, [second.bytes]);
+      assert.deepEqual((await device.flush()).map(({ bytes, state, reason }) => [bytes, state, reason]), [[unknown, "queued", "status-421"]]);
+      // Another gateway knows it.
+      gateway.answer = () => ({ status: 202 });
+      assert.deepEqual(await device.flush(), []);
+      assert.deepEqual(gateway.accepted, [second.bytes, unknown]);
+      device.close();
+    });
+
     test("what is refused for good is deleted, and stays spent", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       gateway.answer = () => ({ status: 409, body: '{"accepted":0,"refused":[{"index":0,"reason":"stale"}],"error":"stale"}' });
@@ -1237,7 +1254,7 @@ test("a database that fails is storage that fails", { skip: !hasSqlite }, async 
     database.exec("DROP TABLE rows");
     await assert.rejects(store.update(["a"], () => [null, { a: "b" }]), (error) => error instanceof murk.Refused && error.reason === "storage");
     // What a change throws is its own.
-    database.exec("CREATE TABLE rows (key TEXT PRIMARY KEY, value TEXT NOT NULL)");
+    database.exec('CREATE TABLE rows (key TEXT PRIMARY KEY, value TEXT NOT NULL, "check" TEXT NOT NULL)');
     await assert.rejects(store.update(["a"], () => { throw new murk.Refused("model", ""); }), { reason: "model" });
     await assert.rejects(store.update(["a"], () => { throw new RangeError("x"); }), RangeError);
     assert.equal(await store.update(["a"], (rows) => [rows.size, { a: "b" }]), 0);
@@ -1246,6 +1263,26 @@ test("a database that fails is storage that fails", { skip: !hasSqlite }, async 
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
+});
+
+test("no flipped bit of a ledger in a file is taken for its content", { skip: !hasSqlite }, async () => {
+  const { DatabaseSync } = await import("node:sqlite");
+  const file = new DatabaseSync(":memory:");
+  const open = () => murk.sqliteStore({ exec: (sql) => file.exec(sql), prepare: (sql) => file.prepare(sql), close() {} });
+  const device = await murk.connecting(murk.ALL)({ gateway: "https://gateway.test", task: "third-child", fetch: new Gateway().fetch, store: await open(), first: claimed, clock: () => NOW });
+  assert.equal((await device.release(record)).outcome, "released");
+  device.close();
+  const rows = file.prepare("SELECT key, value FROM rows").all();
+  assert.ok(rows.length > 2);
+  const write = file.prepare("UPDATE rows SET key = ?, value = ? WHERE key = ?");
+  const flip = (text, at) => text.slice(0, at) + String.fromCharCode(text.charCodeAt(at) ^ (1 << at % 7)) + text.slice(at + 1);
+  for (const { key, value } of rows)
+    for (const [other, text] of [[flip(key, 0), value], ...[...value].map((_, at) => [key, flip(value, at)])]) {
+      write.run(other, text, key);
+      await assert.rejects(open(), { reason: "storage", message: /is damaged: put back a copy/ });
+      write.run(key, value, other);
+    }
+  await open();
 });
 
 test("a build of scores alone refuses other protocols", async () => {

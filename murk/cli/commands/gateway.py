@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from logging import INFO
-from typing import TYPE_CHECKING
+from time import sleep
 
 import click
 
@@ -16,20 +15,17 @@ from murk._internal.atomic_files import warn_if_exposed
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say
 from murk.cli.metrics import MetricsAddress, gateway_metrics, metrics_port
-from murk.cli.options import begin_on, existing_log, listening, store, wait_for_task
+from murk.cli.options import existing_logs, listening, store, wait_for_task
 from murk.cli.output import address_as_json, print_address
+from murk.cli.searching import Reports, begin_search
 from murk.errors import UserError, reason_of
-
-if TYPE_CHECKING:
-    from murk.gateway.server import Gateway
-    from murk.stream.log.interface import Log
-    from murk.task import Task
 
 _ERROR_CODE = "MURK-CLI-002"
 
 _SWITCH = 0.0005
 """Seconds after which one thread interrupts another. With Python's 5 ms, each request would wait that long at every
 call of the system while releases are checked."""
+_PAUSE = 0.1  # seconds between two checks of the server and of the threads
 _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # the name of a header (RFC 9110)
@@ -37,7 +33,14 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 
 @click.command("gateway")
-@existing_log
+@existing_logs
+@click.option(
+    "--task",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Serve only the task NAME; may be repeated.  [default: all]",
+)
 @listening(8080)
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain in PEM; needs --tls-key.")
 @click.option("--tls-key", metavar="FILE", help="Key of the certificate in PEM.")
@@ -119,7 +122,8 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 @logging_options(progress=False)
 @address_as_json
 def command(
-    log_url: str,
+    log_urls: tuple[str, ...],
+    names: tuple[str, ...],
     port: int,
     host: str,
     tls_cert: str | None,
@@ -139,10 +143,11 @@ def command(
     metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
-    """Let devices read the task and the newest model, and send releases, over HTTP until stopped.
+    """Let devices read tasks and their newest models, and send releases, over HTTP until stopped.
 
     A release is answered with 202 once it is durable on the log. The gateway needs no secret: the rules of admission
-    are those of the log's learners, and no address is logged.
+    are those of the log's learners, and no address is logged. Without --task all tasks of the logs are served, also
+    those that appear later; of a cluster's logs those of shuffled tasks are left out.
 
     With --shuffle it is the shuffler of a small deployment, too: --log is then the input log, which nobody else may
     read.
@@ -150,7 +155,8 @@ def command(
     from murk.cli.shuffling import shuffling_thread
     from murk.gateway.app import Settings
     from murk.gateway.oblivious import ObliviousKeys
-    from murk.gateway.server import Gateway
+    from murk.gateway.server import GatewayServer
+    from murk.gateway.tasks import GatewayTasks
 
     if tls_key is not None:
         warn_if_exposed(tls_key, "the key of the certificate")
@@ -170,39 +176,43 @@ def command(
         raise UserError("--relay: requests through a relay need a key: give --ohttp-key FILE, too")
     if store_path is not None and shuffle_url is None:
         raise UserError("--store is the shuffler's: give --shuffle URL, too")
+    if shuffle_url is not None and (len(log_urls) > 1 or names):
+        raise UserError("--shuffle: give one --log, the input log, and no --task")
+    settings = Settings(
+        origins=origins,
+        token=token,
+        rate=rate,
+        reads=read_rate,
+        allowed_headers=allowed_headers,
+        keys=ObliviousKeys.load(ohttp_keys) if ohttp_keys else None,
+        relays=free,
+        each=each,
+    )
     with ExitStack() as stack:
-
-        def open_gateway(log: Log, task: Task) -> Gateway:
-            keys = ObliviousKeys.load(ohttp_keys) if ohttp_keys else None
-            settings = Settings(
-                origins=origins,
-                token=token,
-                rate=rate,
-                reads=read_rate,
-                allowed_headers=allowed_headers,
-                keys=keys,
-                relays=free,
-                each=each,
-            )
-            return Gateway(
-                log, task, host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
-            )
-
-        log, task, gateway = begin_on(log_url, open_gateway, wait=wait)
-        stack.callback(log.close)
-        steps: list[Callable[[], object]] = [gateway.step]
-        shuffling = None
+        gateway = GatewayServer(
+            host, port, settings=settings, connections=connections, certificate=tls_cert, key=tls_key
+        )
+        stack.callback(gateway.close)
+        tasks = GatewayTasks(gateway, log_urls, names)
+        stack.callback(tasks.close)
+        begin_search(tasks, log_urls, wait=wait)
+        shuffling, checks = None, [tasks.step, Reports(tasks, log_urls).report]
         if shuffle_url is not None:
-            beside = shuffling_thread(log_url, shuffle_url, store_path, wait=wait)
+            beside = shuffling_thread(log_urls[0], shuffle_url, store_path, wait=wait)
             shuffling, check = stack.enter_context(beside)
-            steps.append(check)
-        steps.append(stack.enter_context(gateway_metrics(metrics, task, gateway, shuffling)))
-        with between_steps(gateway.reload) as asked, gateway:
-            print_address(task.name, gateway, f"devices at {gateway.url}/v1/tasks/{task.name}", as_json)
+            checks.append(check)
+        checks.append(stack.enter_context(gateway_metrics(metrics, tasks, gateway.registry, shuffling)))
+        with between_steps(gateway.reload) as asked:
+            gateway.start()
+            label = ", ".join(tasks.running)
+            where = label if len(tasks.running) == 1 else "NAME"
+            print_address(label, gateway, f"devices at {gateway.url}/v1/tasks/{where}", as_json)
             with suppress(KeyboardInterrupt):
                 while not asked():
-                    for step in steps:
-                        step()
+                    for check in checks:
+                        check()
+                    sleep(_PAUSE)
+            tasks.close()
         say("stopped", INFO)
 
 

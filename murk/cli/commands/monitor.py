@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from murk._internal.numbers import listed
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say
-from murk.cli.options import Mistake, existing_logs, is_mistake, listening, retrying, wait_for_task
+from murk.cli.options import existing_logs, listening, wait_for_task
 from murk.cli.output import address_as_json, print_address
+from murk.cli.searching import Reports, begin_search
 from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.monitoring import Monitor
-    from murk.monitoring.tasks import TaskMonitors
     from murk.stream.log.interface import Log
     from murk.task import Task
 
@@ -124,7 +123,7 @@ def command(
         with stoppable(), ExitStack() as stack:
             tasks = TaskMonitors(log_urls, make, names=chosen, interval=interval)
             stack.callback(tasks.close)
-            retrying(partial(_begin, tasks, log_urls, wait=wait), wait=wait)
+            begin_search(tasks, log_urls, wait=wait)
             try:
                 figures.check()
             except UserError as error:
@@ -136,7 +135,11 @@ def command(
             server = stack.enter_context(Server(TaskRoutes(tasks), host, port, allowed=allowed))
             label = ", ".join(tasks.monitors)
             print_address(label, server, f"page at {server.url}/, metrics at {server.url}/metrics", as_json)
-            _watch(tasks, log_urls)
+            reports = Reports(tasks, log_urls)
+            while True:
+                pause = tasks.step()
+                reports.report()
+                time.sleep(pause)
     except KeyboardInterrupt:
         say("stopped", INFO)
 
@@ -211,44 +214,3 @@ def _of_task(text: str) -> tuple[str | None, str]:
     """Return the task, if any, and the path of ``[TASK=]FILE``."""
     named = re.fullmatch(r"([a-z0-9-]{1,64})=(.+)", text)
     return (named[1], named[2]) if named and not Path(text).is_file() else (None, text)
-
-
-def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
-    """Search for tasks; raise an error unless all given logs and chosen tasks (with ``wait``, any task) were found."""
-    errors = tasks.search()
-    for error, opened in errors.values():
-        if isinstance(error, UserError) and is_mistake(error, opened=opened):
-            raise Mistake(error)
-    missing = tasks.missing()
-    absent = f"carries the task {listed(missing, 'or')}"
-    if missing and tasks.carried.keys() >= set(urls):
-        there = ", ".join(sorted(tasks.carried.values()))
-        raise Mistake(UserError(f"no log {absent}; there are {there}", code="MURK-LOG-003"))
-    if tasks.monitors and wait:
-        return
-    for url, (error, _) in errors.items():
-        # If one log of a cluster is damaged, the page says so, and the other logs are monitored.
-        if url in urls or missing or not tasks.monitors:
-            raise error
-    if missing:
-        remedy = f"`murk topics` announces one on {', '.join(urls)}"
-        raise UserError(f"no log that this user may see {absent}: {remedy}", code="MURK-LOG-003")
-    if not tasks.monitors:
-        raise UserError(f"no log of {', '.join(urls)} has a task to monitor", code="MURK-LOG-003")
-
-
-def _watch(tasks: TaskMonitors, urls: Sequence[str]) -> None:
-    """Poll forever, and report logs that cannot be read, from the start or later, and that can be read again."""
-    before: dict[str, str] = {}
-    while True:
-        pause = tasks.step()
-        now = tasks.trouble()
-        for name in before.keys() | now.keys():
-            # The problem also ends if a damaged log is deleted from its cluster: that log cannot be read.
-            if name not in now:
-                if name in {*tasks.monitors, *tasks.carried, *urls}:
-                    say(f"{name}: the log can be read now")
-            elif name not in before or (name in tasks.problems and now[name] != before[name]):
-                say(f"{name}: cannot read the log: {now[name]}")
-        before = now
-        time.sleep(pause)

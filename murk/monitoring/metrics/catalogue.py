@@ -228,7 +228,7 @@ METRICS = (
     ),
     Metric(
         "murk_gateway_requests_total",
-        "Requests answered, by HTTP status.",
+        "Requests answered, by HTTP status; without a task those that name none, if there are several.",
         ("task", "status"),
         side="gateway",
         optional="from the first request with the status",

@@ -42,10 +42,5 @@ class TaskRoutes:
         return (self._files | {"/": page, "/index.html": page, "/api/status": self._list}).get(path)
 
     def _healthz(self, headers: Message) -> Response:
-        trouble, monitors = self._tasks.trouble(), self._tasks.monitors
-        if len(monitors) == 1 and trouble.keys() == monitors.keys():
-            return text(503, *trouble.values())
-        lines = [f"{name}: {problem}" for name, problem in trouble.items()]
-        if monitors.keys() <= trouble.keys():
-            return text(503, "\n".join(lines))
-        return text(200, "\n".join(["ok, except:", *lines]) if lines else "ok")
+        healthy, lines = self._tasks.health()
+        return text(200 if healthy else 503, lines)

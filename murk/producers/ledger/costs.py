@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from sqlite3 import Connection
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from murk._internal.sqlite import Database
+from murk._internal.sqlite import Database, row_checksum
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, cap_of, guarantee_from_dict
 from murk.privacy.mechanisms.privacy_loss import truncated_cost
@@ -183,6 +183,10 @@ class BookedTask:
     repeats: Mapping[str, int]
 
 
+PRICE_COLUMNS: Final = "task, level, mechanism, claims, rho, epsilon, approx, delta, gdp"
+_PRICES: Final = f"SELECT number, {PRICE_COLUMNS} FROM tariffs"
+
+
 class Costs(dict[int, Cost]):
     """The ledger's prices by number. They never change, so they are cached."""
 
@@ -190,7 +194,7 @@ class Costs(dict[int, Cost]):
         """Read prices added since the last call, perhaps by another process."""
         newest = connection.execute("SELECT max(number) FROM tariffs").fetchone()[0]
         if newest is not None and newest not in self:
-            for row in connection.execute("SELECT * FROM tariffs"):
+            for row in connection.execute(_PRICES):
                 self.setdefault(row[0], Cost(*row))
         return self
 
@@ -202,7 +206,8 @@ class Costs(dict[int, Cost]):
             row = (task, *charge.row())
             if row not in stored:
                 # Prices are not cached beyond this call: the transaction may still be rolled back.
-                added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+                values = *row, row_checksum("tariffs", *row)
+                added = connection.execute("INSERT INTO tariffs VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
                 stored[row] = int(added.lastrowid or 0)
             numbers.append(stored[row])
         return numbers
@@ -210,7 +215,7 @@ class Costs(dict[int, Cost]):
 
 def read_prices(file: Database) -> dict[int, Cost]:
     """Read all prices by number."""
-    return {row[0]: Cost(*row) for row in file.query("SELECT * FROM tariffs")}
+    return {row[0]: Cost(*row) for row in file.query(_PRICES)}
 
 
 def parse_history(text: str) -> dict[int, int]:
@@ -288,8 +293,9 @@ def set_cap(connection: Connection, cap: Cap, day: int) -> None:
     before = connection.execute(f"SELECT units, delta_units FROM promises WHERE {_SCOPE}", scope).fetchone()
     if before == (cap.units, cap.delta_units):
         return
-    row = (cap.task, cap.level, cap.currency, cap.units, cap.delta_units, cap.renews)
-    connection.execute(f"REPLACE INTO promises ({Cap.columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+    row = (cap.task, cap.level, cap.currency, cap.units, cap.delta_units, int(cap.renews))
+    check = row_checksum("promises", *row)
+    connection.execute(f'REPLACE INTO promises ({Cap.columns}, "check") VALUES (?, ?, ?, ?, ?, ?, ?)', (*row, check))
     _record(connection, day, scope, before, (cap.units, cap.delta_units))
 
 

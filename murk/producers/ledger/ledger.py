@@ -45,6 +45,7 @@ from murk.producers.ledger.spending import (
     Spending,
     Windows,
     drop_unconfirmed,
+    queued_checksum,
     ranges,
 )
 from murk.stream.log.interface import truncate_time
@@ -413,9 +414,15 @@ class Ledger:
 
     def queued(self, task_hash: str, after: int = 0, limit: int = 1000) -> list[Queued]:
         """Read releases from the outbox in ascending order of their numbers, beginning after ``after``."""
-        columns = ", ".join(Queued._fields)
-        query = f"SELECT {columns} FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?"
-        return [Queued(*row) for row in self._file.query(query, (after, self._booked(task_hash).number, limit))]
+        columns, task = ", ".join(Queued._fields), self._booked(task_hash).number
+        query = f'SELECT {columns}, "check" FROM outbox WHERE number > ? AND task = ? ORDER BY number LIMIT ?'
+        queued = []
+        for *row, check in self._file.query(query, (after, task, limit)):
+            one = Queued(*row)
+            if check != queued_checksum(one.number, task, one.partition, one.since, one.expires, one.message):
+                raise self._file.damaged("a release in its outbox does not fit its checksum")
+            queued.append(one)
+        return queued
 
     def held(self, task_hash: str, now: float) -> list[Held]:
         """Return the held records that are due at ``now``: those of the earliest windows first, then by due time.

@@ -44,7 +44,8 @@ _ODD_NUMBER: Final = re.compile(
 )
 # Characters that programs put between the digits of a number, after NFKC.
 _GROUPING: Final = (
-    r" .,'_`\u00b4\u00b7\u02b9\u02bc\u02d9\u2018\u2019\u201a\u201b\u2027\u2032\u22c5\u2396\u3001\u30fb\ufe50"
+    r" .,'_`\u00b4\u00b7\u02b9\u02bc\u02d9\u2018\u2019\u201a\u201b"
+    r"\u2022\u2027\u2032\u2219\u22c5\u2396\u3001\u30fb\ufe50"
 )
 # Digits with thousands signs, a spreadsheet's mark of text, a number sign, brackets for a minus, a Fortran exponent, or
 # another base. Digits with hyphens between them, or letters after them, may be ids of another kind.

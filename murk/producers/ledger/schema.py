@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from murk._internal.atomic_files import sync
-from murk._internal.sqlite import Database, FileKind, error_name, primary_code
+from murk._internal.sqlite import Database, FileKind, error_name, primary_code, row_checksum
 from murk.errors import MurkError, UserError
+from murk.producers.ledger.costs import PRICE_COLUMNS, Cap
 from murk.producers.ledger.names import DRAFT, SUFFIX
 
 _ERROR_CODE = "MURK-LEDGER-001"
@@ -178,6 +179,10 @@ class LedgerFile(Database):
         """Read the whole file once, as damage that is found in the middle of a transaction is found too late."""
         if self.query("PRAGMA quick_check(1)") != [("ok",)]:
             raise self.damaged("its pages do not fit together")
+        for table, columns in (("promises", Cap.columns), ("tariffs", PRICE_COLUMNS)):
+            for *row, check in self.query(f'SELECT {columns}, "check" FROM {table}'):
+                if check != row_checksum(table, *row):
+                    raise self.damaged(f"a row of the table {table} does not fit its checksum")
         tally = """
             SELECT tariff, sum(debited), sum(released) FROM (
                 SELECT tariff, count(*) AS debited, 0 AS released FROM debits GROUP BY tariff

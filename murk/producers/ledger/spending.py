@@ -15,7 +15,7 @@ from hashlib import blake2b
 from sqlite3 import Connection
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
-from murk._internal.sqlite import Database
+from murk._internal.sqlite import Database, row_checksum
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of
 from murk.producers.ledger.costs import BookedTask, Cap, Costs, history_text, parse_history
@@ -171,6 +171,11 @@ class Queued(NamedTuple):
     message: bytes
     since: int
     expires: int
+
+
+def queued_checksum(number: int, task: int, partition: int, since: int, expires: int, message: bytes) -> int:
+    """Return the checksum of a release in the outbox."""
+    return row_checksum("outbox", *map(int, (number, task, partition, since, expires)), message)
 
 
 class Owner(NamedTuple):
@@ -582,15 +587,16 @@ class Spending:
             rows = list(zip(numbers, self.granted, self._paid, strict=True))
             owners = seal([Owner(home, people[self.granted[at]]) for at in self._order], self._sealing)
             outbox = [
-                (number, task, *self._addresses[at], expires, self._messages[at], owner, self._paid[at])
+                (*row, owner, self._paid[at], queued_checksum(*row))
                 for number, at, owner in zip(numbers, self._order, owners, strict=True)
+                for row in [(number, task, *self._addresses[at], expires, self._messages[at])]
             ]
             # A record without a key is stored under its release's number.
             debits = [
                 (task, source, number if keys[index] is None else keys[index], people[index], price, number)
                 for number, index, price in rows
             ]
-            run("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?)", outbox)
+            run("INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", outbox)
             run("INSERT INTO debits VALUES (?, ?, ?, ?, ?, ?)", debits)
             run(
                 # If an earlier release's day is unknown, the first day is, too.

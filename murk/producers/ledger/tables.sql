@@ -11,11 +11,12 @@ CREATE TABLE IF NOT EXISTS tasks (
 CREATE TABLE IF NOT EXISTS sources (number INTEGER PRIMARY KEY, digest TEXT NOT NULL UNIQUE);
 
 -- Caps promised to everyone in each currency: over all tasks (0) or in one, for releases at one level or at any ('').
--- With `renews` a cap holds in each of the task's windows, else for all time.
+-- With `renews` a cap holds in each of the task's windows, else for all time. `check` is the checksum of a row, here and
+-- in `tariffs` without its number.
 CREATE TABLE IF NOT EXISTS promises (
     task INTEGER NOT NULL, level TEXT NOT NULL, currency TEXT NOT NULL, renews INTEGER NOT NULL CHECK (renews IN (0, 1)),
     units INTEGER NOT NULL CHECK (units >= 0), delta_units INTEGER NOT NULL CHECK (delta_units >= 0),
-    PRIMARY KEY (task, level, currency, renews)) WITHOUT ROWID;
+    "check" INTEGER NOT NULL, PRIMARY KEY (task, level, currency, renews)) WITHOUT ROWID;
 
 -- Changes of promises, by day (seconds since 1970); NULL is no cap.
 CREATE TABLE IF NOT EXISTS changes (
@@ -27,7 +28,8 @@ CREATE TABLE IF NOT EXISTS tariffs (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL REFERENCES tasks, level TEXT NOT NULL,
     mechanism TEXT NOT NULL, claims TEXT NOT NULL,
     rho INTEGER CHECK (rho >= 0), epsilon INTEGER CHECK (epsilon >= 0),
-    approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0));
+    approx INTEGER CHECK (approx >= 0), delta INTEGER CHECK (delta >= 0), gdp INTEGER CHECK (gdp >= 0),
+    "check" INTEGER NOT NULL);
 
 -- Randomized records. A record's key is its row in a file, or a keyed hash of the application's key; it is never
 -- randomized again. A person is a row, or a keyed hash of their name (`names`).
@@ -71,10 +73,12 @@ CREATE TABLE IF NOT EXISTS withdrawals (
     PRIMARY KEY (home, person, task)) WITHOUT ROWID;
 
 -- Releases that the log has not confirmed. `message` is sent unchanged, however often; `since` is the end of the log's
--- partition before it was first sent; `owner` is encrypted under the ledger's key (`transaction.seal`).
+-- partition before it was first sent; `owner` is encrypted under the ledger's key (`transaction.seal`). `check` is the
+-- checksum of all columns that are sent or decide whether they are.
 CREATE TABLE IF NOT EXISTS outbox (
     number INTEGER PRIMARY KEY, task INTEGER NOT NULL, partition INTEGER NOT NULL, since INTEGER NOT NULL,
-    expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL);
+    expires INTEGER NOT NULL, message BLOB NOT NULL, owner BLOB NOT NULL, tariff INTEGER NOT NULL,
+    "check" INTEGER NOT NULL);
 
 -- Accounts in the sums last reported to others, and these sums: one baseline for all exporters.
 CREATE TABLE IF NOT EXISTS reported (

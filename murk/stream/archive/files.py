@@ -14,6 +14,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -210,7 +211,7 @@ class Manifest:
             "document": self.document,
         }
         content |= {"rows": self.rows, "bytes": self.size, "partitions": self.partitions}
-        return json.dumps(content, indent=1).encode()
+        return _checked(content, indent=1)
 
     @classmethod
     def read(cls, folder: Folder) -> Manifest | None:
@@ -219,9 +220,9 @@ class Manifest:
         if data is None:
             return None
         try:
-            content = json.loads(data)
-            if content["format"] != FORMAT:
+            if json.loads(data)["format"] != FORMAT:
                 raise MurkError(f"{folder.url} was written by another version of Murk: use that version", code=OTHER)
+            content = _whole(data)
             identity, task, document = (str(content[name]) for name in ("identity", "task", "document"))
             rows, size, partitions = (int(content[name]) for name in ("rows", "bytes", "partitions"))
             return cls(identity, task, document, rows, size, partitions)
@@ -274,10 +275,10 @@ def encode(partition: int, parts: Sequence[Archived], manifest: Manifest) -> byt
 
     copies: Integers = np.concatenate([np.zeros(0, np.int64), *(part.copies for part in parts)])
     pages = [Fetched.empty(), *(part.messages for part in parts)]
-    offsets = np.concatenate([page.offsets for page in pages])
-    times = np.concatenate([page.times for page in pages])
+    offsets = np.concatenate([page.offsets for page in pages]).astype(np.int64)
+    times = np.concatenate([page.times for page in pages]).astype(np.int64)
     values = b"".join(page.messages.data for page in pages)
-    sizes = np.concatenate([page.messages.sizes for page in pages])
+    sizes = np.concatenate([page.messages.sizes for page in pages]).astype(np.int64)
     places = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     table = pa.table(
         {
@@ -289,7 +290,11 @@ def encode(partition: int, parts: Sequence[Archived], manifest: Manifest) -> byt
             ),
             "copy": pa.array(np.isin(offsets, copies, assume_unique=True)),
         },
-        metadata={"murk.identity": manifest.identity, "murk.task": manifest.task},
+        metadata={
+            "murk.identity": manifest.identity,
+            "murk.task": manifest.task,
+            "murk.check": _check(offsets, times, sizes, values, copies),
+        },
     )
     sink = pa.BufferOutputStream()
     dictionaries = ["partition", "timestamp"]
@@ -330,6 +335,8 @@ def decode(folder: Folder, partition: int, extent: Extent, manifest: Manifest) -
         packed = _packed(table["value"])
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:
         raise damaged(folder, name, type(error).__name__) from error
+    if stored.get(b"murk.check", b"").decode("latin-1") != _check(offsets, times, packed.sizes, packed.data, copies):
+        raise damaged(folder, name, "its messages do not fit their checksum")
     inside = len(offsets) == 0 or (extent.begin <= offsets[0] and offsets[-1] < extent.end)
     if not inside or np.any(np.diff(offsets) <= 0) or np.any(partitions != partition):
         raise damaged(folder, name, "its offsets are not those of its name")
@@ -352,7 +359,7 @@ def add_models(folder: Folder, shared: Mapping[str, Any]) -> None:
     """Add published models, by version, to an archive's file of models; its other content is replaced."""
     stored = read_models(folder) or {}
     models = {**shared["models"], **stored.get("models", {})}
-    data = json.dumps({**shared, "models": models}, sort_keys=True).encode()
+    data = _checked({**shared, "models": models}, sort_keys=True)
     if data != folder.read(MODELS):
         folder.write(MODELS, data)
 
@@ -363,9 +370,34 @@ def read_models(folder: Folder) -> dict[str, Any] | None:
     if data is None:
         return None
     try:
-        content = json.loads(data)
+        content = _whole(data)
         if not isinstance(content["models"], dict):
             raise TypeError
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(folder, MODELS, type(error).__name__) from error
-    return dict(content)
+    return content
+
+
+def _check(*parts: Integers | bytes) -> str:
+    """Return the checksum of a file's content."""
+    digest = blake2b(digest_size=16)
+    for part in parts:
+        digest.update(part if isinstance(part, bytes) else part.tobytes())
+    return digest.hexdigest()
+
+
+def _checked(content: Mapping[str, Any], **options: Any) -> bytes:
+    """Return a JSON file with its checksum."""
+    return json.dumps({**content, "check": _check_of(content)}, **options).encode()
+
+
+def _whole(data: bytes) -> dict[str, Any]:
+    """Return the content of a JSON file; raise `ValueError` if it does not fit its checksum."""
+    content: dict[str, Any] = json.loads(data)
+    if content.pop("check") != _check_of(content):
+        raise ValueError
+    return content
+
+
+def _check_of(content: Mapping[str, Any]) -> str:
+    return _check(json.dumps(content, sort_keys=True).encode())

@@ -52,7 +52,8 @@ _READ = (
 )
 # One statement, so that model and end are of the same moment.
 _MODEL_AND_END = (
-    'SELECT message, "check", "end" FROM streams LEFT JOIN models USING ("partition") WHERE "partition" = ?'
+    'SELECT message, models."check", begin, "end", streams."check" FROM streams LEFT JOIN models USING ("partition") '
+    'WHERE "partition" = ?'
 )
 
 
@@ -130,17 +131,19 @@ class _States:
     def checkpoints(self, database: Database, partition: int, epoch: int | None = None) -> list[Checkpoint]:
         """Return a partition's committed checkpoint; [] if there is none, or a given epoch is not the current one."""
         where, values = self.condition(partition, epoch)
-        kinds = ((bytes, type(None)), int)
-        rows = database.query(f'SELECT state, "offset" FROM {self.table} WHERE {where}', values, kinds)
+        kinds = ((bytes, type(None)), int, int)
+        rows = database.query(f'SELECT state, "offset", "check" FROM {self.table} WHERE {where}', values, kinds)
+        for state, offset, check in rows:
+            _compare(database, self.table, check, state or b"", partition, offset)
         return [
             self.first(database, partition) if self.model and state is None else Checkpoint(state, offset)
-            for state, offset in rows
+            for state, offset, _ in rows
         ]
 
     def first(self, database: Database, partition: int) -> Checkpoint:
         """Return a model's first offset, that of the oldest message, since a model may be fitted late."""
-        rows = database.query('SELECT begin FROM streams WHERE "partition" = ?', (partition,), (int,))
-        return Checkpoint(None, rows[0][0] if rows else 0)
+        extent = _extent(database, partition)
+        return Checkpoint(None, 0 if extent is None else extent[0])
 
     def condition(self, partition: int, epoch: int | None = None) -> tuple[str, tuple[Any, ...]]:
         of_task = self.model is None
@@ -152,11 +155,32 @@ class _States:
     def take(self, connection: sqlite3.Connection, partition: int) -> int | None:
         """Begin the next epoch of a partition and return its number; None if the log has no such partition."""
         if self.model is not None:
-            connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL)", (self.model, partition))
+            row = self.model, partition, checksum(b"", partition, 0)
+            connection.execute("INSERT OR IGNORE INTO model_states VALUES (?, ?, 0, 0, NULL, ?)", row)
         where, values = self.condition(partition)
         update = f"UPDATE {self.table} SET epoch = epoch + 1 WHERE {where} RETURNING epoch"
         rows = connection.execute(update, values).fetchall()
         return int(rows[0][0]) if rows else None
+
+
+def _compare(database: Database, table: str, check: int, value: bytes, *numbers: int) -> None:
+    """Raise `UserError` if a row does not fit its checksum."""
+    if check != checksum(value, *numbers):
+        raise database.damaged(f"a row of the table {table} does not fit its checksum")
+
+
+def _extent(database: Database, partition: int) -> tuple[int, int] | None:
+    """Return a partition's first offset and its end; None if the partition is missing."""
+    query = 'SELECT begin, "end", "check" FROM streams WHERE "partition" = ?'
+    for begin, end, check in database.query(query, (partition,), (int, int, int)):
+        _compare(database, "streams", check, b"", partition, begin, end)
+        return begin, end
+    return None
+
+
+def _put_extent(connection: sqlite3.Connection, partition: int, begin: int, end: int) -> None:
+    row = partition, begin, end, checksum(b"", partition, begin, end)
+    connection.execute("INSERT OR REPLACE INTO streams VALUES (?, ?, ?, ?)", row)
 
 
 def _put_model(connection: sqlite3.Connection, partition: int, message: bytes) -> None:
@@ -164,8 +188,13 @@ def _put_model(connection: sqlite3.Connection, partition: int, message: bytes) -
     connection.execute("INSERT OR REPLACE INTO models VALUES (?, ?, ?)", row)
 
 
-def _crowd_mark(value: object) -> CrowdMark | None:
-    shuffler, _, crowds = value.partition(":") if isinstance(value, str) else ("", "", "")
+def _dead_check(letter: DeadLetter) -> int:
+    words = f"{letter.reason}\0{letter.detail}\0".encode()
+    return checksum(words + letter.value, letter.partition, letter.offset)
+
+
+def _crowd_mark(value: bytes | None) -> CrowdMark | None:
+    shuffler, _, crowds = (value or b"").decode().partition(":")
     return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() else None
 
 
@@ -190,7 +219,8 @@ class _Epoch(Ownership):
         where, values = self._states.condition(self.partition, self._epoch)
         with self._database.write() as connection:
             written = connection.execute(
-                f'UPDATE {self._states.table} SET state = ?, "offset" = ? WHERE {where}', (state, offset, *values)
+                f'UPDATE {self._states.table} SET state = ?, "offset" = ?, "check" = ? WHERE {where}',
+                (state, offset, checksum(state, self.partition, offset), *values),
             ).rowcount
             if written != 1:
                 raise base.taken_over(self.partition, self._url)
@@ -198,14 +228,14 @@ class _Epoch(Ownership):
             if dead and self._states.model is None:
                 now = int(self._clock())
                 connection.executemany(
-                    "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?)",
-                    [(d.partition, d.offset, now, d.reason, d.detail, d.value) for d in dead],
+                    "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    [(d.partition, d.offset, now, d.reason, d.detail, d.value, _dead_check(d)) for d in dead],
                 )
             if model is not None:
                 _put_model(connection, self.partition, model)
             if estimate is not None:
-                row = self._states.estimate_key, estimate
-                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?)", row)
+                row = self._states.estimate_key, estimate, checksum(estimate)
+                connection.execute("INSERT OR REPLACE INTO estimates VALUES (?, ?, ?)", row)
 
     def close(self) -> None:
         pass  # the epoch stays until another process takes the partition over
@@ -231,7 +261,8 @@ class SqliteLog(Log):
         self.url, self.model_name = f"sqlite:///{path}", model
         self._states, self._clock = _States(model), clock
         self._database = Database(path, LOG_FILE, create=create, timeout=timeout)
-        self._identity = str(self._meta("identity"))
+        [(identity,)] = self._database.query("SELECT value FROM meta WHERE key = 'identity'", (), (str,))
+        self._identity = str(identity)
         self._heard: dict[int, tuple[float, tuple[bytes | None, int]]] = {}
 
     @property
@@ -248,15 +279,15 @@ class SqliteLog(Log):
         with self._database.write() as connection:
             task = check_task_change(self.url, self.document(), document)
             if task is not None:
-                connection.execute("INSERT OR REPLACE INTO meta VALUES ('document', ?)", (document,))
-                numbers = [(number,) for number in range(task.log.partitions)]
-                connection.executemany("INSERT OR IGNORE INTO streams VALUES (?, 0, 0)", numbers)
-                connection.executemany("INSERT OR IGNORE INTO states VALUES (?, 0, 0, NULL)", numbers)
+                self._put_meta(connection, "document", document)
+                rows = [(number, checksum(b"", number, 0, 0)) for number in range(task.log.partitions)]
+                connection.executemany("INSERT OR IGNORE INTO streams VALUES (?, 0, 0, ?)", rows)
+                rows = [(number, checksum(b"", number, 0)) for number in range(task.log.partitions)]
+                connection.executemany("INSERT OR IGNORE INTO states VALUES (?, 0, 0, NULL, ?)", rows)
         self._registered = task
 
     def document(self) -> bytes | None:
-        value = self._meta("document")
-        return value.encode() if isinstance(value, str) else value
+        return self._meta("document")
 
     def append(self, batch: Sequence[tuple[int, bytes]]) -> None:
         base.check_sizes(batch)
@@ -277,12 +308,8 @@ class SqliteLog(Log):
     def _insert(
         self, connection: sqlite3.Connection, partition: int, count: int, rows: Iterable[tuple[int, bytes]], now: int
     ) -> None:
-        ends = connection.execute(
-            'UPDATE streams SET "end" = "end" + ? WHERE "partition" = ? RETURNING "end"', (count, partition)
-        ).fetchall()
-        if not ends:
-            raise self._incomplete(partition)
-        offset = ends[0][0] - count
+        begin, offset = self._whole_extent(partition)
+        _put_extent(connection, partition, begin, offset + count)
         for number, value in rows:
             row = (partition, offset, now, value, number, checksum(value, partition, offset, now, number))
             connection.execute("INSERT INTO batches VALUES (?, ?, ?, ?, ?, ?)", row)
@@ -298,7 +325,7 @@ class SqliteLog(Log):
         with self._database.write() as connection:
             mark = self.crowd_mark()
             if base.check_claim(self.url, mark, shuffler, replace, any(self.ends())):
-                connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_MARK, f"{shuffler}:0"))
+                self._put_meta(connection, _MARK, f"{shuffler}:0".encode())
                 mark = CrowdMark(shuffler, 0)
         assert mark is not None
         return mark
@@ -310,8 +337,7 @@ class SqliteLog(Log):
             for partition, packed in messages:
                 base.check_size(int(packed.sizes.max(initial=0)))
                 self._insert(connection, partition, len(packed), _rows_of(packed.data, packed.sizes.tolist()), now)
-            row = (_MARK, f"{mark.shuffler}:{mark.crowds}")
-            connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
+            self._put_meta(connection, _MARK, f"{mark.shuffler}:{mark.crowds}".encode())
 
     def discard(self, partition: int, offset: int) -> None:
         base.check_partition(self, partition)
@@ -369,18 +395,16 @@ class SqliteLog(Log):
         values = (partition, end, partition, offset, partition, offset)
         rows = self._database.rows(_READ, values, READ_BYTES, (int, int, int, int, bytes))
         for first, appended, number, check, value in rows:
-            if check != checksum(value, partition, first, appended, number):
-                raise self._unfit("batches")
+            _compare(self._database, "batches", check, value, partition, first, appended, number)
         return [(first, appended, number, value) for first, appended, number, _, value in rows], end
 
-    def _unfit(self, table: str) -> UserError:
-        return self._database.damaged(f"a row of the table {table} does not fit its checksum")
-
     def begin(self, partition: int) -> int:
-        return self._stream("begin", partition)
+        base.check_partition(self, partition)
+        return self._whole_extent(partition)[0]
 
     def end(self, partition: int) -> int:
-        return self._stream('"end"', partition)
+        base.check_partition(self, partition)
+        return self._whole_extent(partition)[1]
 
     def publish(self, partition: int, message: bytes) -> None:
         base.check_partition(self, partition)
@@ -395,8 +419,7 @@ class SqliteLog(Log):
         return self._whole_model(partition, *rows[0]) if rows else None
 
     def _whole_model(self, partition: int, message: bytes, check: int) -> bytes:
-        if check != checksum(message, partition):
-            raise self._unfit("models")
+        _compare(self._database, "models", check, message, partition)
         return message
 
     def time_bounds(self) -> tuple[float, float]:
@@ -414,9 +437,10 @@ class SqliteLog(Log):
         if not rows:
             base.check_partition(self, partition)
             raise self._incomplete(partition)
-        message, check, end = rows[0]
-        if not (message is None or type(message) is bytes) or type(end) is not int:
+        message, check, begin, end, extent_check = rows[0]
+        if not (message is None or type(message) is bytes) or type(begin) is not int or type(end) is not int:
             raise self._database.damaged_cell()
+        _compare(self._database, "streams", extent_check, b"", partition, begin, end)
         row = None if message is None else self._whole_model(partition, message, check), end
         if not self.simulated:
             self._heard[partition] = now, row
@@ -428,8 +452,11 @@ class SqliteLog(Log):
 
     def estimate(self) -> bytes | None:
         key = (self._states.estimate_key,)
-        rows = self._database.query("SELECT message FROM estimates WHERE key = ?", key, (bytes,))
-        return bytes(rows[0][0]) if rows else None
+        query = 'SELECT message, "check" FROM estimates WHERE key = ?'
+        for message, check in self._database.query(query, key, (bytes, int)):
+            _compare(self._database, "estimates", check, message)
+            return bytes(message)
+        return None
 
     def checkpoint(self, partition: int) -> Checkpoint:
         base.check_partition(self, partition)
@@ -455,12 +482,16 @@ class SqliteLog(Log):
             last = -1
             # Page by page: a statement that stays open prevents WAL checkpoints.
             while rows := self._database.query(
-                'SELECT "partition", "offset", reason, detail, value FROM dead_letters '
+                'SELECT "partition", "offset", reason, detail, value, "check" FROM dead_letters '
                 'WHERE "partition" = ? AND "offset" > ? ORDER BY "offset" LIMIT ?',
                 (number, last, _DEAD_PAGE),
-                (int, int, str, str, bytes),
+                (int, int, str, str, bytes, int),
             ):
-                yield from map(DeadLetter._make, rows)
+                for *fields, check in rows:
+                    letter = DeadLetter._make(fields)
+                    if check != _dead_check(letter):
+                        raise self._database.damaged("a row of the table dead_letters does not fit its checksum")
+                    yield letter
                 last = rows[-1][1]
 
     def trim(self, before: float) -> int:
@@ -469,10 +500,7 @@ class SqliteLog(Log):
         window = self.registered_task().duplicates
         removed = 0
         for partition in range(self.partitions):
-            committed = self._database.query('SELECT "offset" FROM states WHERE partition = ?', (partition,), (int,))
-            if not committed:
-                raise self._incomplete(partition)
-            limit = committed[0][0] - window
+            limit = self.checkpoint(partition).offset - window
             # The clock may have been set back: messages that follow a newer one are kept with it.
             rows = self._database.query(
                 'SELECT "offset" FROM batches WHERE "partition" = ? AND "offset" < ? AND time >= ? '
@@ -491,31 +519,41 @@ class SqliteLog(Log):
     def _trim_to(self, partition: int, begin: int) -> int:
         """Move a partition's beginning forward; a batch stays as long as one of its messages does."""
         with self._database.write() as connection:
-            query = 'SELECT begin, "end" FROM streams WHERE "partition" = ?'
-            [(known, end)] = connection.execute(query, (partition,)).fetchall()
+            former, end = self._whole_extent(partition)
             # Two processes may trim at once: the beginning never moves back.
-            begin = max(begin, known)
-            connection.execute('UPDATE streams SET begin = ? WHERE "partition" = ?', (begin, partition))
+            begin = max(begin, former)
+            _put_extent(connection, partition, begin, end)
             connection.execute(
                 'DELETE FROM batches WHERE "partition" = ? AND "offset" < ? AND (? OR "offset" < '
                 '(SELECT max("offset") FROM batches WHERE "partition" = ? AND "offset" <= ?))',
                 (partition, begin, begin >= end, partition, begin),
             )
-        return int(begin - known)
+        return begin - former
 
     def close(self) -> None:
         self._database.close()
 
-    def _meta(self, key: str) -> Any:
-        rows = self._database.query("SELECT value FROM meta WHERE key = ?", (key,), ((bytes, str),))
-        return rows[0][0] if rows else None
+    def _meta(self, key: str) -> bytes | None:
+        """Return a value that `_put_meta` wrote; None if there is none."""
+        query = "SELECT value FROM meta WHERE key = ?"
+        value = self._database.query(query, (key,), ((bytes, str),))
+        check = self._database.query(query, (f"{key} check",), (int,))
+        if not value and not check:
+            return None
+        data = value[0][0] if value else b""
+        if not isinstance(data, bytes) or not check or check[0][0] != checksum(data):
+            raise self._database.damaged(f"the {key} in its table meta does not fit its checksum")
+        return data
 
-    def _stream(self, column: str, partition: int) -> int:
-        base.check_partition(self, partition)
-        rows = self._database.query(f'SELECT {column} FROM streams WHERE "partition" = ?', (partition,), (int,))
-        if not rows:
+    def _put_meta(self, connection: sqlite3.Connection, key: str, value: bytes) -> None:
+        rows = (key, value), (f"{key} check", checksum(value))
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    def _whole_extent(self, partition: int) -> tuple[int, int]:
+        extent = _extent(self._database, partition)
+        if extent is None:
             raise self._incomplete(partition)
-        return int(rows[0][0])
+        return extent
 
     def _incomplete(self, number: int) -> UserError:
         return UserError(

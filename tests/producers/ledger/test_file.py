@@ -16,7 +16,9 @@ from murk.errors import MurkError, UserError
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.schema import FORMAT
+from murk.stream.log.interface import UnreachableError
 from tests.producers.ledger.accounts import FILE, TASK, ask, booked, charge, rho, spend
+from tests.producers.world import RECORD, World, Wrapped, make_task
 
 TEMPTATIONS = re.compile(
     r"\b(delet|remov|recreat|create|discard|start (over|afresh)|new ledger|another file|a copy\b)", re.IGNORECASE
@@ -80,6 +82,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a debit taken out": lambda path: change(path, "DELETE FROM debits WHERE key = 7"),
     "an account emptied": lambda path: change(path, "UPDATE spending SET released = 0 WHERE person = 7"),
     "an account taken out": lambda path: change(path, "DELETE FROM spending WHERE person = 7"),
+    "a cap raised": lambda path: change(path, "UPDATE promises SET units = units | 1 << 50"),
+    "a price lowered": lambda path: change(path, "UPDATE tariffs SET rho = rho - 1"),
     "gone, with its log left": lambda path: (
         path.with_name(path.name + "-wal").write_bytes(b"x"),
         path.unlink(),
@@ -115,6 +119,8 @@ SAID = {
     "a table gone": "is damaged (its tables are not the ones that Murk makes)",
     "a debit taken out": "is damaged (its debits and its accounts do not agree)",
     "an account taken out": "is damaged (its debits and its accounts do not agree)",
+    "a cap raised": "is damaged (a row of the table promises does not fit its checksum)",
+    "a price lowered": "is damaged (a row of the table tariffs does not fit its checksum)",
     "gone, with its log left": "is gone, and its companion ledger.db-wal is still there",
 }
 
@@ -126,6 +132,27 @@ def test_what_is_wrong_with_a_damaged_ledger_is_said(path: Path, what: str) -> N
     with pytest.raises(UserError) as caught:
         Ledger(path)
     assert SAID[what] in str(caught.value)
+
+
+def test_no_flipped_bit_of_a_waiting_release_is_sent(tmp_path: Path) -> None:
+    """JSON stays JSON where one digit turns into another, and a gateway would take it."""
+    with World(tmp_path, make_task()) as world:
+        away = Wrapped(world.log, append=lambda batch: fail("away"))
+        assert world.produce(away).release(RECORD).delivery == "queued"  # type: ignore[arg-type]
+        connection = world.ledger._file._connection
+        [(message, expires)] = connection.execute("SELECT message, expires FROM outbox").fetchall()
+        spoilt = [message[:at] + bytes([message[at] ^ 1 << at % 8]) + message[at + 1 :] for at in range(len(message))]
+        for row in (*((each, expires) for each in spoilt), (message, expires ^ 1 << 20)):
+            connection.execute("UPDATE outbox SET message = ?, expires = ?", row)
+            with pytest.raises(UserError, match=r"is damaged \(a release in its outbox does not fit its checksum\)"):
+                world.producer.flush()
+        assert world.log.end(0) == 0
+        connection.execute("UPDATE outbox SET message = ?, expires = ?", (message, expires))
+        assert world.producer.flush().sent == 1
+
+
+def fail(words: str) -> None:
+    raise UnreachableError(words)
 
 
 @pytest.mark.parametrize(
@@ -335,6 +362,7 @@ from pathlib import Path
 from murk.errors import MurkError
 from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.schema import FORMAT
+from murk.stream.log.interface import UnreachableError
 from tests.producers.ledger.accounts import FILE, booked, charge, spend
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
@@ -395,6 +423,7 @@ with Ledger(sys.argv[1]) as ledger:
 SPEND = """
 import sys, time
 from pathlib import Path
+from murk.stream.log.interface import UnreachableError
 from tests.producers.ledger.accounts import ask, booked, charge
 ledger = booked(Path(sys.argv[1]), [charge(rho=1)])
 start = Path(sys.argv[2])

@@ -55,7 +55,17 @@ def test_a_row_of_the_outbox_has_nothing_in_common_with_any_account(tmp_path: Pa
             columns = [row[1] for row in look.execute("PRAGMA table_info(outbox)")]
             owners = [owner for (owner,) in look.execute("SELECT owner FROM outbox")]
             called = [name for (name,) in look.execute("SELECT person FROM spending")]
-        assert set(columns) == {"number", "task", "partition", "since", "expires", "message", "owner", "tariff"}
+        assert set(columns) == {
+            "number",
+            "task",
+            "partition",
+            "since",
+            "expires",
+            "message",
+            "owner",
+            "tariff",
+            "check",
+        }
         assert len(set(owners)) == len(called) == 50
         if named:
             assert not any(name in owner for name in called for owner in owners)

@@ -163,6 +163,8 @@ def test_numbers_have_one_spelling_and_other_texts_stay(one: str, name: str | No
         "1 234 567",
         "1\u00a0234",
         "1\u202f234\u202f567",
+        "1\u2219234\u2219567",
+        "1\u2022234",
         "1.234.567",
         "1_234_567",
         "1`234",

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import Bucket, Extent, LocalFolder, extents, folder_of, shown_url
 from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.sqlite import SqliteLog
+from tests.stream.harness import restate
 
 _TASK = """
 name: visits
@@ -175,6 +177,7 @@ def test_a_begun_file_is_continued_after_retention_has_removed_its_messages(tmp_
     with log._database.write() as connection:
         connection.execute("DELETE FROM batches")
         connection.execute('UPDATE streams SET begin = "end"')
+        restate(connection)
     fill(log, 30, 25)
     copied(log, tmp_path / "archive")
     assert [offset for offset, _ in values(tmp_path / "archive", 0)] == [*range(log.end(0))]
@@ -187,6 +190,7 @@ def test_removed_messages_are_refused(tmp_path, log):
     with log._database.write() as connection:
         connection.execute("DELETE FROM batches")
         connection.execute('UPDATE streams SET begin = "end"')
+        restate(connection)
     with pytest.raises(MurkError, match=r"ends at offset 13 of partition 0, .* retention has removed") as raised:
         copied(log, tmp_path / "archive")
     assert raised.value.code == "MURK-LOG-007"
@@ -202,6 +206,7 @@ def test_removed_messages_of_an_added_partition_are_refused(tmp_path, log):
     with log._database.write() as connection:
         connection.execute("DELETE FROM batches WHERE partition = 2")
         connection.execute('UPDATE streams SET begin = "end" WHERE partition = 2')
+        restate(connection)
     fill(log, 2, 25)
     log.append([(2, message(110))])
     for _ in range(2):
@@ -222,6 +227,25 @@ def test_an_added_partition_is_archived_from_its_first_message(tmp_path, log):
     log.append([(2, message(number)) for number in range(100, 110)])
     finish(Archiver(log, grown, LocalFolder(str(tmp_path / "archive")), device_for(grown).engine()), log)
     assert [offset for offset, _ in values(tmp_path / "archive", 2)] == [*range(10)]
+
+
+def test_no_flipped_bit_alters_an_archive(tmp_path, log):
+    """Of a file's messages, or of the manifest: it is damage, or changes nothing that is read."""
+    fill(log, 25)
+    copied(log, tmp_path / "archive")
+    expected, refusals = values(tmp_path / "archive", 0), 0
+    for name in (Extent(0, 10).name(0), "_task.json"):
+        path = tmp_path / "archive" / name
+        whole = path.read_bytes()
+        for at in range(0, len(whole), 3):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+            try:
+                assert values(tmp_path / "archive", 0) == expected
+            except (MurkError, UserError) as error:
+                assert re.search("is damaged|of another log|another version", str(error))  # noqa: PT017
+                refusals += 1
+        path.write_bytes(whole)
+    assert refusals > 100
 
 
 def test_another_logs_archive_is_refused(tmp_path, log, clock):

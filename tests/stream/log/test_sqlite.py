@@ -24,7 +24,7 @@ from murk.stream.log import sqlite as batches
 from murk.stream.log.interface import DeadLetter
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import LOG_FILE, SqliteLog
-from tests.stream.harness import make_task, message, read_all, spoil
+from tests.stream.harness import make_task, message, read_all, rewrite, spoil
 from tests.stream.processes import Start, at_once, fill, finish
 
 
@@ -164,7 +164,7 @@ DAMAGE = {
     "UPDATE batches SET number = 257, value = zeroblob(2000)": read_all,
     "UPDATE batches SET number = 2, value = x'0100000001000000FF'": read_all,
     "UPDATE meta SET value = 1.5 WHERE key = 'document'": lambda log: log.document(),
-    "INSERT INTO dead_letters VALUES (0, 1, 0, x'00', 'd', x'00')": lambda log: list(log.dead_letters()),
+    "INSERT INTO dead_letters VALUES (0, 1, 0, x'00', 'd', x'00', 0)": lambda log: list(log.dead_letters()),
     'UPDATE streams SET "end" = 0': lambda log: log.append([(0, b"y")]),
     "DELETE FROM streams": lambda log: log.begin(0),
     "DELETE FROM states": lambda log: log.checkpoint(0),
@@ -204,6 +204,50 @@ def test_no_flipped_bit_alters_a_release_or_a_model(path: Path, log: SqliteLog) 
         spoil(log, f"UPDATE {table} SET {column} = ? {where}", stored)
     assert len(log.read(0, 0, 10)) == 3
     assert log.model(0) == b'{"parameters":[0.25,0.5]}'
+
+
+def test_no_flipped_bit_alters_what_else_a_log_holds(log: SqliteLog) -> None:
+    """Of states, estimates, dead letters, the extent of a partition, the task and the mark of a shuffler."""
+    task = make_task()
+    log.append([(0, message(task, number)) for number in range(3)])
+    letter = DeadLetter(0, 1, "stale", "by 7", b'{"payload":[1]}')
+    log.acquire(0).commit(b'{"iterate":[0.25]}', 3, [letter], estimate=b'{"value":0.5}')
+    with log._database.write() as connection:
+        log._put_meta(connection, "shuffled", b"0" * 32 + b":0")
+    first = 'WHERE "partition" = 0'
+    uses = {
+        ("states", "state", first): lambda: log.checkpoint(0),
+        ("states", '"offset"', first): lambda: log.acquire(0).load(),
+        ("streams", "begin", first): lambda: log.begin(0),
+        ("streams", '"end"', first): lambda: log.cached_model(0),
+        ("dead_letters", "value", ""): lambda: list(log.dead_letters()),
+        ("dead_letters", "detail", ""): lambda: list(log.dead_letters()),
+        ("estimates", "message", ""): log.estimate,
+        ("meta", "value", "WHERE key = 'document'"): log.document,
+        ("meta", "value", "WHERE key = 'shuffled'"): log.crowd_mark,
+        ("meta", "value", "WHERE key = 'shuffled check'"): log.crowd_mark,
+    }
+    log._heard.clear()
+    for (table, column, where), use in uses.items():
+        before = use()
+        [(stored,)] = log._database.query(f"SELECT {column} FROM {table} {where}")
+        if isinstance(stored, int):
+            spoiled = [stored ^ 1 << bit for bit in range(32)]
+        else:
+            spoiled = list(flipped(stored)) if isinstance(stored, bytes) else [stored[:-1], stored + "0"]
+        for other in spoiled:
+            spoil(log, f"UPDATE {table} SET {column} = ? {where}", other)
+            log._heard.clear()
+            with pytest.raises(UserError, match=r"is damaged.*table \w+ does not fit its checksum.*restore it"):
+                use()
+        spoil(log, f"UPDATE {table} SET {column} = ? {where}", stored)
+        assert use() == before
+    for key in ("document", "document check", "shuffled"):
+        [(stored,)] = log._database.query("SELECT value FROM meta WHERE key = ?", (key,))
+        spoil(log, "DELETE FROM meta WHERE key = ?", key)
+        with pytest.raises(UserError, match="is damaged"):
+            (log.crowd_mark if "shuffled" in key else log.document)()
+        spoil(log, "INSERT INTO meta VALUES (?, ?)", key, stored)
 
 
 def flipped(value: bytes) -> Iterator[bytes]:
@@ -251,7 +295,7 @@ def test_a_hostile_file_cannot_fill_the_memory(log: SqliteLog, monkeypatch: pyte
     monkeypatch.setattr(sqlite, "READ_BYTES", 10_000)
     taken: list[int] = []
     monkeypatch.setattr(sqlite, "unpack", lambda rows: taken.append(len(rows)) or [])
-    spoil(log, 'UPDATE streams SET "end" = 1000')
+    rewrite(log, 'UPDATE streams SET "end" = 1000')
     with log._database.write() as connection:
         for offset in range(1000):
             row = (0, offset, 0, bytes(1024), 256, sqlite.checksum(bytes(1024), 0, offset, 0, 256))

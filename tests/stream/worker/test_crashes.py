@@ -33,7 +33,7 @@ from tests.stream.harness import (
     message,
     mixed,
     put,
-    spoil,
+    rewrite,
     state_of,
     sums,
 )
@@ -221,7 +221,7 @@ def test_a_full_disk_stops_the_worker_and_it_carries_on_after(path: Path, subjec
             assert worker.counters.read == 300
         state = state_of(log)
         assert len(list(log.dead_letters())) == sum(state.counters.dead.values()) > 0
-        spoil(log, 'UPDATE states SET state = NULL, "offset" = 0')
+        rewrite(log, 'UPDATE states SET state = NULL, "offset" = 0')
         again = learn(log, task)
         assert state.learner == {**again.learner, **ballast}
         assert state.counters == again.counters

@@ -28,7 +28,7 @@ from tests.stream.harness import (
     learner_for,
     message,
     put,
-    spoil,
+    rewrite,
     state_of,
 )
 
@@ -140,10 +140,10 @@ def test_a_damaged_state_of_a_learner_is_refused(log: SqliteLog, task: Task) -> 
     standing = log.checkpoint(0).state
     assert standing is not None
     for name, learner in spoilt(state):
-        spoil(log, "UPDATE states SET state = ? WHERE partition = 0", altered(standing, learner=learner))
+        rewrite(log, "UPDATE states SET state = ? WHERE partition = 0", altered(standing, learner=learner))
         with pytest.raises(MurkError) as refusal:
             Worker(log, task, learner_for(task)).close()
         assert "unexpected" not in str(refusal.value), name
-    spoil(log, "UPDATE states SET state = ? WHERE partition = 0", standing)
+    rewrite(log, "UPDATE states SET state = ? WHERE partition = 0", standing)
     put(log, [message(task, number) for number in range(20, 30)])
     assert learn(log, task).counters.learned == 30

@@ -17,6 +17,7 @@ from tests.stream.harness import (
     make_task,
     message,
     put,
+    rewrite,
     spoil,
     sums,
 )
@@ -50,7 +51,7 @@ def test_a_learner_of_other_levels_or_with_a_past_is_refused(log: SqliteLog) -> 
 def change_state(log: SqliteLog, **changes: Any) -> None:
     state = log.checkpoint(0).state
     assert state is not None
-    spoil(log, "UPDATE states SET state = ? WHERE partition = 0", altered(state, **changes))
+    rewrite(log, "UPDATE states SET state = ? WHERE partition = 0", altered(state, **changes))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_a_state_that_is_no_state_is_refused(log: SqliteLog, state: bytes) -> No
     with pytest.raises(MurkError, match=r"not JSON|damaged"):
         Worker(log, task, SumLearner(task))
     log.acquire(0).commit(b"x", 5)
-    spoil(log, "UPDATE states SET state = NULL")
+    rewrite(log, "UPDATE states SET state = NULL")
     with pytest.raises(MurkError, match="read up to offset 5, but its state is gone"):
         Worker(log, task, SumLearner(task))
 
@@ -116,7 +117,7 @@ def test_a_log_that_lost_its_end_or_was_refilled_is_refused(log: SqliteLog) -> N
         put(log, [message(task, i)])
     learn(log)
     spoil(log, "DELETE FROM batches WHERE offset >= 5")
-    spoil(log, 'UPDATE streams SET "end" = 5')
+    rewrite(log, 'UPDATE streams SET "end" = 5')
     with pytest.raises(MurkError, match=r"read up to offset 10, and the log ends at 5\. .*restored from an older"):
         Worker(log, task, SumLearner(task))
     put(log, [message(task, i) for i in range(50, 60)])
@@ -129,7 +130,7 @@ def test_unread_messages_that_are_gone_are_not_passed_over(log: SqliteLog) -> No
     put(log, [message(task, i) for i in range(30)])
     with Worker(log, task, SumLearner(task), batch=10) as worker:
         worker.step()
-        spoil(log, 'UPDATE streams SET begin = 15 WHERE "partition" = 0')
+        rewrite(log, 'UPDATE streams SET begin = 15 WHERE "partition" = 0')
         with pytest.raises(MurkError, match=r"begins at offset 15, and offset 10 .*retention has removed"):
             worker.step()
     with pytest.raises(MurkError, match="now begins at 15: retention has removed 5 unread messages"):
@@ -143,7 +144,7 @@ def test_a_window_that_retention_has_cut_does_not_stop_a_worker(log: SqliteLog) 
     put(log, [message(task, i) for i in range(30)])
     learn(log)
     for begin in (20, 30):
-        spoil(log, 'UPDATE streams SET begin = ? WHERE "partition" = 0', begin)
+        rewrite(log, 'UPDATE streams SET begin = ? WHERE "partition" = 0', begin)
         assert learn(log).counters.learned == 30
     put(log, [message(task, 30), message(task, 29, expires=0, time=0)])
     assert sums(learn(log).counters) == {"learned": 31, "duplicates": 0, "dead": {"expired": 1}}

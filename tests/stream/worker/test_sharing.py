@@ -21,7 +21,7 @@ from murk.stream.worker.sharing import CommittedLearners, Making, Told, sharing_
 from murk.stream.worker.worker import Worker
 from tests.producers.world import Wrapped
 from tests.protocols import OWN_MODELS, SCORES, contents
-from tests.stream.harness import drain, fault_task, learner_for, message, put, state_of
+from tests.stream.harness import drain, fault_task, learner_for, message, put, rewrite, state_of
 
 TASK = fault_task(SCORES, duplicates=51)
 """Of no other tests, which know it with its survey."""
@@ -358,8 +358,7 @@ def test_nothing_is_learned_before_the_newest_model_is_known(log: SqliteLog) -> 
     before = log._database.query('SELECT state, "offset" FROM states WHERE partition = 0', (), (bytes, int))
     learn(log, 0)
     arrive(log, 0, 7_000, 7_010, version=3_000)
-    with log._database.write() as connection:
-        connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE partition = 0', before[0])
+    rewrite(log, 'UPDATE states SET state = ?, "offset" = ? WHERE partition = 0', *before[0])
     asked = 0
 
     def ends() -> Sequence[int]:
@@ -391,8 +390,7 @@ def test_a_published_model_is_not_made_again_by_a_state_that_was_restored(log: S
     arrive(log, 0, 7_000, 7_010)
     learn(log, 1)
     for honest in (True, False):
-        with database.write() as connection:
-            connection.execute('UPDATE states SET state = ?, "offset" = ? WHERE partition = 0', before[0])
+        rewrite(log, 'UPDATE states SET state = ?, "offset" = ? WHERE partition = 0', *before[0])
         if not honest:
             # Of a version that there can be none of yet: it would be long before there is another.
             log.publish(0, (model or b"").replace(b'"version":3000', b'"version":6000'))
