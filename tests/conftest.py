@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from tests import forking
+from tests.in_memory import use_memory
 from tests.services.fixtures import *  # noqa: F403
 from tests.services.services import LACKING
 from tests.turns import place, takes_waiting
@@ -21,6 +22,8 @@ from tests.turns import place, takes_waiting
 # Few examples each: the same ones every time, and what needs many has numbers of its own.
 settings.register_profile("murk", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("murk")
+
+use_memory()
 
 # Whatever the environment says: every process of the tests imports much of them, with byte code that another has left.
 # Mistakes that are made on purpose leave none.

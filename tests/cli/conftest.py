@@ -1,15 +1,11 @@
-"""Folders in memory where there are any: what a killed process leaves is the same, and nothing waits for disks."""
+"""What tests of commands have in common."""
 
-import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli import processes
-
-MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -20,10 +16,5 @@ def _served() -> Iterator[None]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    if not MEMORY.is_dir():
-        yield tmp_path
-        return
-    made = Path(tempfile.mkdtemp(prefix="murk-", dir=MEMORY))
-    yield made
-    shutil.rmtree(made)
+def folder(tmp_path: Path) -> Path:
+    return tmp_path

@@ -8,7 +8,7 @@ import pytest
 from tests.devices import web
 from tools.vectors import REPEATING, WEIGHED, vectors
 
-NUMBERS = {"scores": 800, "gradients": 400, "examples": 200, "moments": 200, "univariate": 200}
+NUMBERS = {"scores": 400, "gradients": 200, "examples": 200, "moments": 120, "univariate": 120}
 
 
 @cache

@@ -12,6 +12,7 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+from tests.in_memory import use_memory
 from tests.mutation import selection
 from tests.mutation.equivalent import EQUIVALENT
 from tests.mutation.mistakes import is_valid, mistakes
@@ -44,8 +45,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.nice(int(os.environ.get("MURK_MUTANTS_NICE", "5")))
     verdicts, survivors = Counter(), []
-    if os.access("/dev/shm", os.W_OK):
-        tempfile.tempdir = os.environ["TMPDIR"] = "/dev/shm"  # a ledger waits for the disk at every step
+    use_memory()
     with tempfile.TemporaryDirectory(prefix="murk-mutants-") as place:
         known = Path(os.environ.get("MURK_MUTANTS_MAP", f"{place}/calls.json"))
         if not known.exists():

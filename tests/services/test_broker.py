@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 import uuid
@@ -126,7 +125,7 @@ def test_command_line_and_a_broker_dies_with_its_parent(tmp_path):
         pid = int(parent.stdout.readline())
         os.kill(pid, 0)
         # It keeps its folder, and leaves nothing beside it.
-        assert not list(Path(tempfile.gettempdir()).glob(f"hsperfdata_*/{pid}"))
+        assert not list(Path("/tmp").glob(f"hsperfdata_*/{pid}"))
         parent.kill()
     eventually(lambda: gone(pid))
 

@@ -19,6 +19,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 from deploy.broker import Broker
+from tests.in_memory import use_memory
 from tests.protocols import BY_NAME
 from tests.services.faults.nursery import Nursery
 from tests.soak.life import Life, Result
@@ -26,7 +27,6 @@ from tests.soak.people import CASES
 
 KILLS = 25
 """Most kills of one life."""
-MEMORY = Path("/dev/shm")
 
 
 def arguments():
@@ -52,7 +52,7 @@ def campaign(kills, minutes, seed, cells, tell):
     left = {cell: kills // len(cells) + (place < kills % len(cells)) for place, cell in enumerate(cells)}
     number = 0
     with ExitStack() as stack:
-        base = Path(tempfile.mkdtemp(prefix="murk-soak-", dir=MEMORY if MEMORY.is_dir() else None))
+        base = Path(tempfile.mkdtemp(prefix="murk-soak-"))
         # What a failed life has left is kept.
         broker = stack.enter_context(Broker(base / "kafka")) if "kafka" in logs else None
         if broker is not None:
@@ -88,6 +88,7 @@ def cell(lives, protocol, log):
 
 def main():
     options = arguments()
+    use_memory()
     began = time.monotonic()
 
     def tell(what):

@@ -32,6 +32,7 @@ from deploy.broker.ports import number, reserve
 from murk.shuffler.store import Store
 from murk.stream import open_log
 from tests.gateway.devices import Client, release, wire
+from tests.in_memory import use_memory
 from tests.services.faults.nursery import Nursery
 from tests.services.faults.world import as_if_undisturbed, states
 from tests.services.services import eventually
@@ -347,6 +348,7 @@ def main() -> int:
     parser.add_argument("--log", action="append", choices=list(KINDS), help="by default all")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
+    use_memory()
     found = campaign(options.kills, options.log or list(KINDS), options.seed, say)
     return int(any(result.violations for result in found.values()))
 

@@ -28,10 +28,6 @@ from tests.stream.harness import hostile, read_all
 LIMITS = "duplicates: 300\nexpiry: 365d\nlog: {{partitions: {}, retention: 400d}}\n"
 
 
-# What is learned there is the same, and nothing waits for a disk that several brokers write to.
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
-
-
 def task_text(partitions, protocol=GRADIENTS, privacy=""):
     """A task whose releases last longer than any test."""
     return protocol.text(LIMITS.format(partitions), privacy)
@@ -45,7 +41,7 @@ def folder_of(place, rows, partitions=2, protocol=GRADIENTS):
 @cache
 def stock(partitions=2, rows=2200, protocol=GRADIENTS):
     """A task, and what its people have released, by partition: from a simulated run on a log in a file."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as place, Nursery(place, [protocol]) as nursery:
+    with tempfile.TemporaryDirectory() as place, Nursery(place, [protocol]) as nursery:
         folder = folder_of(place, rows, partitions, protocol)
         run = nursery.murk("run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json")
         assert run.wait() == 0, run.err
@@ -128,7 +124,7 @@ def alone(task, partitions, known=None):
     Where partitions share models, at those of ``known``, the first partition's state: when one was made is no message's
     to say.
     """
-    with tempfile.TemporaryDirectory(dir=MEMORY) as place, open_log(f"sqlite:///{place}/log.db") as log:
+    with tempfile.TemporaryDirectory() as place, open_log(f"sqlite:///{place}/log.db") as log:
         log.register_task(task.document())
         messages = [(number, value) for number, values in enumerate(partitions) for value in values]
         if task.shuffle is None:
