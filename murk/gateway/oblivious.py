@@ -182,4 +182,4 @@ def _read(path: str) -> tuple[int, bytes]:
         raise UserError(f"--ohttp-key {path}: cannot be read ({error.strerror})") from None
     except ValueError:
         pass
-    raise UserError(f"--ohttp-key {path}: is no key for Oblivious HTTP: name another file, or put back a copy of it")
+    raise UserError(f"--ohttp-key {path}: this is no key of Oblivious HTTP: name another file, or restore this one")

@@ -420,7 +420,7 @@ def test_a_model_of_fewer_columns_is_that_of_a_task_which_knows_no_more():
     assert found.values.tolist() == expected.values.tolist()
     assert found.half_widths().tolist() == expected.half_widths().tolist()
     assert found.cells.counts.tolist() == expected.cells.counts.tolist()
-    with pytest.raises(UserError, match="serve models of its own target by any of them"):
+    with pytest.raises(UserError, match="serves models of the task's own target by any of these"):
         model_device_for(Model.parse("{name: odd, features: [platform], target: arm}"), wide)
     with pytest.raises(UserError, match="releases products of private features, which serve the task's own model"):
         model_device_for(Model.parse("{name: odd, features: [arm]}"), task(features=MIXED))

@@ -1,7 +1,8 @@
 """Exact sums of released integers, and the unbiased estimates with covariances that follow from them.
 
-An estimate of shares has the shares of the K classes and, if targets may be missing, of missing targets, (k,). An
-estimate of a mean has the mean of the coded number, with 0 for a missing one, and the share of missing numbers, (2,).
+An estimate of shares consists of the shares of the K classes and, if targets may be missing, of missing targets, (k,).
+An estimate of a mean consists of the mean of the coded number, a missing one counting as 0, and the share of missing
+numbers, (2,).
 
 The sums depend on the mechanism. *Subsets*: sums of each category's indicator. *Windows*: numbers of releases with each
 outcome. *Gaussian noise*: for more than two classes sums of the payloads; for a number also sums of their products; for

@@ -245,7 +245,7 @@ def test_the_loss_and_predictions_of_a_river_learner():
     assert sum(found.values()) == pytest.approx(1.0)
     assert model.predict_one({"a": 1.0, "b": 1.0}) == max(found, key=found.get) == "car"
     assert set(model.coefficients()) == {f"{k}:{j}" for k in MODES for j in ("a", "b", "intercept")}
-    with pytest.raises(UserError, match="no single line"):
+    with pytest.raises(UserError, match="no single coefficient vector"):
         model.linear_coefficients()
 
 

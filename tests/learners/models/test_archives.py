@@ -179,7 +179,7 @@ def test_a_log_of_scores_is_learned_with_the_models_that_its_releases_name():
     found = murk.fit(Model.parse("name: again"), archive=path).report
     assert (found["releases"], found["dead_letters"], found["lag"]) == (own["releases"], own["dead_letters"], 0)
     (Path(path) / MODELS).unlink()
-    with pytest.raises(UserError, match="no models that people answered at"):
+    with pytest.raises(UserError, match="lacks the models at which people have answered"):
         murk.fit(Model.parse("name: again"), archive=path)
 
 
