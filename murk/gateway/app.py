@@ -159,7 +159,7 @@ class GatewayApp:
         self._reading: set[asyncio.Timeout] = set()
         self._stopping = False
         self._tags: dict[bytes, str] = {}
-        self._most = BODY_BYTES
+        self._most = 0  # largest size of a body of any task
         self._description: bytes | None = None
 
     # The threads of logs
