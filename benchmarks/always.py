@@ -37,7 +37,7 @@ from murk.inference.average_effects import combined_half_widths
 from murk.inference.confidence_sequences import Looks, critical_values
 from murk.inference.contrasts import contrasts
 from murk.privacy import SimulatedNoise
-from murk.protocols.device import device_for
+from murk.protocols.device import device_for, part
 from murk.protocols.examples.engine import engine_of
 from murk.protocols.examples.losses import LOGIT_WIDTH
 from murk.protocols.moments import kernels
@@ -45,7 +45,6 @@ from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.sums import MomentSums
 from murk.protocols.population import Effects, Records, designs, released_sum, split
-from murk.protocols.registry import part
 
 Look = tuple[int, np.ndarray, np.ndarray, np.ndarray]  # releases, |estimate - truth|, sequence's and fixed half-widths
 

@@ -26,8 +26,8 @@ from murk._internal.jit import jit
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
-from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import LOSSES, ResponseRange
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.kernels import moments
 from murk.protocols.moments.mechanisms import calibrated

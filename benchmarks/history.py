@@ -43,6 +43,17 @@ OWN = {"scores", "gradients"}
 _PAGE = 65_536
 REAL = TASK.replace("{name: ill, kind: binary, positive: a, negative: b}", "{name: days, kind: real, low: 0, high: 9}")
 BINARY = "kind: binary, positive: a, negative: b"
+MIXED = REAL.replace("gdp: {mu: 1.0}", "approx: {epsilon: 2.0, delta: 1.0e-6}")
+TARGET = (
+    "name: history\nfeatures: []\ntarget: {{{}}}\nprivacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}\n"
+    "log: {{partitions: 2}}\n"
+)
+TARGETS = {
+    "shares": "name: age, kind: classes, classes: [a, b, c, d, e]",
+    "share": f"name: ill, {BINARY}",
+    "mean": "name: days, kind: real, low: 0, high: 9",
+    "quantiles": "name: days, kind: real, low: 0, high: 9, quantiles: [0.5, 0.9]",
+}
 CLASSES = TASK.replace(BINARY, "kind: classes, classes: [a, b]")
 BITS = {
     **{name: (TASK + block, name in OWN) for name, block in PROTOCOLS.items()},
@@ -58,6 +69,13 @@ BITS = {
     "moments, squares": (f"{REAL}protocol: moments", False),
     "outer, squares": (f"{REAL}protocol: examples", False),
     "gradients, squares": (f"{REAL}protocol: gradients", True),
+    **{
+        f"summaries, {method}": (f"{text}protocol: summaries\nsummaries: {{method: {method}, window: 1000}}", is_own)
+        for method, text, is_own in (
+            ("moments", REAL, False), ("newton", REAL, True), ("mixing", MIXED, False), ("linear-mixing", MIXED, False),
+        )
+    },
+    **{f"univariate, {name}": (TARGET.format(target), True) for name, target in TARGETS.items()},
 }  # fmt: skip
 """Tasks by name, and whether the archive serves their own model alone."""
 
@@ -90,7 +108,7 @@ def archived(url, path, **more):
     clock = Clock()
     with open_log(url) as log:
         task = log.registered_task()
-        archiver = Archiver(log, task, LocalFolder(str(path)), learner=device_for(task).engine(), **more)
+        archiver = Archiver(log, task, LocalFolder(str(path)), device_for(task).engine(), **more)
         while not archiver.has_archived(log.ends()):
             archiver.step()
         archiver.flush()
@@ -147,7 +165,7 @@ def bits(text, own, records, folder, maps):
 
 def main(argv):
     parser = argparse.ArgumentParser()
-    parser.add_argument("protocols", nargs="*", default=[*PROTOCOLS], help=f"of {', '.join(PROTOCOLS)}")
+    parser.add_argument("protocols", nargs="*", help=f"of {', '.join(PROTOCOLS)}; with --bits, begins of names")
     parser.add_argument("--releases", type=int, default=200_000)
     parser.add_argument("--bits", action="store_true", help="compare what is learned")
     options = parser.parse_args(argv)
@@ -156,6 +174,8 @@ def main(argv):
         print("| task | archive against log, relative | 1, 2 and 7 processes |\n|---|---|---|")
         with processes(2) as two, processes(7) as seven:
             for name, (text, own) in BITS.items():
+                if not name.startswith(tuple(options.protocols) or ""):
+                    continue
                 with tempfile.TemporaryDirectory() as folder:
                     apart, same = bits(text, own, records, Path(folder), (map, two, seven))
                 words = "the same bits" if apart == 0.0 else f"{apart:.0e}"
@@ -164,7 +184,7 @@ def main(argv):
     print(f"{options.releases:,} releases on two partitions: CPU us, and bytes, of each\n")
     print("| | bare log | `murk fit --log` | ratio | archiver | bare archive | `--archive` | ratio | log | archive |")
     print("|---|---|---|---|---|---|---|---|---|---|")
-    for protocol in options.protocols:
+    for protocol in options.protocols or PROTOCOLS:
         with tempfile.TemporaryDirectory() as folder:
             (log, of_log, copying, archive, of_archive), sizes = measured(protocol, records, Path(folder))
         fit = "-" if of_log is None else f"{of_log:.2f}"

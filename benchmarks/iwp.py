@@ -320,6 +320,8 @@ def variance(x, y, guarantee, release, loss, kind=None, grid=None):
     engine.rows[layout.REFERENCE] = theta
     engine.whole[layout.NEXT_REFRESH] = 2**62
     engine.learn_records(x, np.where(y, 1.0, 0.0))
+    if engine.settings.exact:
+        engine.summarize(theta)
     meat = np.zeros((p, p))
     meat[np.tril_indices(p)] = engine.triangles[1] / engine.real[layout.MEAT_SQUARES]
     meat = meat + np.tril(meat, -1).T

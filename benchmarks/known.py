@@ -12,6 +12,10 @@ the same people with all columns private (20 minutes with 20 replications).
 and for one, exclude zero at any look from 50 people on: arms of 50/50 and 90/10, rates of .2 to 30%, skewed amounts, a
 drifting rate (5 minutes).
 
+*ratios* counts, in streams with an amount per order, the intervals of the ratio's lift that hold: those for every look
+at all looks, with and without an effect, and those for one look at the last one; of arms of 50/50 and 90/10, skewed
+amounts and people who come back (15 minutes with 100 replications).
+
 *people* compares, on the demonstration's 254,654 mothers, the half-width of the effect of same_sex with all columns
 private, with same_sex and three more columns known, with the difference of two arms' plain randomized responses, and
 without privacy, by the mean of several draws.
@@ -38,7 +42,11 @@ from benchmarks import paths
 from deploy.broker import Broker
 from murk import Task
 from murk.demo import DATA
+from murk.inference.confidence_sequences import Looks
+from murk.inference.experiments import experiment
 from murk.planning.experiments import false_alarms
+from murk.privacy.noise import SimulatedNoise
+from murk.protocols.device import device_for
 
 GUARANTEES = {
     "mu .5": "gdp: {mu: 0.5}",
@@ -225,6 +233,91 @@ def alarms(replications):
             )
 
 
+SHOP = """
+target: {name: bought, kind: binary, positive: "yes", negative: "no", missing_share: 0}
+experiment:
+  arm: arm
+  control: control
+  assigned: {by: server, shares: SHARES}
+  metrics:
+    - {name: orders, kind: real, low: 0, high: 5, missing_share: 0}
+    - {name: amount, kind: real, low: 0, high: 250, missing_share: 0}
+  ratios: [{name: amount per order, numerator: amount, denominator: orders}]
+"""
+
+
+def shoppers(rng, arm, visits=1):
+    """Return coded orders and amounts of people in arms; each has ``visits`` with nearly the same record."""
+    people = len(arm) // visits
+    arm, rate = arm[:people], rng.gamma(2.0, 0.25, people)
+    orders = np.minimum(rng.poisson(rate * (1.0 + 0.1 * arm)), 5)
+    amount = np.minimum(orders * 10.0 * rng.lognormal(0.0, 1.0, people) * (1.0 + 0.2 * arm), 250.0)
+    orders, amount = np.tile(orders, visits), np.tile(amount, visits)
+    return orders / 2.5 - 1.0, amount / 125.0 - 1.0
+
+
+def shop(guarantee, shares, visits):
+    cap = "" if visits == 1 else ", window: week, lifetime: {pure: {epsilon: 48.0}}"
+    return Task.parse(
+        "name: shop\nfeatures: [{name: arm, categories: [control, treatment], known: true}]\n"
+        + SHOP.replace("SHARES", str(list(shares)))
+        + f"privacy: {{guarantee: {{{guarantee}}}{cap}}}\n"
+    )
+
+
+def shop_ratio(effect):
+    """Return the amount per order of an arm."""
+    sums = np.zeros(2)
+    for seed in range(10):
+        sums += [each.sum() for each in shoppers(np.random.default_rng([3, seed]), np.full(500_000, effect))]
+    orders, amount = sums / 5e6
+    return 125.0 * (amount + 1.0) / (2.5 * (orders + 1.0))
+
+
+def shop_lifts(own, device, rng, people, shares, visits, effect, looks):
+    """Yield the lift of the ratio at each look."""
+    arm = np.tile(rng.random(people // visits) < shares[1], visits)
+    orders, amount = shoppers(rng, effect * arm, visits)
+    X = np.column_stack([2.0 * arm - 1.0, orders, amount, np.ones(people)])
+    noise, start = SimulatedNoise(int(rng.integers(2**63))), 0
+    payloads = device.mechanisms["default"].randomize(device.vectors(X, orders > -1.0), noise, np.arange(people))
+    engine = device.engine()
+    for look in looks:
+        engine.add(payloads[start:look], "default")
+        start = look
+        watched = Looks("always-valid", own.tightest_at, look, repeats=own.repeats)
+        state = experiment(own, engine.estimate(), watched)
+        if state is not None and state.metrics[-1].lifts:
+            yield state.metrics[-1].lifts[0]
+
+
+def ratios(replications):
+    people, control, treated = 60_000, *map(shop_ratio, (0, 1))
+    looks = [50]
+    while looks[-1] < people:
+        looks.append(min(math.ceil(1.4 * looks[-1]), people))
+    print(f"{'':6s} {'arms':5s} visits  without effect  with effect: absolute  relative  one look  median half-width")
+    for name, share, visits in (
+        *((name, share, 1) for name in ("eps 12", "eps 4", "mu 2") for share in (0.5, 0.1)),
+        ("eps 12", 0.5, 4),
+    ):
+        own = shop(GUARANTEES.get(name, "pure: {epsilon: 12.0}"), (1.0 - share, share), visits)
+        device, held, halves = device_for(own.with_simulated(True)), np.ones((replications, 4)), []
+        for replication in range(replications):
+            for effect in (0, 1):
+                rng = np.random.default_rng([12, replication, effect])
+                difference = effect * (treated - control)
+                for lift in shop_lifts(own, device, rng, people, (1.0 - share, share), visits, effect, looks):
+                    ends, low, high = lift.interval, *lift.relative_interval
+                    held[replication, effect] *= ends[0] <= difference <= ends[1]
+                    held[replication, 2] *= not effect or low <= 100.0 * difference / control <= high
+                if effect:
+                    held[replication, 3] = lift.fixed_interval[0] <= difference <= lift.fixed_interval[1]
+                    halves.append((ends[1] - ends[0]) / 2.0)
+        shown = "  ".join(f"{each:.3f}" for each in held.mean(axis=0))
+        print(f"{name:6s} {1.0 - share:.0%}/{share:.0%} {visits:6d}  {shown}  {np.median(halves):.2f}", flush=True)
+
+
 MOTHERS = """
   - {name: same_sex, categories: ["no", "yes"]KNOWN}
   - {name: age, categories: [21 to 25, 26 to 30, 31 to 35]KNOWN}
@@ -299,7 +392,7 @@ def experiments(replications):
 
 
 def main():
-    each = coverage, mixed, alarms, people, experiments
+    each = coverage, mixed, alarms, ratios, people, experiments
     measures = [(measure.__name__, measure) for measure in each]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=[name for name, _ in measures])

@@ -15,8 +15,7 @@ from benchmarks.timing import compare
 from murk.learners import IWPSGDClassifier, LDPSGDClassifier, PublicGLMClassifier, ScoreClassifier
 from murk.privacy import GaussianDP
 from murk.privacy.mechanisms.lattice import quantise_l2
-from murk.privacy.noise.kernels import simulated_gaussian
-from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.kernels import Purpose, block, simulated_gaussian
 from murk.protocols.moments.kernels import moments
 
 ROWS = 1_000_000
@@ -139,14 +138,14 @@ def bare_directions(X, y, seed, spacing, steps, variance, radius):
 
 @njit(error_model="numpy")
 def bare_outer(X, y, seed, unit, radius):
-    """Outer products: the gradient, a step, and the two triangles that the Newton step solves."""
+    """Outer products: the gradient, a step, and the first and second moments that the Newton step solves."""
     n, p = X.shape
     size = (p + 1) * (p + 2) // 2
-    v, noise, u, pulled, at = np.zeros(p + 1), np.zeros(size, dtype=np.int64), np.zeros(size), np.zeros(p), np.zeros(p)
-    theta, average, a, b, aimed = np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p)
-    bend, meat = np.zeros(p * (p + 1) // 2), np.zeros(p * (p + 1) // 2)
+    v, noise, u, pulled = np.zeros(p + 1), np.zeros(size, dtype=np.int64), np.zeros(size), np.zeros(p)
+    theta, average, a, b = np.zeros(p), np.zeros(p), np.zeros(p), np.zeros(p)
+    first, second = np.zeros(size), np.zeros(size * (size + 1) // 2)
     half, root = np.sqrt(0.5), np.sqrt(2.0)
-    losses = squares = spread = lengths = 0.0
+    losses = squares = spread = 0.0
     for i in range(n):
         simulated_gaussian(seed, i, noise)
         square = 1.0
@@ -161,32 +160,26 @@ def bare_outer(X, y, seed, unit, radius):
                 u[place] = unit * (np.rint(v[j] * v[k] * (1.0 if j == k else root) / unit) + noise[place])
                 place += 1
         for j in range(p):
-            pulled[j] = at[j] = 0.0
+            pulled[j] = 0.0
         loss, place = 0.0, 0
         for j in range(p + 1):
             for k in range(j, p + 1):
                 entry = u[place] * (1.0 if j == k else half)
-                lengths += u[place] * u[place]
                 far, near = theta[k] if k < p else -1.0, theta[j] if j < p else -1.0
                 there, here = average[k] if k < p else -1.0, average[j] if j < p else -1.0
                 loss += entry * here * there * (0.5 if j == k else 1.0)
                 if j < p:
                     pulled[j] += entry * far
-                    at[j] += entry * there
                 if j < k < p:
                     pulled[k] += entry * near
-                    at[k] += entry * here
-                if k < p:
-                    bend[k * (k + 1) // 2 + j] += entry
-                elif j < p:
-                    aimed[j] += entry
                 place += 1
         losses += loss
         squares += loss * loss
         place = 0
-        for j in range(p):
-            for k in range(j + 1):
-                meat[place] += at[j] * at[k]
+        for j in range(size):
+            first[j] += u[j]
+            for k in range(j, size):
+                second[place] += u[j] * u[k]
                 place += 1
         spread += 1.0
         descend(pulled, theta, average, a, b, radius / np.sqrt(8.0 * spread), radius, i + 1.0)

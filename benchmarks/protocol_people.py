@@ -19,7 +19,7 @@ from murk.protocols.device import device_for
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.device import ExampleDevice
 from murk.protocols.examples.engine import engine_of
-from murk.protocols.examples.estimate import estimate as estimate_examples
+from murk.protocols.examples.estimate import estimate_of_sums
 from murk.protocols.examples.public_fit import acting
 from murk.protocols.gradients.device import GradientDevice
 from murk.protocols.linear_algebra import symmetric
@@ -153,7 +153,7 @@ def summed_outer(device, X, y, rng):
     engine.triangles[1] = (n * np.eye(p))[lower]
     # In the coordinates of the releases, as are their residuals.
     engine.settings = replace(device.settings, coordinates=None)
-    theta = estimate_examples([engine]).values
+    theta = estimate_of_sums([engine]).values
     engine.settings = device.settings
     theta = theta * min(1.0, device.settings.radius / max(np.linalg.norm(theta), 1e-9))
     pulled = v[:, :p] * (v @ np.append(theta, -1.0))[:, None]
@@ -177,12 +177,12 @@ def estimate_of(task, X, y, public, rng):
     if isinstance(device, GradientDevice):
         return device.estimate([learn(device, X, y, np.zeros(len(X), dtype=np.int64), seed)])
     if isinstance(device, ExampleDevice) and device.settings.outer:
-        return estimate_examples([summed_outer(device, X, y, rng)])
+        return estimate_of_sums([summed_outer(device, X, y, rng)])
     if isinstance(device, ExampleDevice):
         engine = engine_of(device.settings, device.mechanisms, seed=seed)
         engine.covariates = device.covariates
         engine.learn_records(X, y, [device.mechanisms["default"]])
-        return estimate_examples([engine])
+        return engine.estimate()
     if isinstance(device, NewtonDevice):
         return summed_steps(device, X, y, rng)
     return (summed_gram if isinstance(device, GramDevice) else summed_moments)(device, X, y, rng)

@@ -24,8 +24,7 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import randomize_records
 from murk.protocols.device import device_for
 from murk.protocols.windows import neighbours, track_of
-from murk.task.repeats import ONCE
-from murk.task.windows import start_of
+from murk.task.windows import ONCE, start_of
 
 WINDOWS, MOST, SMOOTH = 12, 10, 2
 FIRST = 700  # number of the first window, since 1970

@@ -17,8 +17,8 @@ from typing import Final, TextIO, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._internal.bounded_lines import BoundedLines, LongRowError, bounded_lines, csv_rows
 from murk.errors import UserError
+from murk.task.text_files import BoundedLines, LongRowError, bounded_lines, csv_rows
 
 _ERROR_CODE = "MURK-CLI-002"
 

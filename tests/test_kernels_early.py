@@ -7,10 +7,8 @@ import pytest
 
 from murk.privacy.mechanisms import lattice, outer_product
 from murk.privacy.noise import SimulatedNoise
-from murk.privacy.noise.philox import Purpose
-from murk.protocols.examples import kernels as examples
-from murk.protocols.examples import layout
-from murk.protocols.examples import outer as outer_products
+from murk.privacy.noise.kernels import Purpose
+from murk.protocols.examples import device_kernels, layout
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.moments import kernels as second_moments
 from murk.protocols.scores import kernels as scores
@@ -143,7 +141,7 @@ FORMS = (layout.PRODUCT, layout.LABEL, layout.REAL, layout.DIRECTED_LABEL, layou
 def test_examples(form):
     rng = np.random.default_rng(form)
     X, y = rows(rng, RECORDS, 5), rng.choice([0.0, 1.0, 0.4, np.nan], RECORDS)
-    found = both(examples.to_vectors, form, 1, 1.5, X, y, out=np.empty((RECORDS, 7)))
+    found = both(device_kernels.to_vectors, form, 1, 1.5, X, y, out=np.empty((RECORDS, 7)))
     np.testing.assert_array_equal(*(one.view(np.int64) for one in found))
 
 
@@ -151,5 +149,5 @@ def test_examples(form):
 def test_outer_products(form):
     rng = np.random.default_rng(form)
     X, y = rows(rng, RECORDS, 5), rng.choice([0.0, 1.0, 0.4, np.nan], RECORDS)
-    found = both(outer_products.to_units, form, 1, 1.5, X, y, out=np.empty((RECORDS, 6)))
+    found = both(device_kernels.to_units, form, 1, 1.5, X, y, out=np.empty((RECORDS, 6)))
     np.testing.assert_array_equal(*map(numbers, found))

@@ -9,12 +9,12 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from murk._internal import bounded_lines as _lines
-from murk._internal.bounded_lines import BoundedLines, LongRowError, csv_rows
 from murk.errors import UserError
+from murk.learners.public_sample import PublicSample
 from murk.populations.records import files
 from murk.populations.records.files import open_table
-from murk.protocols.covariates import PublicSample
+from murk.task import text_files as _lines
+from murk.task.text_files import BoundedLines, LongRowError, csv_rows
 from reproductions.data_file import DataFile, read_columns
 
 ROW = 10_000

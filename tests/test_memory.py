@@ -5,8 +5,7 @@ import sys
 import numpy as np
 import pytest
 
-from murk._internal.jit import jit
-from murk._internal.memory import borrowed
+from murk._internal.jit import borrowed, jit
 
 
 @jit

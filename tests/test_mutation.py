@@ -130,7 +130,7 @@ def test_calls_of_a_command_that_a_test_starts_are_its_own(tmp_path, monkeypatch
 def test_tests_that_call_kernels_alone_are_chosen_where_they_name_the_file():
     near, far = "tests/privacy/noise/test_philox.py::any", "tests/privacy/test_guarantees.py::any"
     tests = Selection(ROOT, {name: {"seconds": 0.1, "calls": []} for name in (near, far)})
-    assert tests.of(Mistake("murk/privacy/noise/philox.py", 1, "block", 0, 1, ""), 4.0) == [near]
+    assert tests.of(Mistake("murk/privacy/noise/kernels.py", 1, "block", 0, 1, ""), 4.0) == [near]
 
 
 def test_kernels_that_hold_a_copy_are_found():

@@ -11,8 +11,7 @@ import annotated_types
 from pydantic import PlainSerializer
 from pydantic.fields import FieldInfo
 
-from murk.task.about import AboutBlock
-from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
+from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock, RatioBlock
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block, format_duration
 from murk.task.learning import (
@@ -35,11 +34,12 @@ from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
 from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
-from murk.task.task import Task
+from murk.task.task import AboutBlock, ArchiveBlock, Task
 from tools.task_file_text import GUARANTEES, HEAD, MINIMAL, TAIL
 
 SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("about", "", AboutBlock),
+    ("about.archive", "", ArchiveBlock),
     ("features: a number", "", NumberFeature),
     ("features: categories", "", CategoryFeature),
     ("features: a date", "", DateFeature),
@@ -66,6 +66,7 @@ SECTIONS: Final[tuple[tuple[str, str, type[Block]], ...]] = (
     ("experiment", "", ExperimentBlock),
     ("experiment.assigned", "", AssignmentBlock),
     ("experiment.guardrail", "", GuardrailBlock),
+    ("experiment.ratios", "", RatioBlock),
     ("log", "log", LogBlock),
 )
 _BOUNDS: Final = (

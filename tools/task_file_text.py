@@ -107,8 +107,8 @@ all common columns except names and row numbers. If it recognises people, a simu
 With real noise Murk only warns whoever agrees to the publication, since the result depends on records. It recognises
 people if both files have the same rows in any order, or the same sequence of 32 runs of equal rows; if the file's rows
 are a part of the people's in the same order; or if both share more rare rows than chance explains (with probability
-below 1e-6), or one row although, of at least 100 people, at most 1% share theirs with another. Murk does not recognise
-a random part of the people in another order, with few features of few values.
+below 1e-6), or a single row if there are at least 100 people of whom at most 1% have a row like somebody else's. Murk
+does not recognise a random part of the people in another order, with few features of few values.
 
 ## Coding
 

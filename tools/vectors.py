@@ -28,15 +28,15 @@ import numpy as np
 
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import means_of
+from murk.privacy.mechanisms.drawn import DrawnMechanism
 from murk.privacy.mechanisms.thresholds import ThresholdMechanism
 from murk.privacy.noise import Purpose, SimulatedNoise, below, identifiers
 from murk.producers.ledger.names import NameKey
 from murk.producers.producer import marks_of, randomize_rows, weighed
 from murk.protocols.device import SingleQueryDevice, person_device_for
-from murk.protocols.examples.device import CellDevice
+from murk.protocols.examples.cells_device import CellDevice
 from murk.stream.log.interface import FIRST_PARTITION, truncate_time
-from murk.stream.wire.blocks import writer
-from murk.stream.wire.codec import encode
+from murk.stream.wire.codec import encode, writer
 from murk.stream.wire.releases import KINDS, ModelMessage, query_fields
 from murk.task.task import Task
 from murk.task.windows import NONE, end_of, spread_of, start_of, window_of
@@ -124,13 +124,25 @@ def _experiment(draw: random.Random, features: list[dict[str, Any]]) -> dict[str
     assigned |= {"salt": draw.choice(["checkout-7", "e\u0301", "s" * 80])} if by == "device" else {}
     guardrail = draw.choice([None, {"margin": 0.01, "worse": "lower"}])
     control = draw.choice(arm["categories"])
+    metrics = [_metric(draw, place) for place in range(draw.choice([0, 1, 1, 3]))]
+    if guardrail is not None and metrics:
+        guardrail = guardrail | {"metric": draw.choice([None, "y", metrics[-1]["name"]])}
+    of_all = [each["name"] for each in metrics if each["missing_share"] == 0]
+    ratios = [{"name": "r", "numerator": of_all[0], "denominator": of_all[1]}] if len(of_all) > 1 else []
     return {
         "arm": arm["name"],
         "control": control,
         "guardrail": guardrail,
+        "metrics": metrics,
+        "ratios": ratios,
         "segments": [each["name"] for each in others if draw.random() < 0.5],
         "assigned": draw.choice([assigned, assigned, None]),
     }
+
+
+def _metric(draw: random.Random, place: int) -> dict[str, Any]:
+    target = _target(draw, ["binary", "real"])
+    return target | {"name": f"m{place}", "missing_share": draw.choice([None, 0, 0.05])}
 
 
 def _guarantee(draw: random.Random) -> dict[str, dict[str, float]]:
@@ -234,7 +246,7 @@ def _task(draw: random.Random, protocol: str, number: int) -> Task:
                 target["quantiles"] = [[0.5], [0.1, 0.5, 0.9]][number % 4 // 2]
         if protocol in WEIGHED and draw.random() < 0.5:
             content["weight"] = {"rows": draw.choice([2, 3, 9, 10, 30, 100])}
-        if protocol in REPEATING and draw.random() < 0.5:
+        if protocol in REPEATING and draw.random() < 0.5 and not content.get("experiment", {}).get("metrics"):
             content["privacy"]["repeat"] = "same"
         if protocol == "gradients" and number % 3:
             target["missing_share"] = number % 3 - 1 and 0.05
@@ -374,14 +386,20 @@ def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     if not (features and all(each.get("known") for each in features)):
         return {}
     arm, private = features[-1], {"name": "q", "low": 0, "high": 1}
-    arms = arm["categories"]
+    arms, metric = arm["categories"], {"name": "m", "kind": "real", "low": 0, "high": 1}
     assigned: dict[str, Any] = {"by": "device", "salt": "a", "shares": [1.0 / len(arms)] * len(arms)}
     experiment = {"arm": arm["name"], "control": arms[0], "guardrail": None, "assigned": assigned}
     experiments: dict[str, dict[str, Any]] = {
         "no such segment": {"segments": ["q"]}, "the arm's segments": {"segments": [arm["name"]]},
         "no such arm": {"arm": "q"}, "no such control": {"control": "q"}, "key": {"stop": 1},
         "guard rail": {"guardrail": {"margin": 0.01, "better": "lower"}},
-        "metrics": {"metrics": [{"name": "m", "kind": "real", "low": 0, "high": 1}]},
+        "classes of a metric": {"metrics": [{"name": "m", "kind": "classes", "classes": ["a", "b"]}]},
+        "quantiles of a metric": {"metrics": [metric | {"quantiles": [0.5]}]},
+        "bounds of a metric": {"metrics": [metric | {"low": 2}]},
+        "a metric of the target's name": {"metrics": [metric | {"name": content["target"]["name"]}]},
+        "many metrics": {"metrics": [metric | {"name": f"m{place}"} for place in range(21)]},
+        "a key of a ratio": {"ratios": [{"name": "r", "numerator": "m", "denominator": "y", "per": "y"}]},
+        "guard rail of no metric": {"metrics": [metric], "guardrail": {"margin": 1, "worse": "lower", "metric": "q"}},
     }  # fmt: skip
     assignments: dict[str, dict[str, Any]] = {
         "too much": {"shares": [0.9] * len(arms)}, "too few": {"shares": [1.0]}, "nobody": {"shares": [0, 1]},
@@ -398,6 +416,11 @@ def _of_known_columns(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "many cells": {"features": [more], "experiment": None},
         "a track": {"track": {"window": content["privacy"].get("window", NONE), "windows": 53, "smooth": 2}},
         "another protocol": {"protocol": "scores", "scores": {}},
+        "repeated metrics": {
+            "experiment": experiment | {"metrics": [metric]},
+            "privacy": {**content["privacy"], "window": "week", "repeat": "same", "per_person": None, "lifetime": None},
+            "track": None,
+        },
         **{f"experiment: {why}": {"experiment": experiment | changes} for why, changes in experiments.items()},
     }
 
@@ -552,7 +575,8 @@ class _Vectors:
 
     def record_line(self, number: int) -> dict[str, Any]:
         task, draw, device = self.task, self.draw, self.device
-        columns = [feature.model_dump(mode="json", by_alias=True) for feature in (*task.features, task.target)]
+        asked = *task.features, *task.metrics, task.target
+        columns = [column.model_dump(mode="json", by_alias=True) for column in asked]
         record = {column["name"]: _value(draw, column) for column in columns}
         if draw.random() < 0.05:
             del record[draw.choice(list(record))]
@@ -576,9 +600,9 @@ class _Vectors:
             (query,) = device.draw_query(noise, index, theta)
             mechanism = device.mechanism(level, query)
         payload, quantised = self._payload(coded, 1, theta, level, query, noise, index), None
-        # Beside a cell or a threshold stands another mechanism's payload.
+        # Beside a cell or a threshold stands another mechanism's payload. Without noise another metric would be drawn.
         inner = getattr(mechanism, "noise", mechanism)
-        drawn = isinstance(mechanism, ThresholdMechanism) or inner.kind in KINDS_WITHOUT_NOISE
+        drawn = isinstance(mechanism, ThresholdMechanism | DrawnMechanism) or inner.kind in KINDS_WITHOUT_NOISE
         if not drawn:
             quantised = self._payload(coded, 1, theta, level, query, _Still(noise), index)
         now = draw.randrange(1_700_000_000, 1_900_000_000)
@@ -611,7 +635,8 @@ class _Vectors:
             held["bytes"] = self.write(**(fields | late | {"payload": payload_of_all})).decode()
         line = {
             "name": task.name, "record": {name: _json(value) for name, value in record.items()},
-            "x": coded.x.tolist(), "y": None if math.isnan(coded.y) else coded.y,
+            "x": [None if math.isnan(each) else each for each in coded.x.tolist()],
+            "y": None if math.isnan(coded.y) else coded.y,
             "clamped": int(coded.clamped), "missing": int(coded.missing), "level": level, "seed": str(seed),
             "index": number, "partition": partition, "model": message, "query": query, "quantised": quantised,
             "slack": 0 if smooth or query == "scatter" else 1, "payload": payload, "now": now,

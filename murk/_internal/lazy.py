@@ -1,29 +1,33 @@
 """Lazy imports of a package's public names (PEP 562), so that a device starts fast, and lazy values by level."""
 
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 V = TypeVar("V")
 W = TypeVar("W")
+_EXPORT: Final = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
 
 
 def lazy_exports(
-    package: str, modules: Mapping[str, str], loaded: tuple[str, ...] = ()
+    package: str, loaded: tuple[str, ...] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` for the package whose ``__name__`` is ``package``.
 
-    ``modules`` maps relative modules (``".classifier"``) to the names that they define, with spaces between; ``loaded``
-    are the public names already defined.
+    The public names are those that its source imports for type checkers, ``from MODULE import NAME as NAME``, so that
+    they stand once; ``loaded`` are the public names already defined.
     """
-    homes = {name: module for module, names in modules.items() for name in names.split()}
+    loader: Any = sys.modules[package].__loader__
+    homes = {name: module for module, name in _EXPORT.findall(loader.get_source(package))}
     exported = sorted({*homes, *loaded})
 
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name], package), name)
+        return getattr(import_module(homes[name]), name)
 
     return exported, find, exported.copy
 

@@ -135,7 +135,7 @@ def _tasks() -> Iterator[tuple[str, str]]:
         text = _people("univariate", _BINARY, guarantee).replace(_FEATURES, mixed)
         yield f"univariate, known and private, {guarantee[1:4]}", text
     for neighbours in ("zero-out", "replace-one"):
-        # With the larger delta of mixing, linear mixing would release no eigenvalue.
+        # Linear mixing has the smaller delta: with that of mixing it would release no eigenvalue.
         for method, delta in (("mixing", 0.05), ("linear-mixing", 0.01)):
             block = f"summaries: {{rows: 8, method: {method}, neighbours: {neighbours}}}\n"
             guarantee = f"{{approx: {{epsilon: 1, delta: {delta}}}}}"

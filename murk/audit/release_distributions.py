@@ -174,7 +174,8 @@ class _Cells(ReleaseDistribution):
         return distance
 
     def _mu(self, distance: float) -> float | None:
-        # The mu is known for the two furthest records only: it is that of cells without random rounding.
+        # The mu is that of cells without random rounding, and so known only for the two records that are furthest
+        # apart.
         claims = [claim.mu for claim in self.mechanism.guarantees if isinstance(claim, GaussianDP)]
         return claims[0] if claims and distance > (1.0 - 1e-9) * _log_odds(self.mechanism.noise) else None
 
@@ -307,11 +308,12 @@ class _Drawn(ReleaseDistribution):
 
     def centres(self, vectors: Points) -> Points:
         rows = np.asarray(vectors, dtype=np.float64)
-        return np.hstack([part.centres(rows[:, [0, 1 + number]]) for number, part in enumerate(self._parts)])
+        columns = map(self.mechanism.columns, range(len(self._parts)))
+        return np.hstack([part.centres(rows[:, each]) for part, each in zip(self._parts, columns, strict=True)])
 
     @cached_property
     def _ends(self) -> NDArray[np.int64]:
-        widths = [part.centres(np.zeros((1, 2))).shape[1] for part in self._parts]
+        widths = [part.centres(np.zeros((1, 1 + self.mechanism.width))).shape[1] for part in self._parts]
         return np.cumsum(widths, dtype=np.int64)[:-1]
 
     def _split(self, centres: Points) -> list[Points]:
@@ -324,7 +326,8 @@ class _Drawn(ReleaseDistribution):
     def exact(self, one: Points, other: Points, tested_guarantee: TestedGuarantee) -> float | None:
         pairs = zip(self._parts, self._split(one), self._split(other), strict=True)
         exact = [part.exact(first, second, tested_guarantee) for part, first, second in pairs]
-        # Of a mixture, which discloses what it is of, an epsilon is the largest one, and a mu has no closed form.
+        # The release shows which part was drawn. So its epsilon is the largest of the parts' epsilons; its mu has no
+        # closed form.
         if any(each is None for each in exact):
             return None
         if isinstance(tested_guarantee, EpsilonAt) and not tested_guarantee.delta:

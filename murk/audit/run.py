@@ -12,7 +12,7 @@ import numpy as np
 from murk.audit.bounds import detectable, lower_bound
 from murk.audit.catalogue import Case
 from murk.errors import UserError
-from murk.privacy.explain import verdict
+from murk.privacy.guarantees import verdict
 from murk.privacy.noise import NoiseSource, SecureNoise
 
 _ERROR_CODE = "MURK-AUDIT-001"

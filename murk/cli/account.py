@@ -12,8 +12,7 @@ import click
 from murk._internal.numbers import many
 from murk.cli.output import heading
 from murk.privacy import Guarantee
-from murk.privacy.explain import percent
-from murk.privacy.guarantees import figures
+from murk.privacy.guarantees import figures, percent
 from murk.producers.ledger.statements import Account, CapStatus, LevelAccount, TaskAccount, added, day_text
 from murk.task.shuffling import COLLUDING
 from murk.task.windows import each_of

@@ -199,7 +199,7 @@ class _Summary:
         day, cell = day_number(value)
         if cell == Cell.FINE:
             self.kinds["date"] += 1
-            # Days beyond the calendar are clamped to any bounds.
+            # Days beyond the calendar are left out: any bounds clamp them.
             if 1 <= day <= _LAST_DAY:
                 self.days = [min([day, *self.days]), max([day, *self.days])]
                 self._keep(float(day), self.kinds["date"])

@@ -15,26 +15,33 @@ LIBRARY = "kafka"
 """Logger of the Kafka client; it names users at INFO and logs passwords at DEBUG, so neither level is ever shown."""
 
 
-def logging_options(function: F) -> F:
-    """Add logging options to a command."""
+def logging_options(*, progress: bool) -> Callable[[F], F]:
+    """Return a decorator that adds logging options to a command and starts its log.
 
-    @wraps(function)
-    def with_json(*args: Any, log_json: bool, **options: Any) -> Any:
-        # A collector of logs reads standard output, too, and takes it for JSON.
-        options |= {"as_json": True} if log_json and "as_json" in options else {}
-        return function(*args, log_json=log_json, **options)
+    ``progress`` says that with --json the log shows progress, as nothing else does.
+    """
 
-    command = click.option(
-        "--log-json",
-        is_flag=True,
-        help="Log JSON to standard error, one object per line (implies --verbose, and --json).",
-    )(cast("F", with_json))
-    return click.option(
-        "-v",
-        "--verbose",
-        count=True,
-        help="Log progress to standard error; twice: also every step and Kafka client warnings.",
-    )(command)
+    def decorated(function: F) -> F:
+        @wraps(function)
+        def logged(*args: Any, verbose: int, log_json: bool, **options: Any) -> Any:
+            # A collector of logs reads standard output, too, and takes it for JSON.
+            options |= {"as_json": True} if log_json and "as_json" in options else {}
+            start_logging(max(verbose, int(progress and options["as_json"])), log_json)
+            return function(*args, **options)
+
+        command = click.option(
+            "--log-json",
+            is_flag=True,
+            help="Log JSON to standard error, one object per line (implies --verbose, and --json).",
+        )(cast("F", logged))
+        return click.option(
+            "-v",
+            "--verbose",
+            count=True,
+            help="Log progress to standard error; twice: also every step and Kafka client warnings.",
+        )(command)
+
+    return decorated
 
 
 def start_logging(verbose: int, log_json: bool) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from logging import INFO
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -32,8 +33,15 @@ _SHARE = 20  # computing sums may take at most 1 / _SHARE of the time
 _LONGEST_STEP = 900.0
 
 
+class MetricsAddress(NamedTuple):
+    """Where a command serves its metrics: nowhere if there is no port."""
+
+    host: str
+    port: int | None
+
+
 def metrics_port(description: str) -> Callable[[F], F]:
-    """Add the options --metrics-port, with a help text, and --metrics-host to a command."""
+    """Add --metrics-port, with a help text, and --metrics-host to a command, whose parameter is ``metrics``."""
     port = click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="N", help=description)
     host = click.option(
         "--metrics-host",
@@ -42,24 +50,33 @@ def metrics_port(description: str) -> Callable[[F], F]:
         metavar="H",
         help="Address that --metrics-port listens on.",
     )
-    return lambda function: port(host(function))
+
+    def decorated(function: F) -> F:
+        @wraps(function)
+        def addressed(*args: Any, metrics_port: int | None, metrics_host: str, **options: Any) -> Any:
+            return function(*args, metrics=MetricsAddress(metrics_host, metrics_port), **options)
+
+        return port(host(cast("F", addressed)))
+
+    return decorated
 
 
 @contextmanager
-def _served(task: Task, what: str, routes: Mapping[str, Route], host: str, port: int) -> Iterator[None]:
+def _served(task: Task, what: str, routes: Mapping[str, Route], metrics: MetricsAddress) -> Iterator[None]:
     """Serve metrics at an address; if the network can reach it, for all host names, since metrics are only sums."""
     from murk.monitoring.web.server import ANY, Server, is_own
 
-    allowed = () if is_own(host) else (ANY,)
-    with Server(routes, host, port, options=_OPTIONS, allowed=allowed) as server:
+    assert metrics.port is not None
+    allowed = () if is_own(metrics.host) else (ANY,)
+    with Server(routes, metrics.host, metrics.port, options=_OPTIONS, allowed=allowed) as server:
         say(f"{task.name}: metrics of {what} at {server.url}/metrics", INFO)
         yield
 
 
 @contextmanager
-def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
+def learner_metrics(metrics: MetricsAddress, task: Task, team: WorkerPool[Any]) -> Iterator[Callable[[], None]]:
     """Serve a learner's metrics if a port is given; yield a function that refreshes the lag, for its thread."""
-    if port is None:
+    if metrics.port is None:
         yield lambda: None
         return
     from murk.monitoring.processes import LearnerMetrics, ProcessMetrics, learner_routes
@@ -74,14 +91,14 @@ def learner_metrics(port: int | None, host: str, task: Task, team: WorkerPool[An
 
     exported = LearnerMetrics(task.name, team.pulse)
     ProcessMetrics(task.name, exported.registry)
-    with _served(task, "this learner", learner_routes(exported, team.pulse), host, port):
+    with _served(task, "this learner", learner_routes(exported, team.pulse), metrics):
         yield refresh
 
 
 @contextmanager
-def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> Iterator[Callable[[], None]]:
+def people_metrics(metrics: MetricsAddress, task: Task, ledger: Ledger) -> Iterator[Callable[[], None]]:
     """Serve sums over people if a port is given; yield a function by which the ledger's thread refreshes them."""
-    if port is None:
+    if metrics.port is None:
         yield lambda: None
         return
     from murk.monitoring.processes import PeopleMetrics, PeopleSums
@@ -102,15 +119,15 @@ def people_metrics(port: int | None, host: str, task: Task, ledger: Ledger) -> I
         end = time.monotonic()
         due = end + max(_SECONDS, _SHARE * (end - start))
 
-    with _served(task, "its people", health_routes(exported.registry, lambda: None), host, port):
+    with _served(task, "its people", health_routes(exported.registry, lambda: None), metrics):
         refresh()
         yield refresh
 
 
 @contextmanager
-def archiver_metrics(port: int | None, host: str, task: Task, archiver: Archiver) -> Iterator[Callable[[str], None]]:
+def archiver_metrics(metrics: MetricsAddress, task: Task, archiver: Archiver) -> Iterator[Callable[[str], None]]:
     """Serve an archiver's metrics if a port is given; yield a function that refreshes them, given a problem or ""."""
-    if port is None:
+    if metrics.port is None:
         yield lambda trouble: None
         return
     from murk.monitoring.processes import ArchiverMetrics
@@ -128,17 +145,17 @@ def archiver_metrics(port: int | None, host: str, task: Task, archiver: Archiver
             exported.update(archiver.measure())
             due = time.monotonic() + _SECONDS
 
-    with _served(task, "this archiver", health_routes(exported.registry, lambda: problem or None), host, port):
+    with _served(task, "this archiver", health_routes(exported.registry, lambda: problem or None), metrics):
         refresh("")
         yield refresh
 
 
 @contextmanager
 def gateway_metrics(
-    port: int | None, host: str, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
+    metrics: MetricsAddress, task: Task, gateway: Gateway, shuffling: Shuffling | None = None
 ) -> Iterator[Callable[[], None]]:
     """Serve metrics of a gateway, and of a shuffler beside it, if a port is given; yield their refreshing function."""
-    if port is None:
+    if metrics.port is None:
         yield lambda: None
         return
     from murk.monitoring.web.routes import health_routes
@@ -148,14 +165,14 @@ def gateway_metrics(
     def trouble() -> str | None:
         return gateway.appending.trouble or (_shuffler_trouble(shuffling) if shuffling is not None else None)
 
-    with _served(task, "this gateway", health_routes(gateway.registry, trouble), host, port):
+    with _served(task, "this gateway", health_routes(gateway.registry, trouble), metrics):
         yield refresh
 
 
 @contextmanager
-def shuffler_metrics(port: int | None, host: str, shuffling: Shuffling) -> Iterator[Callable[[], None]]:
+def shuffler_metrics(metrics: MetricsAddress, shuffling: Shuffling) -> Iterator[Callable[[], None]]:
     """Serve a shuffler's metrics and health if a port is given; yield a function that refreshes them."""
-    if port is None:
+    if metrics.port is None:
         yield lambda: None
         return
     from functools import partial
@@ -166,7 +183,7 @@ def shuffler_metrics(port: int | None, host: str, shuffling: Shuffling) -> Itera
     registry = new_registry()
     refresh = _shuffler_metrics(shuffling, registry)
     routes = health_routes(registry, partial(_shuffler_trouble, shuffling))
-    with _served(shuffling.task, "this shuffler", routes, host, port):
+    with _served(shuffling.task, "this shuffler", routes, metrics):
         yield refresh
 
 

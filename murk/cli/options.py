@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import partial, wraps
+from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -15,7 +17,10 @@ from murk.cli.logs import say
 from murk.errors import UserError
 
 if TYPE_CHECKING:
+    from murk.populations.order import Order
+    from murk.populations.people import PopulationConfig
     from murk.privacy import Guarantee
+    from murk.producers import Policy
     from murk.stream.log.interface import Log
     from murk.task import Task
     from murk.task.task import Disclosure
@@ -88,6 +93,7 @@ rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=
 patience = partial(
     click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
+partitions = partial(click.option, "--partition", "partitions", type=click.IntRange(0), multiple=True)
 store = partial(click.option, "--store", "store_path", type=click.Path(), metavar="PATH")
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."
@@ -137,11 +143,80 @@ def guarantee(text: str) -> Guarantee:
     return guarantee_from_text(text)
 
 
+@dataclass(frozen=True)
+class PeopleOptions:
+    """Options of a population and its accounts."""
+
+    task_path: str
+    source: str
+    log_url: str | None
+    ledger: str | None
+    lifetime: Guarantee | None
+    person: str | None
+    time: str | None
+    level: str
+    guarantee_column: str | None
+    seed: int | None
+    order: Order
+    rate: float | None
+    block: int | None
+    check: bool
+    make_public: int | None
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the noise is simulated."""
+        return self.seed is not None
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of every person's device."""
+        from murk.producers import Policy
+
+        return Policy(lifetime=self.lifetime, public_sample=True)
+
+    def log_of(self, task: Task) -> str:
+        """Return the URL of the log."""
+        return self.log_url or f"sqlite:///{task.name}.db"
+
+    def ledger_of(self, task: Task) -> str | Path:
+        """Return the path of the ledger."""
+        from murk.populations.ledger_places import default_ledger
+
+        return self.ledger or default_ledger(self.source, task.name, simulated=self.simulated)
+
+    def asking(self, url: str) -> Callable[[Disclosure], None]:
+        """Return the function by which a log asks for consent; see `asking`."""
+        return asking(url, self.source, simulated=self.simulated, agreed=self.make_public)
+
+    def population(self, **more: Any) -> PopulationConfig:
+        """Return the population; raise `UserError` if both --level and --guarantee-column are given."""
+        from murk.populations.people import PopulationConfig
+
+        level = self.level
+        if self.guarantee_column is not None:
+            if level != "default":
+                raise UserError(
+                    f"--level {level} and --guarantee-column {self.guarantee_column}: give one of them; a budget is "
+                    "rounded to a level"
+                )
+            level = f"guarantee:{self.guarantee_column}"
+        names = {name: getattr(self, name) for name in ("person", "seed", "block", "policy", "order", "time")}
+        return PopulationConfig(Path(self.source), level=level, **names, **more)
+
+
 def population(function: F) -> F:
-    """Add the options of a population and its accounts to a command."""
+    """Add the options of a population and its accounts to a command, whose parameter is ``options``."""
+
+    @wraps(function)
+    def populated(*args: Any, **others: Any) -> Any:
+        options = PeopleOptions(**{field.name: others.pop(field.name) for field in fields(PeopleOptions)})
+        return function(*args, options=options, **others)
+
+    command = cast("F", populated)
     for option in reversed(_POPULATION):
-        function = option(function)
-    return function
+        command = option(command)
+    return command
 
 
 _POPULATION = (
@@ -193,14 +268,11 @@ _POPULATION = (
 )
 
 
-def level_or_column(level: str, guarantee_column: str | None) -> str:
-    """Return a `PopulationConfig`'s level from --level and --guarantee-column; raise `UserError` for both."""
-    if guarantee_column is not None and level != "default":
-        raise UserError(
-            f"--level {level} and --guarantee-column {guarantee_column}: give one of them; a budget is rounded to a "
-            "level"
-        )
-    return level if guarantee_column is None else f"guarantee:{guarantee_column}"
+def check_partitions(partitions: tuple[int, ...], task: Task) -> None:
+    """Raise `UserError` for a --partition that a task's log does not have."""
+    for partition in partitions:
+        if partition >= task.log.partitions:
+            raise UserError(f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}")
 
 
 def load_task(path: str) -> Task:

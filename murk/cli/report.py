@@ -23,7 +23,7 @@ from murk.task.shuffling import COLLUDING
 
 if TYPE_CHECKING:
     from murk.populations.file_work import FilePopulation, PopulationConfig
-    from murk.task.repeats import Repeats
+    from murk.task.windows import Repeats
 
 
 def print_result(found: Mapping[str, Any], *, as_json: bool) -> None:

@@ -53,7 +53,7 @@ def serve(folder: Path, port: int | None, as_json: bool, *, experiment: bool = F
         monitor = Monitor(run.log, run.task, reference=None if experiment else web.coded_truth(run.task))
         stack.callback(monitor.close)
         live = {f"/live{path}": route for path, route in monitor_routes(monitor).items()}
-        # All visitors have one address, and a limit is per address.
+        # Without a rate limit, which would be for all visitors together, as they have one address.
         settings, port = Settings(rate=0), PORT if port is None else port
         pages = {**files(web.PAGE), **files(shown.PAGE), **live}
         looks = buttons.Looks(run.task, run.log)

@@ -13,7 +13,7 @@ from murk.dossier.example import caps_of
 from murk.dossier.facts import DELTA, Facts, row, stated, together
 from murk.dossier.prose import claims, entries
 from murk.privacy.central.explain import described, promised
-from murk.privacy.explain import number, percent
+from murk.privacy.guarantees import number, percent
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, Feature, Target
 from murk.task.shuffling import COLLUDING
 
@@ -199,8 +199,11 @@ def retention(facts: Facts) -> Iterator[Block]:
             rows.append((name, read[kind].kept, f"{read[kind].place}: {read[kind].settings}"))
         elif kind in intended:
             rows.append((name, f"{intended[kind]}; {_NOT_READ}", _NOT_READ))
-    if facts.archive:
-        rows.append(("copies of releases", "until somebody deletes them", f"the archive {facts.archive}"))
+    if facts.copies:
+        declared = facts.declared
+        kept = f"{span(declared.kept)} at most (about.archive)" if declared else "until somebody deletes them"
+        where = f"the archive {facts.archive}" if facts.archive else f"an archive; {_NOT_READ}"
+        rows.append(("copies of releases", kept, where))
     for kind, store in facts.intake.stores.items() if facts.intake is not None else ():
         rows.append((f"{_STORES[kind]} on the input log", store.kept, f"{store.place}: {store.settings}"))
     rows.append(

@@ -16,11 +16,10 @@ from murk.dossier.example import Example
 from murk.errors import UserError
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import any_two_records, strongest_replace_one
-from murk.privacy.explain import CENTRAL, number, percent
-from murk.privacy.guarantees import guarantee_from_dict
+from murk.privacy.guarantees import CENTRAL, guarantee_from_dict, number, percent
 from murk.privacy.mechanisms import Costed
 from murk.task import Task
-from murk.task.task import Disclosure
+from murk.task.task import ArchiveBlock, Disclosure
 
 _ERROR_CODE = "MURK-AUDIT-001"
 
@@ -70,11 +69,22 @@ class Facts:
     web: bool = False  # whether people answer in a web page
     intake: Deployment | None = None  # the input log of a shuffled task
     archive: str = ""  # path or URL of an archive of the log
+    archive_access: str = ""  # who may read and write the archive, as far as that was checked
 
     @property
     def disclosure(self) -> Disclosure | None:
         """The features that the task makes public, if any."""
         return Disclosure.of(self.task)
+
+    @property
+    def declared(self) -> ArchiveBlock | None:
+        """What the task tells people about an archive."""
+        return None if self.task.about is None else self.task.about.archive
+
+    @property
+    def copies(self) -> str:
+        """Words for the archive, at the begin of a sentence; empty if there is none."""
+        return f"The archive {self.archive}" if self.archive else "The archive" if self.declared else ""
 
     @property
     def who(self) -> str:
@@ -166,7 +176,7 @@ class Facts:
 
     @property
     def input_log(self) -> Deployment | None:
-        """The input log of a shuffled task, if it was read, as --intake or as the log itself."""
+        """The input log of a shuffled task, if one was read: that of --intake, or the log itself."""
         if self.intake is None and self.deployment is not None and self.deployment.is_input_log:
             return self.deployment
         return self.intake

@@ -21,7 +21,7 @@ from murk.dossier.facts import WEAK, Facts, is_refuted, stated
 from murk.dossier.necessity import Necessity, necessity
 from murk.dossier.prose import claims, entries, questions
 from murk.dossier.provenance import TIME, code_hash, commit
-from murk.privacy.explain import number, percent, verdict
+from murk.privacy.guarantees import number, percent, verdict
 from murk.results.report import SEVERAL_RECORDS
 from murk.stream.log.interface import segment_seconds
 from murk.task.windows import each_of

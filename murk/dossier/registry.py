@@ -14,7 +14,7 @@ from murk.dossier.deployment import span
 from murk.dossier.example import caps_of
 from murk.dossier.facts import Facts, stated
 from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
-from murk.privacy.explain import number
+from murk.privacy.guarantees import number
 from murk.task.windows import each_of
 
 _REGRESSIONS: Final = "Machine learning model"
@@ -149,6 +149,13 @@ def _unprotected(facts: Facts) -> str:
     return f"{'; '.join(words)}. The task with its bounds is public."
 
 
+def _archived(facts: Facts) -> str:
+    """Return how much longer an archive keeps releases, as the end of a sentence."""
+    if facts.task.archive_words:
+        return f" on the log. {facts.task.archive_words}"
+    return " on the log, and in an archive until somebody deletes it." if facts.archive else "."
+
+
 def _model(facts: Facts) -> dict[str, Any]:
     task = facts.task
     name = "Central" if task.of_organisations else "Shuffle" if task.shuffle is not None else "Local"
@@ -166,7 +173,7 @@ def _model(facts: Facts) -> dict[str, Any]:
         "model_name_details": trusted,
         "actors": f"{holder}{trusted} Operators of the log, the learner and readers of results are not trusted.",
         "release_type": "Many releases" if renews else "One release",
-        "release_type_details": f"{each} Releases are kept for {span(task.log.retention)}.",
+        "release_type_details": f"{each} Releases are kept for {span(task.log.retention)}{_archived(facts)}",
         "data_source_type": "Static" if facts.from_file and not renews else "Dynamic",
         "access_type": "Non-interactive",
     }

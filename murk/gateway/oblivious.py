@@ -146,7 +146,7 @@ class Repeated:
         """Add a request, by its encapsulated key; return whether it came before."""
         name = np.frombuffer(blake2b(encapsulated, digest_size=16).digest(), np.uint64).reshape(1, 2)
         newest = int((self._clock() - self._begin) / self._period) + _PERIODS + 1
-        # Each period has its own names, so that all of an old one are forgotten at once.
+        # Requests are stored by period, so that an old period is forgotten at once.
         ends = self._period * np.arange(max(_PERIODS + 1, newest - _PERIODS), newest + 1)
         if self._known.has(name.repeat(len(ends), axis=0), ends).any():
             return True

@@ -17,8 +17,7 @@ from murk.gateway.app import GatewayApp, Settings
 from murk.gateway.group_commit import GroupCommit
 from murk.monitoring.metrics.exporter import Exporter, Values
 from murk.monitoring.web.server import Hosts, Route, listening_error, local_url
-from murk.stream.log.checks import check_input_log
-from murk.stream.log.interface import Log
+from murk.stream.log.interface import Log, check_input_log
 from murk.stream.wire.codec import REASONS
 from murk.task.task import Task
 

@@ -45,9 +45,9 @@ def marginal_effects(estimate: Estimate, level: float = 0.95) -> tuple[Floats, F
     """Return average marginal effects of a logit's coefficients, (p,), and their half-widths at ``level``.
 
     The half-width is the delta method's standard error, times the coefficient's ratio of half-width to standard error,
-    plus an allowance for the range of S. As people may differ from the rows, the variance of S includes kappa
-    (`People.doubt`) times the variance of sigma' over the rows. Returns None if the people's features or the
-    covariance are unknown.
+    plus an allowance for the range of S. As people may differ from the public rows, the variance of S includes kappa
+    (`People.doubt`) times the variance of sigma' over the rows. Returns None if the people's features or the covariance
+    are unknown.
     """
     return marginal_differences(estimate, np.eye(len(estimate.values)), level)
 
@@ -76,7 +76,8 @@ def combined_half_widths(estimate: Estimate, weights: Floats, level: float = 0.9
     A sum of one coefficient has the coefficient's half-width, times the weight's size. A sum of several coefficients
     has the sum's standard error times the largest of their ratios of half-width to standard error or, without a
     covariance, the weighted sum of their simultaneous half-widths (Bonferroni). If the estimate states which parts of
-    the coefficients the curvature divides (`Estimate.divided`), all half-widths are Fieller's of the sums.
+    the coefficients the curvature divides (`Estimate.divided`), all half-widths are those of Fieller's intervals of the
+    sums.
 
     >>> both = Estimate(("a", "b"), np.zeros(2), "plug-in", np.ones(2), "", 1, 100, np.array([[1.0, 0.5], [0.5, 1.0]]))
     >>> combined_half_widths(both, np.array([[2.0, 0.0], [1.0, -1.0]])).round(2).tolist()
@@ -131,7 +132,8 @@ def least_mean(costs: Floats, moments: Floats, support: list[int]) -> float | No
     """Return ``min costs'w`` over ``w >= 0`` with ``moments w = (1, 0, 1)`` by the simplex method, or None.
 
     ``costs`` is (m,), ``moments`` (3, m). ``support`` has the positions of a feasible basis and gets those of the best
-    one. Returns None without an optimum after too many pivots. (Loading a solver takes too long.)
+    one. Returns None if the optimum is not reached within the largest number of pivots. (Loading a solver takes too
+    long.)
     """
     target = np.array([1.0, 0.0, 1.0])
     for _ in range(_PIVOTS):

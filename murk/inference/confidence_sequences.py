@@ -35,8 +35,8 @@ from murk._internal.arrays import Floats
 from murk.inference.estimate import RANDOM_SCALING, Estimate
 from murk.inference.levels import level_of, quantile_of
 from murk.task.learning import ASKED
-from murk.task.repeats import ONCE, Repeats
 from murk.task.task import Task
+from murk.task.windows import ONCE, Repeats
 
 # The probability that a normal random walk passes 7 standard errors anywhere within twelve orders of magnitude of its
 # length is below 1e-8, so that no look needs a wider interval.
@@ -107,7 +107,7 @@ Validity = Literal["always-valid", "fixed-n"]
 
 LATE: Final = 0.01  # share of releases beyond a task's stated size up to which the task counts as ended
 
-_NO_COVARIANCE = "random scaling knows no covariance"
+_NO_COVARIANCE = "random scaling estimates no covariance"
 _NORMAL = NormalDist().inv_cdf(0.975)
 
 

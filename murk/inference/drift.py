@@ -186,7 +186,7 @@ def log_ratio(square: Floats, left: Floats, share: float | Floats) -> Floats:
     [2.46, -1.1]
     """
     new = np.maximum(1.0 - left, share)
-    # If less was learned than by the share of releases, the earlier information is reduced in proportion.
+    # If the information grew by less than the number of releases, assume that it grew by as much: z is smaller then.
     scale = np.maximum(1.0, left / (1.0 - share)) * new
     spread = _SPREAD * new
     return np.asarray(0.5 * (square / scale * spread / (1.0 + spread) - np.log1p(spread)))
@@ -226,7 +226,7 @@ def _by_coefficient(change: Floats, before: Floats, after: Floats, share: float 
 
 
 def concluded(names: Sequence[str], releases: int, comparisons: Sequence[Comparison], views: int = 1) -> Drift:
-    """Combine comparisons of parts, corrected for the number of parts and of ways (``views``) to compare one."""
+    """Combine comparisons of parts, corrected for the number of parts and of comparisons of each part (``views``)."""
     if not comparisons:
         return Drift(releases=releases)
     worst = max(comparisons, key=lambda each: each.evidence - _price(each, views))

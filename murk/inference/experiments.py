@@ -9,8 +9,14 @@ at every look, even if the intervals hold at one look only. A segment's lift is 
 Arms are sent without noise. Their counts are tested by a mixture of multinomial distributions with a Dirichlet prior of
 1,000 times the stated shares: an exact e-value, which is valid at every look.
 
+The mean numerator and denominator of a ratio are of different people, drawn at random from the same arm. Its lift is
+the difference of two arms' ratios, and is not adjusted. Each arm's ratio has Fieller's interval, and MOVER combines two
+intervals into that of the difference: at ratios a and b of intervals (l, u) and (m, v) it ends at ``a - b - sqrt((a -
+l)^2 + (v - b)^2)`` and ``a - b + sqrt((u - a)^2 + (b - m)^2)``. The relative lift is that of the logarithms.
+
 Sources: Fieller, "Some problems in interval estimation", 1954; Lindon and Malek, "Anytime-valid inference for
-multinomial count data", 2022.
+multinomial count data", 2022; Zou and Donner, "Construction of confidence limits about effect measures: a general
+approach", 2008 (MOVER).
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from murk.inference.contrasts import errors_from_zero, weights_of
 from murk.inference.estimate import Estimate
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
+from murk.task.experiment import RatioBlock
 from murk.task.features import CategoryFeature, Feature, RealTarget, Target
 from murk.task.learning import ContrastBlock
 from murk.task.task import Task
@@ -74,12 +81,13 @@ class SegmentLift:
 
 @dataclass(frozen=True)
 class MetricLifts:
-    """The lifts of all arms on a metric; none before the first release of it."""
+    """The lifts of all arms on a metric, or on a ratio of two; none before the first release of it."""
 
     name: str
-    unit: str  # "points" of a probability, or the metric's "units"
-    control_mean: float  # in percent of a probability, or in the metric's units
+    unit: str  # "points" of a probability, or the "units" of the metric or ratio
+    control_mean: float  # in percent of a probability, or in the metric's units; or the control's ratio
     lifts: tuple[Lift, ...]
+    adjusted: bool = True  # for the other known columns; ratios are not
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ class Experiment:
     lifts: tuple[Lift, ...]
     segments: tuple[SegmentLift, ...] = ()
     randomized: bool = True  # whether the task states that arms are assigned at random
-    metrics: tuple[MetricLifts, ...] = ()  # simultaneously
+    metrics: tuple[MetricLifts, ...] = ()  # of the metrics, and then of ratios, simultaneously
 
     @property
     def mismatch(self) -> bool:
@@ -137,7 +145,8 @@ class Experiment:
         for metric in self.metrics:
             for lift in metric.lifts:
                 if lift.interval[0] > 0.0 or lift.interval[1] < 0.0:
-                    found.append(self._difference(lift, metric.name, metric.unit))
+                    unit = metric.unit if metric.adjusted else f"{metric.unit} (not adjusted for known columns)"
+                    found.append(self._difference(lift, metric.name, unit))
                 found += self._checks(lift, f" of {metric.name}")
         return found
 
@@ -234,13 +243,17 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
     for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
         counts[values[among_known]] += releases
     of_target = _lifts(task, estimate, task.target, looks, level, others)
-    # The metrics share another error.
-    further = tuple(
-        _lifts(task, of_metric, metric, looks, level, others * len(block.metrics))
+    # Metrics and ratios share an error probability of their own.
+    shared = others * (len(block.metrics) + len(block.ratios))
+    further = [
+        _lifts(task, of_metric, metric, looks, level, shared)
         for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
-    )
-    # Who answers again has the same arm again, so that counts vary more than those of different people. Of shuffled
-    # ones, some wait for their crowds.
+    ]
+    parts = zip((task.target, *block.metrics), (estimate, *of_metrics), strict=True)
+    by_name = {each.name: (each, getattr(of_each, "cells", None)) for each, of_each in parts}
+    further += [_ratio_lifts(task, ratio, by_name, looks, level, shared) for ratio in block.ratios]
+    # People who answer again keep their arm, so that counts vary more than those of different people. In a shuffled
+    # task some releases still wait for their crowds.
     counted = block.assigned is not None and looks.repeats.most == 1 and task.shuffle is None
     stated = block.assigned.shares if block.assigned is not None and counted else None
     log_e = None if stated is None else log_ratio_evidence(counts[:-1], stated)
@@ -255,7 +268,7 @@ def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95
         lifts=of_target.lifts,
         segments=_segments(task, cells, looks, 1.0 - level),
         randomized=block.assigned is not None,
-        metrics=further,
+        metrics=tuple(further),
     )
 
 
@@ -269,7 +282,7 @@ def _scale(target: Target) -> tuple[float, float]:
 def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: float, count: int) -> MetricLifts:
     """Return the lifts of all arms on the target or a metric, adjusted for the other known columns.
 
-    They are among ``count`` ones that share the error.
+    They are among ``count`` lifts that share the error probability.
     """
     block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
     assert block is not None
@@ -308,10 +321,10 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
 
         def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
             both, z = halves(at), quantile_of(at)
-            # Relative to a mean that may be negative a difference would have the wrong sign.
+            # If the mean may be negative, the ratio's sign is unknown.
             if not np.isfinite(both).all() or not control_mean > both[1]:
                 return -math.inf, math.inf
-            # Widths of ratios exceed z standard errors; the correlation is that of the covariance.
+            # Half-widths exceed z standard errors: scale the covariance to them, and keep the correlation.
             wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
             return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
 
@@ -331,8 +344,75 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
     return MetricLifts(target.name, unit, control_mean, tuple(lifts))
 
 
+def _ratio_lifts(
+    task: Task, ratio: RatioBlock, parts: Mapping[str, tuple[Target, Any]], looks: Looks, level: float, count: int
+) -> MetricLifts:
+    """Return the lifts of all arms on a ratio of two means, among ``count`` ones that share the error.
+
+    ``parts`` are the target and metrics with their cells' means. The means are of different people in different arms,
+    and so independent.
+    """
+    block, both = task.experiment, (parts[ratio.numerator], parts[ratio.denominator])
+    assert block is not None
+    if any(cells is None for _, cells in both):
+        return MetricLifts(ratio.name, "units", math.nan, (), adjusted=False)
+    among_known = task.known_columns.index(block.arm)
+    means: dict[str, list[tuple[float, float]]] = {arm: [] for arm in task.arms}
+    for target, cells in both:
+        factor, shift = _scale(target) if isinstance(target, RealTarget) else (1.0, 0.0)
+        for number_of_arm, arm in enumerate(task.arms):
+            mean, error, _ = cells.mean(cells.values[:, among_known] == number_of_arm)
+            means[arm].append((shift + factor * mean, factor * error))
+    ratios = {arm: above[0] / below[0] if below[0] > 0.0 else math.nan for arm, (above, below) in means.items()}
+    base, lifts = ratios[block.control], []
+    for arm in task.arms:
+        if arm == block.control:
+            continue
+
+        def ends(at: float, arm: str = arm) -> tuple[Interval, Interval]:
+            z = quantile_of(at)
+            return _ratio_interval(means[arm], z), _ratio_interval(means[block.control], z)
+
+        def absolute(at: float, arm: str = arm, ends: Any = ends) -> Interval:
+            return difference_interval(ratios[arm], base, *ends(at))
+
+        def relative(at: float, arm: str = arm, ends: Any = ends) -> Interval:
+            both = ends(at)
+            if not min(low for low, _ in both) > 0.0:
+                return -math.inf, math.inf
+            logs = ((math.log(low), math.log(high)) for low, high in both)
+            low, high = difference_interval(math.log(ratios[arm]), math.log(base), *logs)
+            return math.expm1(low), math.expm1(high)
+
+        value = ratios[arm] - base
+        share = value / base if base else math.nan
+        lifts.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count))
+    return MetricLifts(ratio.name, "units", base, tuple(lifts), adjusted=False)
+
+
+def _ratio_interval(means: Sequence[tuple[float, float]], z: float) -> Interval:
+    """Return Fieller's interval of a ratio of two independent means, given with their standard errors."""
+    (above, above_error), (below, below_error) = means
+    if not (math.isfinite(above_error + below_error) and below > 0.0):
+        return -math.inf, math.inf
+    return fieller(above, below, np.diag([above_error**2, below_error**2]), z)
+
+
+def difference_interval(one: float, other: float, of_one: Interval, of_other: Interval) -> Interval:
+    """Return the interval of a difference of independent estimates from the intervals of each (MOVER).
+
+    >>> [round(end, 3) for end in difference_interval(3.0, 1.0, (2.0, 5.0), (0.5, 2.0))]
+    [0.586, 4.062]
+    """
+    value = one - other
+    if not math.isfinite(value):
+        return -math.inf, math.inf
+    low = math.hypot(one - of_one[0], of_other[1] - other)
+    return value - low, value + math.hypot(of_one[1] - one, other - of_other[0])
+
+
 def _segments(task: Task, cells: Any, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
-    """Return the lifts of all arms in all segments, whose intervals share the error."""
+    """Return the lifts of all arms in all segments, whose intervals share the error probability."""
     block, columns, factor = task.experiment, task.known_columns, _scale(task.target)[0]
     assert block is not None
     place, found = columns.index(block.arm), []
@@ -418,7 +498,7 @@ def _lift(
 ) -> Lift:
     """Return a lift with its intervals, given those of the difference and of its ratio to the control at a level.
 
-    It is one of ``count`` lifts that share the error, of which it has ``alpha``.
+    It is one of ``count`` lifts that share the error probability; ``alpha`` is its part.
     """
     nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
 
@@ -477,7 +557,7 @@ def table(found: Mapping[str, Any]) -> list[list[str]]:
 def metric_table(found: Mapping[str, Any]) -> list[list[str]]:
     """Return the rows of a table of metrics' lifts: metric, arm, lift, interval, relative lift, interval, p and e."""
     return [
-        [f"{metric['name']}, {metric['unit']}", lift["arm"], *_columns(lift)]
+        [f"{metric['name']}, {metric['unit']}{'' if metric['adjusted'] else '*'}", lift["arm"], *_columns(lift)]
         for metric in found["metrics"]
         for lift in metric["lifts"]
     ]

@@ -135,7 +135,7 @@ class LineEstimate(MomentEstimate):
         return self.fit / 2.0, quantile_of(level) * self.error / 2.0 + self.beyond.effects
 
     def scaled(self, factors: Vector) -> Self:
-        """Return the estimate for features in other units: a feature's new unit is ``factors`` of its present units."""
+        """Return the estimate for features in other units: coefficients are multiplied by ``factors``."""
         scaled = {name: getattr(self, name) * factors for name in ("values", "spread", "fit", "error")}
         beyond = Allowance(self.beyond.coefficients * factors, self.beyond.effects * factors)
         return replace(self, **scaled, beyond=beyond)

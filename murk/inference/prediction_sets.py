@@ -30,7 +30,7 @@ _EVERY: Final = 2  # every second position may be asked about
 _SEARCHED: Final = 3  # least number of replies before queries try to show a coverage; earlier ones locate the root
 _WORTH: Final = 0.5  # least probability of showing the coverage of the largest threshold, for trying to show any
 _LEAST: Final = 1e-3  # least share of people whom the curve leaves inside or outside
-_ABOVE: Final = 0.2  # part of the error probability that is above the intervals: their lower ends are promised
+_ABOVE: Final = 0.2  # part of the error probability for the upper ends of intervals: the lower ends are promised
 _FEWEST: Final = 0.02  # least lower bound on the share of people with a target for which there are sets
 
 
@@ -266,7 +266,7 @@ class PredictionSets:
         assert self.basis is not None
         odds = rows @ self.origin.reshape(-1, rows.shape[1]).T @ self.basis.T
         chances = np.exp(odds - odds.max(axis=1, keepdims=True))
-        # As devices compare them: 1 over the probability, times 1 - t, is at most 1.
+        # The same expression as on devices: (1 - t) / probability is at most 1.
         with np.errstate(divide="ignore", invalid="ignore"):
             inside = chances.sum(axis=1, keepdims=True) / chances * (1.0 - self.threshold) <= 1.0
         return np.asarray(inside | self.whole)

@@ -13,7 +13,7 @@ The path at window t is the estimate from the answers of the windows t - h to t 
 all people of these windows, with equal weights of answers: for shares and means the mean of the windows' truths, for a
 model the fit to all of them. So its band needs no allowance for bias, but does not cover movements within 2 h + 1
 windows. Noise is independent from window to window, and a person answers in up to m of these windows, so the variance
-is at most the factor (v + m) / (v + 1) of `murk.task.repeats` times that of answers of different people.
+is at most the factor (v + m) / (v + 1) of `murk.task.windows` times that of answers of different people.
 
 If the bands at level ``1 - 0.01 / p`` of one of p coefficients have no number in common, the coefficient is reported as
 changed. At one look at an unchanging stream this happens with a probability of at most 1%, however often each person

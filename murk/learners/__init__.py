@@ -22,15 +22,4 @@ if TYPE_CHECKING:
     from murk.learners.univariate import MeanRegressor as MeanRegressor
     from murk.learners.univariate import ShareClassifier as ShareClassifier
 
-_MODULES = {
-    ".encoder": "Encoder",
-    ".evaluation": "Evaluated UnbiasedLoss",
-    ".gaussmix": "GaussMixClassifier GaussMixRegressor",
-    ".iwp_sgd": "IWPSGDClassifier IWPSGDRegressor",
-    ".ldp_sgd": "LDPSGDClassifier LDPSGDRegressor",
-    ".once_per_person": "OncePerPerson",
-    ".public_glm": "PublicGLMClassifier PublicGLMRegressor",
-    ".scores": "ScoreClassifier ScoreRegressor",
-    ".univariate": "MeanRegressor ShareClassifier",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

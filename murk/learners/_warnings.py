@@ -121,8 +121,8 @@ def _scaled(seen: Sequence[float]) -> bool:
 class BeyondBounds:
     """Counter of a simulation's targets beyond their bounds, which warns once, after 100, 1,000, 10,000, ... targets.
 
-    It warns of shares above ``share``; ``words`` describe the bounds and the remedy. Copies of a learner lack the
-    counter, as it depends on raw records.
+    It warns if the share of such targets exceeds ``share``; ``words`` describe the bounds and the remedy. Copies of a
+    learner lack the counter, as it depends on raw records.
     """
 
     def __init__(self, low: float, high: float, words: str, *, share: float = 0.0) -> None:

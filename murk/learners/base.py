@@ -271,8 +271,8 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         """Return the result, which can be printed, shown in a notebook, plotted and saved.
 
         ``task``, or the `murk.learners.Encoder` that coded the features, adds effects in natural units.
-        ``forecast=False`` skips the slow forecast of what it takes to learn hidden coefficients. Raises UserError if
-        nothing was learned yet, or the task has other features.
+        ``forecast=False`` skips the slow forecast of how many people would reveal coefficients that noise hides. Raises
+        UserError if nothing was learned yet, or the task has other features.
         """
         from murk.results.result import summarize
 

@@ -68,7 +68,7 @@ class IWPSGD(SGDEstimator[Any]):
         The features' share of a separate release's guarantee; calibration, ``"analytic"`` or, as published,
         ``"classic"``.
     bound
-        Public bound on the features' norm, to which they are projected; by default each feature to [-1, 1].
+        Public bound on the features' norm, to which they are projected; by default each feature is clipped to [-1, 1].
     regularization, batch
         lambda of the penalty ``lambda/2 ||theta||^2``; number of releases averaged for each step.
     newton
@@ -173,7 +173,7 @@ class IWPSGD(SGDEstimator[Any]):
     def learn_one(self, x: Record, y: Any, guarantee: Guarantee | None = None) -> None:
         """Randomize the record once and learn from the release; or learn from a released example.
 
-        ``guarantee`` replaces the learner's own. It is refused if the loss is not valid for its noise.
+        ``guarantee`` replaces the learner's own. A guarantee whose noise is too large for the loss is refused.
         """
         if self.inputs == "released":
             self._learn_released(x, self._released_target(x, y), guarantee)
@@ -238,9 +238,10 @@ class IWPSGD(SGDEstimator[Any]):
     def decoded(self, release: ExampleRelease) -> tuple[Example, Any]:
         """Decode a release to ``(x, y)``, for River's evaluation and for learners with ``inputs="released"``.
 
-        ``x`` has the noisy features and ``y`` the label or noisy target. In a product, ``x`` is multiplied by the label
-        and has the constant as ``"intercept"``; ``y`` is the second class. In a direction, ``x`` is u and ``y`` is t.
-        In an outer product, ``x`` is the noisy product of features and target, and ``x.matrix`` the whole matrix.
+        ``x`` has the noisy features and ``y`` the label or noisy target. Three forms differ. For a joint release with a
+        label, ``x`` is the noisy ``y x``, with the constant as ``"intercept"``, and ``y`` is always the second class.
+        For a direction, they are u and t of `murk.protocols.examples.directions`. For an outer product, ``x`` is the
+        noisy product of features and target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()
         if engine.settings.cells:
@@ -295,7 +296,7 @@ class IWPSGD(SGDEstimator[Any]):
     def linear_coefficients(self) -> tuple[dict[Any, float], float]:
         """Return the coefficients by feature, and the constant, that ``predict_one`` uses, for coded targets."""
         if self._labels:
-            raise UserError("several classes have no single line of coefficients: see coefficients() and unbiased_loss")
+            raise UserError("several classes have no single coefficient vector: see coefficients() and unbiased_loss")
         if self._engine is None:
             return {}, 0.0
         *slopes, constant = self._engine.reference.tolist()

@@ -62,7 +62,7 @@ class LDPSGD(SGDEstimator[SGDEngine]):
     box
         Smallest and largest ``||x||^2`` (constant included) that features can have.
     missing_share
-        Public largest share of missing targets, 0 if every person has one, for plug-in intervals; by default a half.
+        Public upper bound on the share of missing targets, for plug-in intervals; 0 if none is missing, by default 0.5.
     """
 
     mechanism: str | None = None

@@ -17,12 +17,11 @@ from murk.errors import UserError
 from murk.inference.confidence_sequences import wider_level
 from murk.inference.estimate import RANDOM_SCALING, Intervals
 from murk.privacy import Guarantee, PrivacyLoss, cap_of
-from murk.task.repeats import ONCE, noise_of, repeats_of_counts
-from murk.task.windows import NONE, check_window, utc_day, window_of
+from murk.task.windows import NONE, ONCE, check_window, noise_of, repeats_of_counts, utc_day, window_of
 
 if TYPE_CHECKING:
     from murk.learners.base import PersonEstimator, Record
-    from murk.task.repeats import Repeats
+    from murk.task.windows import Repeats
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -34,12 +33,12 @@ def _cost(guarantee: Guarantee, cap: Guarantee) -> PrivacyLoss:
 
 
 class OncePerPerson(base.Wrapper, base.Estimator):
-    """Let a learner learn one answer of each person, or one in each window, of a stream with any number of records.
+    """Let a learner learn one answer of each person, or one per window, from a stream with any number of records.
 
     The first record of a person in a window is their answer. Three kinds of records are refused before they are read,
     and counted by ``n_refused``: further ones in the window, records of windows before the person's newest one, and
     records that ``lifetime`` does not allow. So people count equally, not records. Intervals allow for people who
-    answer in several windows (see ``murk.task.repeats``).
+    answer in several windows (see ``murk.task.windows``).
 
     Names that differ in white space alone count as one name. Names are stored as hashes of 16 bytes under a key of this
     object. Accounts live as long as the object: a new object knows nobody. Where accounts must last, use a
@@ -151,9 +150,9 @@ class OncePerPerson(base.Wrapper, base.Estimator):
     def confidence_intervals(self, level: float = 0.95) -> Intervals:
         """Return confidence intervals by name, which allow for people who have answered in several windows.
 
-        Random scaling estimates the variance from the path of estimates. The path shows the noise, but may not show
-        what a person's answers have in common. With a noise variance v and the factor f of `repeats`, half-widths of
-        random scaling are multiplied by the root of ``f (v + 1) / v``.
+        Random scaling estimates the variance from the path of estimates. The path shows the noise, but may not show the
+        correlation of a person's answers. With a noise variance v and the factor f of `repeats`, half-widths of random
+        scaling are multiplied by the root of ``f (v + 1) / v``.
         """
         repeats = self.repeats
         if self.model.estimate().method != RANDOM_SCALING or repeats.most == 1:

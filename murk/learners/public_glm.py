@@ -24,9 +24,9 @@ from murk.learners.base import (
     two_chances,
     two_labels,
 )
+from murk.learners.public_sample import PublicSample
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms.base import Randomizer
-from murk.protocols.covariates import PublicSample
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, curve_of
 from murk.protocols.moments.device import check_size
 from murk.protocols.moments.engine import BLOCK, MomentEngine, merged
@@ -57,7 +57,8 @@ class PublicMoments(PersonEstimator[MomentEngine]):
     ----------
     public
         Public covariates without targets: an array, a data frame, an iterable of mappings (a generator is used up) or a
-        CSV file's path. Of more than 20,000 rows only second moments are kept. Without any, ``x'w`` is assumed normal.
+        CSV file's path. Of more than 20,000 rows only second moments are kept. Without public covariates, ``x'w`` is
+        assumed normal.
     radius
         Public bound on the features' l2 norm without the constant; by default ``sqrt(k)``, for k features in [-1, 1].
     outliers

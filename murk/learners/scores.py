@@ -19,8 +19,8 @@ from murk.inference.prediction_sets import COVERAGES, SHARES, PredictionSets
 from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
+from murk.learners.public_sample import PublicSample
 from murk.privacy import GaussianDP, Guarantee, PureDP
-from murk.protocols.covariates import PublicSample
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, coded_curve, curve_of
 from murk.protocols.options import chosen_noise
@@ -57,7 +57,7 @@ class Scores(PersonEstimator[InProcessScores]):
         first record. Features should be within about [-1, 1]; anything but a number counts as 0.
     forget
         Number of newest releases to learn from, at least 24,000. As whole rounds are forgotten, at times only seven
-        eighths of this number are used. Intervals then stop shrinking. By default all.
+        eighths of this number are used. Intervals then stop shrinking. By default all releases count.
     coverage
         Share of people whose target is in their prediction set, such as 0.9; by default there are no sets.
     coverage_share
@@ -142,7 +142,7 @@ class Scores(PersonEstimator[InProcessScores]):
         settings = Settings(coded, self._binary and not labels, covariates, self.exponent, labels, **more)
         if labels and not settings.matrices:
             raise UserError(
-                f"scores of several classes without rounds are for few features, not {len(names)}, whose second "
+                f"scores of several classes with interactive=False need few features, not {len(names)}, whose second "
                 "moments are too noisy: give fewer features, or leave interactive out"
             )
         self._names, self._default, self._settings = names, "default", settings
@@ -190,7 +190,7 @@ class Scores(PersonEstimator[InProcessScores]):
     def prediction_sets(self) -> PredictionSets:
         """Return the prediction sets, which change when predictions do; raise UserError if they were not asked for."""
         if self.coverage is None:
-            raise UserError("there are no prediction sets without people who answer about them: give coverage=0.9")
+            raise UserError("prediction sets need people who release whether a set has their target: give coverage=0.9")
         sets = self._require().sets()
         assert sets is not None
         return sets
@@ -302,7 +302,7 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
     ----------
     target_bounds
         Public bounds (low, high) of the target, to which it is clipped; noise is added for the whole range. Required
-        unless noise is simulated, then (-1, 1) by default. The fit is that of people with a target.
+        unless noise is simulated, then (-1, 1) by default. The coefficients are those among people with a target.
     link
         With ``interactive=False``, ``"identity"``, ``"sigmoid"``, ``"softplus"`` (``log(1 + e^z)``) or ``"exp"``,
         Poisson regression of bounded counts.

@@ -90,8 +90,8 @@ class Univariate(PersonEstimator[TargetEngine]):
         known = KnownColumns(tuple(columns))
         if known.cells > MOST_CELLS:
             raise UserError(
-                f"known: {known.cells:,} combinations of values, missing ones included, identify people; at most "
-                f"{MOST_CELLS:,} are allowed: give fewer columns, or coarser categories"
+                f"known: the columns have {known.cells:,} combinations of values (missing ones count), which would "
+                f"identify people; at most {MOST_CELLS:,} are allowed: give fewer columns, or coarser categories"
             )
         return known, self._coded_names(tuple(names)) if names else ()
 

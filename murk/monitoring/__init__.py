@@ -7,7 +7,4 @@ from murk._internal.lazy import lazy_exports
 if TYPE_CHECKING:
     from murk.monitoring.monitor import Monitor as Monitor
 
-_MODULES = {
-    ".monitor": "Monitor",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

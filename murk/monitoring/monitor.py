@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from murk.errors import MurkError
 from murk.monitoring.figures import Figures, Place, figures
 from murk.monitoring.history import History, Pace
-from murk.monitoring.metrics.exporter import VALUES, Exporter, Values
+from murk.monitoring.metrics.exporter import Exporter, Values
+from murk.monitoring.metrics.monitor import VALUES
 from murk.monitoring.reference import check_reference, half_widths_asked
 from murk.monitoring.snapshot import Snapshot
 from murk.protocols.device import device_for
-from murk.stream.log.checks import check_carries
-from murk.stream.log.interface import Log, UnreachableError
+from murk.stream.log.interface import Log, UnreachableError, check_carries
 from murk.stream.wire.state import StateMessage, decode_state
 from murk.task.task import Task
 

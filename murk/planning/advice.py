@@ -17,7 +17,7 @@ from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Extent
 from murk.inference.units import effect_units
-from murk.planning.forecast import Forecast, again, as_written, budget_words, dropped_mechanism, forecast
+from murk.planning.forecast import LARGEST, Forecast, again, as_written, budget_words, dropped_mechanism, forecast
 from murk.protocols.population import Effects, Population, coefficients, designs
 from murk.results.diagnosis import Advice
 from murk.task.features import NumberFeature, RealTarget
@@ -25,7 +25,6 @@ from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task
 
 CLEARLY: Final = 0.75  # a half-width is clearly smaller if its ratio to the task's own is below this
-LARGEST: Final = 25  # largest number of coefficients for which a report makes forecasts, which then take longer
 _MORE_PEOPLE: Final = 4
 _MORE_BUDGET: Final = 2.0
 _FILLED: Final = 0.5

@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from murk.errors import UserError
-from murk.protocols.device import device_for
-from murk.protocols.registry import part
+from murk.protocols.device import device_for, part
 from murk.task.features import RealTarget
 from murk.task.protocols.registry import PROTOCOLS
 from murk.task.task import Task

@@ -17,9 +17,8 @@ from murk.inference.estimate import Estimate
 from murk.inference.experiments import experiment
 from murk.inference.units import POINTS
 from murk.privacy.noise import SimulatedNoise
-from murk.protocols.device import device_for
+from murk.protocols.device import device_for, part
 from murk.protocols.population import Effects, designs
-from murk.protocols.registry import part
 from murk.task.features import RealTarget
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -105,9 +104,9 @@ def _watched(task: Task, people: float) -> float:
 
 
 def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
-    """Return the variances of a person's released and exact target, in squared points or units, and a number of people.
+    """Return the variances of a person's released and exact target, and the least number of people.
 
-    The third number is the least total number of people for an interval of the smallest arm.
+    Variances are in squared points or units; the number is that of all arms for an interval of the smallest one.
     """
     records = designs(task, Effects(rate=rate))[0].records
     forecast: Any = part(task.protocol, "forecast")
@@ -118,14 +117,19 @@ def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Shares of runs without an effect in which intervals excluded zero at one of the looks."""
+    """Shares of runs without an effect in which intervals excluded zero at one of the looks.
+
+    The target's intervals share an error of 5%, and so do those of all metrics and ratios; None without any.
+    """
 
     runs: int
     people: int
     looks: int
-    watched: float  # share of runs with intervals for every look
-    fixed: float  # share of runs with intervals for one planned look, applied at every look
+    watched: float  # by the target's intervals for every look
+    fixed: float  # by the target's intervals for one planned look, applied at every look
     sample_ratio: float  # share of runs in which the counts of arms contradicted their shares
+    metrics_watched: float | None  # by intervals for every look of metrics and ratios
+    metrics_fixed: float | None  # by their intervals for one planned look, applied at every look
 
 
 def false_alarms(
@@ -141,9 +145,9 @@ def false_alarms(
     """Assign arms at random to people, randomize their coded records (m, p), (m,), and look again and again.
 
     The arms have no effect by construction, and everything else is as in the records: rates, drifts and amounts.
-    ``people`` (m,) are the numbers from 0 of the people whose records they are, by default different ones. All records
-    of a person have one arm. They answer once, by a record drawn at random and in a random order, or as often as the
-    task allows, in the order of the records.
+    ``people`` (m,) has the number of each record's owner, counted from 0; by default each record has an owner of its
+    own. All records of a person have one arm. They answer once, by a record drawn at random and in a random order, or
+    as often as the task allows, in the order of the records.
     """
     if people is None:
         people = np.arange(len(y))
@@ -157,7 +161,7 @@ def false_alarms(
     looks = [_FIRST]
     while looks[-1] < answers:
         looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), answers))
-    counts = np.zeros(3)
+    counts = np.zeros(5)
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
         chosen = np.arange(len(y)) if answers == len(y) else _answered(people, most, rng)
@@ -171,8 +175,9 @@ def false_alarms(
         counts += _alarms(task, device, payloads, looks)
         if tick is not None:
             tick(run + 1, "")
-    watched, fixed, ratio = (counts / runs).tolist()
-    return FalseAlarms(runs, number, len(looks), watched, fixed, ratio)
+    watched, fixed, ratio, *further = (counts / runs).tolist()
+    of_metrics = further if task.metrics else [None, None]
+    return FalseAlarms(runs, number, len(looks), watched, fixed, ratio, *of_metrics)
 
 
 def _answered(people: Integers, most: int, rng: np.random.Generator) -> Integers:
@@ -194,8 +199,8 @@ def _codes(task: Task, place: int) -> Floats:
 
 
 def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Floats:
-    """Return whether a sequence, a fixed interval and the sample ratio raised an alarm at one of the looks."""
-    engine, start, alarms = device.engine(), 0, np.zeros(3)
+    """Return whether there was an alarm at one of the looks, in the order of `FalseAlarms`."""
+    engine, start, alarms = device.engine(), 0, np.zeros(5)
     for look in looks:
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
@@ -203,8 +208,10 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look, repeats=task.repeats))
         if state is None:
             continue
-        for lift in state.lifts:
-            alarms[0] = max(alarms[0], float(not lift.interval[0] <= 0.0 <= lift.interval[1]))
-            alarms[1] = max(alarms[1], float(not lift.fixed_interval[0] <= 0.0 <= lift.fixed_interval[1]))
+        further = [lift for metric in state.metrics for lift in metric.lifts]
+        for place, lifts in ((0, state.lifts), (3, further)):
+            for lift in lifts:
+                for at, interval in enumerate((lift.interval, lift.fixed_interval), start=place):
+                    alarms[at] = max(alarms[at], float(not interval[0] <= 0.0 <= interval[1]))
         alarms[2] = max(alarms[2], float(state.mismatch))
     return alarms

@@ -19,14 +19,13 @@ from murk.inference.confidence_sequences import nominal_level, wider_level
 from murk.inference.estimate import Estimate
 from murk.inference.units import effect_units
 from murk.privacy.mechanisms import BEST
-from murk.protocols.device import device_for, loaded_state_arithmetic
+from murk.protocols.device import device_for, loaded_state_arithmetic, part
 from murk.protocols.population import Population, Records
-from murk.protocols.registry import part
 from murk.results.report import coded_effects
 from murk.task.coding import of_interest
 from murk.task.privacy import DEFAULT_LEVEL
-from murk.task.repeats import Repeats, effect_of
 from murk.task.task import Task
+from murk.task.windows import Repeats, effect_of
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -273,6 +272,7 @@ def again(task: Task, answers: int) -> Repeats:
     return Repeats(answers, effect_of(answers, list(task.privacy.levels.values()), same=same), same=same)
 
 
+LARGEST: Final = 25  # largest number of coefficients for which a run or a report waits for forecasts
 FEWEST: Final = 1_000  # bounds of the search for a number of people
 MOST: Final = 2**30
 

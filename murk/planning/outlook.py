@@ -5,12 +5,12 @@ from typing import Final
 
 from murk.errors import UserError
 from murk.inference.units import effect_units
-from murk.planning.forecast import WIDEST, Forecast, budget_words, forecast
+from murk.planning.forecast import LARGEST, WIDEST, Forecast, budget_words, forecast
 from murk.protocols.population import Effects, designs, rate_of
 from murk.task.features import CategoryFeature, RealTarget
 from murk.task.privacy import DEFAULT_LEVEL, MOST_LEVELS
-from murk.task.repeats import Repeats
 from murk.task.task import Task
+from murk.task.windows import Repeats
 
 RARE: Final = 0.05  # rate of a rare outcome, for comparison with a rate that was guessed
 
@@ -89,8 +89,6 @@ def what_if_rare(task: Task, effects: Effects, found: Forecast) -> str:
     )
 
 
-LARGEST: Final = 25
-"""Most coefficients for a forecast before a run; halved for few people, and for partitions with models of their own."""
 MANY: Final = 20_000  # number of people from which a run takes so long that another second does not matter
 SETTLED: Final = 13  # largest number of coefficients for which several draws show how much draws differ
 _NAMED = 3
@@ -115,6 +113,7 @@ def outlook(
     if task.protocol == "gradients" and (task.public is None or people < MANY):
         return None
     partitions = getattr(task.block, "models", None) == "per-partition" and task.log.partitions > 1
+    # Fewer for few people, and for partitions with models of their own.
     if (1 + (people < MANY)) * (1 + partitions) * task.coding.size > LARGEST:
         return None
     try:

@@ -19,8 +19,8 @@ from murk.planning import forecast as forecasting
 from murk.planning.choice import EQUAL, recommend
 from murk.planning.forecast import Forecast, as_written, budget_words, dropped_mechanism
 from murk.planning.outlook import what_if_rare
+from murk.protocols.device import part
 from murk.protocols.population import Effects, Population, designs, rate_of
-from murk.protocols.registry import part
 from murk.results.plot import GREY, INK, figure
 from murk.task.coding import of_interest
 from murk.task.errors import nearest

@@ -8,8 +8,4 @@ if TYPE_CHECKING:
     from murk.populations.file_source import FileSource as FileSource
     from murk.populations.records.records import open_records as open_records
 
-_MODULES = {
-    ".file_source": "FileSource",
-    ".records.records": "open_records",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

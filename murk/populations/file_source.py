@@ -56,7 +56,7 @@ class Window:
     """Coded records of consecutive positions up to ``stop``, which are gathered by row and given out in order.
 
     ``rows``, (m,), are the records' rows in the file; each record has ``size`` coded features. ``positions`` are those
-    of the releases. ``starts`` are the index of each release's first record, and m; by default each record is a
+    of the releases. ``starts`` has the index of each release's first record, and then m; by default each record is a
     release. ``levels`` are the releases' levels (by default their records'), and ``windows`` the numbers of their
     windows, if any.
     """

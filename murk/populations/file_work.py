@@ -38,7 +38,7 @@ from murk.task.task import Disclosure, Task, check_task_change
 
 if TYPE_CHECKING:
     from murk.protocols.device import Device
-    from murk.task.repeats import Repeats
+    from murk.task.windows import Repeats
 
 _ERROR_CODE = "MURK-DATA-001"
 
@@ -147,12 +147,12 @@ class CodedSurvey:
         self._unreadable += block.unreadable
 
     def findings(self) -> list[str]:
-        """Return sentences about values and rows that could not be coded, with real noise."""
-        source = self._source
+        """Return sentences about missing targets that the task rules out and, with real noise, what was not coded."""
+        source, sentences = self._source, self._missing()
         if source.strict:
-            return []
+            return sentences
         names = source.task.coding.all_columns
-        sentences = [
+        sentences += [
             f"{source.records}: the column {name!r} is in none of the first records, and counts as missing in them"
             for name in source.absent
         ]
@@ -172,6 +172,21 @@ class CodedSurvey:
                 "the file, names the first of them, and sends nothing)"
             )
         return sentences
+
+    def _missing(self) -> list[str]:
+        """Return a sentence about missing targets and metrics of which the task states that there are none."""
+        source, gone = self._source, self._counts[Cell.MISSING :].sum(axis=0)
+        places = {name: place for place, name in enumerate(source.task.coding.all_columns)}
+        stated = [each.name for each in (source.task.target, *source.task.metrics) if each.missing_share == 0.0]
+        counts = [f"{gone[places[name]]:,} of {name!r}" for name in stated if gone[places[name]]]
+        if not counts:
+            return []
+        words = (
+            f"{source.records}: {', '.join(counts)} are missing, but the task states that every person has one "
+            "(missing_share: 0): they count as another value, and results are wrong. Fill them in, or remove "
+            "missing_share from the task"
+        )
+        return [words]
 
 
 _CELL_WORDS = {
@@ -505,7 +520,13 @@ class FilePopulation(ABC):
         window = task.privacy.window
         known_names = listed(task.known_columns)
         self.ledger.bind(
-            self.log.identity, task.hash, name=task.name, simulated=task.simulated, window=window, known=known_names
+            self.log.identity,
+            task.hash,
+            name=task.name,
+            simulated=task.simulated,
+            window=window,
+            known=known_names,
+            archive=task.archive_words,
         )
         self.ledger.book(task.hash, [])
         self.ledger.begin_run(task.hash, self.source.digest, people=self.source.people, excluded=set_aside)

@@ -167,8 +167,8 @@ def run(
         File of people's accounts, for all tasks. By default it lies beside their file, or is temporary with a temporary
         log; for records in memory and real noise it is required.
     person
-        The column that names people; by default each row is a person. All rows of a person are one answer, so people
-        count alike, not rows.
+        The column that names people; by default each row is a person. All rows of a person are one answer, so all
+        people have the same weight.
     time
         The column of rows' dates or times (UTC), if the task has windows; by default all rows are in today's window.
     level
@@ -270,7 +270,10 @@ def counted_rows(population: FilePopulation) -> str:
     answer = "one answer a person" if tally.windows is None else "one answer a person and window"
     # Do not state how many rows one person has: readers of a result need not know.
     most = population.task.most_rows
-    count = "so people count alike, not rows" if most == 1 else f"and people count as their rows, at most {most}"
+    if most == 1:
+        count = "so all people have the same weight"
+    else:
+        count = f"and each person has the weight of their rows, at most {most}"
     words = f"{describe_tally(tally, window, most=False)}: {answer}, {count}."
     if population.refused:
         late = population.figures().get("late")

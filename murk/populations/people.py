@@ -22,8 +22,8 @@ from murk.stream.wire.releases import ModelMessage
 from murk.stream.wire.state import decode_state
 from murk.task.learning import MaxStaleness
 from murk.task.protocols.registry import PROTOCOLS
-from murk.task.repeats import ONCE, Repeats, repeats_of_counts
 from murk.task.task import Task
+from murk.task.windows import ONCE, Repeats, repeats_of_counts
 
 if TYPE_CHECKING:
     from murk.protocols.device import InteractiveDevice

@@ -187,7 +187,8 @@ def distinct(mine: Words, theirs: Words) -> bool:
 
     In two samples of one population, w rows that recur within a sample predict w s / (1 - s) shared rows, with s = 2 r
     / (1 + r)^2 as in `rare`. More than four times that is refused; so is any shared row if none recurs. This refuses an
-    independent sample with a probability of at most about 1/4; leaving out the rows in query costs little.
+    independent sample with a probability of at most about 1/4; after a false refusal, leaving out the shared rows costs
+    little.
     """
     private, public = _row_counts(mine, theirs)
     if len(mine) < ENOUGH or int(private[private > 1].sum()) > _ALIKE * len(mine):

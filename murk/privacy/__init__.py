@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms import Currency as Currency
     from murk.privacy.mechanisms import DrawnMechanism as DrawnMechanism
     from murk.privacy.mechanisms import GaussianMechanism as GaussianMechanism
+    from murk.privacy.mechanisms import KnownMechanism as KnownMechanism
     from murk.privacy.mechanisms import L2BallMechanism as L2BallMechanism
     from murk.privacy.mechanisms import LaplaceMechanism as LaplaceMechanism
     from murk.privacy.mechanisms import Mechanism as Mechanism
@@ -51,18 +52,4 @@ if TYPE_CHECKING:
     from murk.privacy.noise import SecureNoise as SecureNoise
     from murk.privacy.noise import SimulatedNoise as SimulatedNoise
 
-_MODULES = {
-    ".accounting": "Accountant",
-    ".amplification": "across_crowds largest_local_epsilon shuffled_delta shuffled_epsilon "
-    "shuffled_guarantee smallest_crowd",
-    ".central": "GaussMixMechanism Gram GramAccumulator GramMechanism Newton NewtonAccumulator "
-    "NewtonMechanism Sketch SketchAccumulator",
-    ".guarantees": "ApproxDP GaussianDP Guarantee PureDP TruncatedCDP ZeroConcentratedDP guarantee_from_dict "
-    "guarantee_from_text",
-    ".mechanisms": "CompositeMechanism Currency DrawnMechanism GaussianMechanism KnownMechanism "
-    "L2BallMechanism LaplaceMechanism "
-    "Mechanism PrivUnitMechanism PrivacyLoss RandomizedResponse SimplexGaussian "
-    "SubsetSelection ThresholdMechanism WindowSelection calibrate cap_of cost_in truncated_cap",
-    ".noise": "NoiseSource SecureNoise SimulatedNoise",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

@@ -494,7 +494,8 @@ def _delta_of_clones(local_epsilon: float, epsilon: float, clones: Floats) -> Fl
     before = probability_above(least - 1, coins, (0.5, 0.5))
     ratio = fair_tail_ratio_below(least, coins, _depth(coins, turn))
     by_ratio = before * (gap - growth * ratio + _MARGIN * (gap + growth * ratio))
-    # Near the mean the continued fraction converges slowly; there the tail is half of all outside k and its mirror.
+    # Near the mean the continued fraction converges slowly: there, by symmetry, the upper tail is half of what lies
+    # outside of the interval from k's mirror image to k.
     between = (2 * least - coins - 1) * probability_above(np.floor(coins / 2), coins, (0.5, 0.5))
     by_half = before * gap * (1 + _MARGIN) - growth * np.maximum(1 - between, 0.0) / 2 * (1 - _MARGIN)
     best: Floats = np.maximum(np.minimum(by_ratio, by_half).max(axis=0), 0.0)

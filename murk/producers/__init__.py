@@ -11,10 +11,4 @@ if TYPE_CHECKING:
     from murk.producers.producer import Policy as Policy
     from murk.producers.producer import Producer as Producer
 
-_MODULES = {
-    ".async_producer": "AsyncProducer",
-    ".ledger.ledger": "Ledger",
-    ".organisation": "OrganisationProducer",
-    ".producer": "Policy Producer",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

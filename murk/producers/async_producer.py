@@ -136,7 +136,7 @@ class AsyncProducer:
             if not self._is_open:
                 raise _closed()
             if len(self._waiting) >= WAITING:
-                raise MurkError(f"{WAITING:,} records wait to be released, and this one was not taken: try again later")
+                raise MurkError(f"{WAITING:,} records wait already, so this one was not accepted: try again later")
             self._waiting.append(waiting)
             if len(self._waiting) in (1, self._wanted):
                 self._arrived.notify()

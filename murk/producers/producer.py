@@ -22,7 +22,7 @@ from murk._internal.numbers import listed
 from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss, cap_of, cost_in
-from murk.privacy.explain import CENTRAL
+from murk.privacy.guarantees import CENTRAL
 from murk.privacy.mechanisms import KINDS as MECHANISMS
 from murk.privacy.mechanisms.base import means_of, randomize_means
 from murk.privacy.noise import Purpose, SecureNoise, SimulatedNoise, below, identifiers
@@ -30,10 +30,8 @@ from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests, person_name
 from murk.producers.ledger.spending import DAY, Refusal
 from murk.protocols.device import SingleQueryDevice, querying_of
-from murk.stream.log.checks import check_carries, check_input_log
-from murk.stream.log.interface import FIRST_PARTITION, truncate_time
-from murk.stream.wire.blocks import writer
-from murk.stream.wire.codec import RejectedError, decode_model
+from murk.stream.log.interface import FIRST_PARTITION, check_carries, check_input_log, truncate_time
+from murk.stream.wire.codec import RejectedError, decode_model, writer
 from murk.stream.wire.releases import KINDS, query_fields
 from murk.task.coding import Counts
 from murk.task.windows import NONE, end_of, spread_of, start_of, utc_day, window_of
@@ -299,8 +297,8 @@ def draw_records(
 def marks_of(device: Any, x: Floats, y: Floats, counts: Integers | None, key: NameKey, most: int = 1) -> list[bytes]:
     """Return a keyed fingerprint of each person's records: equal ones give the same distribution of answers.
 
-    Where one record is drawn, it is of the records' distribution: neither their order nor the draw is a change. Where
-    up to ``most`` rows count, their number is part of it.
+    If one of a person's records is drawn, the fingerprint is of the records' distribution: it depends neither on their
+    order nor on the draw. If up to ``most`` rows count, the fingerprint depends on their number, too.
     """
     from murk.producers.ledger.memos import fingerprints
 
@@ -327,10 +325,10 @@ def _distribution(rows: Floats) -> Floats:
 
 
 def weighed(x: Floats, y: Floats, counts: Integers, most: int) -> tuple[Floats, Floats, Integers]:
-    """Return people's records, with added ones without a target for people who have fewer than ``most``.
+    """Return people's records, filled up to ``most`` for each person with records that lack a target.
 
-    So in the mean of a person's vectors, and in a uniformly drawn vector, a person weighs as many of ``most`` rows as
-    they have: records without a target stand for the rows that they lack. Their features are the person's own, in turn.
+    In the mean of a person's vectors, or in one that is drawn uniformly, the person then has a weight proportional to
+    their number of rows. The added records repeat the features of the person's own records in turn.
 
     >>> x, y, counts = weighed(np.ones((3, 1)), np.array([1.0, 0.0, 1.0]), np.array([1, 2]), 2)
     >>> y.tolist(), counts.tolist()
@@ -731,6 +729,7 @@ class BaseProducer(ABC, Generic[P]):
             simulated=task.simulated,
             window=task.privacy.window,
             known=listed(task.known_columns),
+            archive=task.archive_words,
         )
         self._book(admission)
         # Cache of the fields that all releases of one second share.
@@ -791,8 +790,8 @@ class BaseProducer(ABC, Generic[P]):
                 now = earliest
         if not 0 <= now < LATEST_TIME:
             raise UserError(
-                "this device's clock is before 1970 or not a time, and the log tells none: nothing was released. Set "
-                "the clock"
+                "this device's clock is before 1970 or not a time, and the log gives no time: nothing was released. "
+                "Set the clock"
             )
         return now
 

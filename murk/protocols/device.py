@@ -1,10 +1,16 @@
-"""Interfaces shared by devices and learners: releases, mechanisms and estimates of a task. Does not import River."""
+"""Interfaces shared by devices and learners: releases, mechanisms and estimates of a task. Does not import River.
+
+A new protocol needs a line in `ROOMS`. Its package's modules are imported when first used: ``device`` defines
+``device_for``, and the protocol has modules ``forecast`` and ``models`` if it has forecasts and further models.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -12,7 +18,6 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import LazyLevels, bounding
 from murk.errors import MurkError, UserError
 from murk.privacy.mechanisms import Costed, Randomizer
-from murk.protocols.registry import part
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
 
@@ -20,6 +25,29 @@ if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
     from murk.privacy.noise import NoiseSource
     from murk.protocols.engine import Engine
+
+ROOMS: Final[Mapping[str, str]] = {
+    "gradients": "murk.protocols.gradients",
+    "scores": "murk.protocols.scores",
+    "examples": "murk.protocols.examples",
+    "moments": "murk.protocols.moments",
+    "summaries": "murk.protocols.summaries",
+    "univariate": "murk.protocols.univariate",
+}
+"""Package of each protocol, by its name in task files."""
+
+
+def has_part(protocol: str, module: str) -> bool:
+    """Return whether a protocol's package has a module."""
+    return find_spec(f"{ROOMS[protocol]}.{module}") is not None
+
+
+def part(protocol: str, module: str) -> Any:
+    """Import a module of a protocol's package; raise `UserError` if the protocol has no forecast."""
+    if module == "forecast" and not has_part(protocol, module):
+        raise UserError(f"protocol: {protocol} has no forecast: a simulated run (--seed) shows what it learns")
+    return import_module(f"{ROOMS[protocol]}.{module}")
+
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -60,7 +88,7 @@ class Device(Protocol):
 
 
 class Releasing(Protocol):
-    """The part of a `Device` that runs at a person's: the vector of a record, and the mechanism that randomizes it."""
+    """The part of a `Device` that a person's machine runs: the vector of a record, and its randomizing mechanism."""
 
     @property
     def interactive(self) -> bool:

@@ -8,15 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from murk.errors import MurkError
-from murk.task.repeats import effect_of
-from murk.task.windows import window_of
+from murk.task.windows import effect_of, window_of
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
     from murk.inference.track import Track
     from murk.protocols.device import Device
-    from murk.task.repeats import Repeats
     from murk.task.task import Task
+    from murk.task.windows import Repeats
 
 _ERROR_CODE = "MURK-LEARN-001"
 

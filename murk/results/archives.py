@@ -1,8 +1,8 @@
 """Fit models to an archive: parts of partitions are learned by any number of processes and joined in order.
 
-A part is one file, or a whole partition where what is learned depends on the order of releases. Learning a part
-begins with the ids of earlier messages, so that a release counts once, whichever process learns a part. The parts
-depend on the archive alone, and so do the results.
+A part is one file, or a whole partition where what is learned depends on the order of releases. The
+archive says which messages are copies, so that a release counts once, whichever process learns a part. The parts depend
+on the archive alone, and so do the results.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from murk._internal.arrays import Integers, Words
 from murk.errors import UserError
+from murk.protocols.device import device_for
 from murk.protocols.further_models import FurtherModelEngine
 from murk.results.models import ModelDevice, model_device_for, report_model
+from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import Extent, folder_of
 from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.interface import Checkpoint, truncate_time
+from murk.stream.log.open import open_log
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, decode_state, first_point
 from murk.stream.worker.interface import wire_rules
-from murk.stream.worker.recovery import rebuild_window
 from murk.stream.worker.worker import LEARN, StepCounters, Validator
 from murk.task.models import Model
 
@@ -48,11 +51,11 @@ class Part:
     is_file: bool  # whether the part is one file; otherwise it is the whole partition
     identity: str  # identity of the archived log
     end: int  # offset at which the partition's archive ended when the parts were made
-    partitions: int  # of the log then
+    partitions: int  # number of the log's partitions at that time
 
 
 def learn_part(part: Part) -> bytes:
-    """Return the state of a learner of a part, as a message; any process that can read the archive may call this."""
+    """Return, as a message, the state that a learner has after a part; any process with the archive may call this."""
     log, device = _opened(part.archive, part.model, part.identity, part.end, part.partitions)
     task, learner = log.task, _engine(log, device)
     if part.is_file:
@@ -62,12 +65,14 @@ def learn_part(part: Part) -> bytes:
     history = HistoryRecorder(History(), learner.coefficients, first_point(learner.kind), where)
     validator = Validator(part.partition, wire_rules(task, learner), learner)
     offset, end = part.extent
-    window = rebuild_window(log, task, part.partition, validator.remember, offset)
+    window = _Copies()
     tally = StepCounters(Counters())
     while offset < end:
         page = log.fetch(part.partition, offset, min(_PAGE, end - offset))
         page = page.rows(0, int(np.searchsorted(page.offsets, end)))
         begin = 0
+        if len(page):
+            window.copies = log.copies(part.partition, int(page.offsets[0]))
         while begin < len(page):
             count = learner.n_releases
             point = None if part.is_file else history.next(count)
@@ -85,11 +90,31 @@ def learn_part(part: Part) -> bytes:
         identity=log.identity,
         partition=part.partition,
         offset=end,
-        last_id=window.newest(end),
+        last_id=window.newest,
         counters=tally.counters(),
         history=history.history,
         learner=learner.state_dict(),
     ).encode()
+
+
+class _Copies:
+    """What an archive says of messages' copies, in the place of a window for duplicates."""
+
+    def __init__(self) -> None:
+        self.copies: Integers = np.zeros(0, np.int64)  # offsets of copies, in order
+        self.newest: str | None = None  # id of the last valid message
+
+    def seen(self, offset: int, identifier: str, expires: int) -> bool:
+        self.newest = identifier
+        first, last = np.searchsorted(self.copies, [offset, offset + 1])
+        return bool(first < last)
+
+    def add_new(self, offsets: Integers, ids: Words, expires: Integers) -> bool:
+        first, last = np.searchsorted(self.copies, [offsets[0], offsets[-1] + 1])
+        if first < last:
+            return False
+        self.newest = "".join(f"{word:016x}" for word in ids[-1].tolist())
+        return True
 
 
 @lru_cache(maxsize=4)
@@ -111,11 +136,52 @@ def _engine(log: ArchiveLog, device: ModelDevice) -> FurtherModelEngine:
     if hasattr(whole, "of_archive"):
         if shared is None:
             raise UserError(
-                f"{log.url} has no models that people answered at: run `murk archive` beside `murk learn`, which makes "
-                "them, from the task's first release on"
+                f"{log.url} lacks the models at which people have answered, which `murk learn` publishes: run `murk "
+                "archive` while `murk learn` runs, from the task's first release on"
             )
         whole = whole.of_archive(shared)
     return FurtherModelEngine(whole, whole, device.used.take, device.model.hash)
+
+
+def archive(log: str, to: str) -> int:
+    """Copy a log to an archive up to the log's end, like ``murk archive``; return the number of messages read.
+
+    A repeated call copies only new messages. Raises UserError without a log or pyarrow, or if the folder has another
+    log's archive; MurkError if retention has removed messages that the archive lacks.
+
+    Parameters
+    ----------
+    log
+        URL of the log, ``sqlite:///FILE`` or ``kafka://HOST:PORT[/NAME]``.
+    to
+        Path or URL (``s3://BUCKET/PREFIX``, ``gs://BUCKET/PREFIX``) of the archive.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import murk
+    >>> task = murk.Task.parse('''
+    ... name: wages
+    ... features: [{name: age, low: 20, high: 60}]
+    ... target: {name: wage, kind: real, low: 0, high: 100}
+    ... protocol: moments
+    ... privacy: {guarantee: {gdp: {mu: 1.0}}}
+    ... ''')
+    >>> people = [{"age": 20 + i % 41, "wage": 40 + i % 21} for i in range(300)]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     log = f"sqlite:///{folder}/log.db"
+    ...     _ = murk.run(task, people, seed=1, log=log, ledger=f"{folder}/ledger.db")
+    ...     murk.archive(log, to=f"{folder}/archive")
+    300
+    """
+    with open_log(log) as opened:
+        task = opened.registered_task()
+        archiver = Archiver(opened, task, folder_of(to), device_for(task).engine())
+        ends = opened.ends()
+        while not archiver.has_archived(ends):
+            archiver.step()
+        archiver.flush()
+        return archiver.archived
 
 
 def fit_archive(

@@ -38,7 +38,8 @@ from murk.task.task import Task
 QUARTER: Final = 0.25  # an interval is useless if its ends are beyond this share of the target's range on both sides
 
 _SIGMAS: Final = 2.0
-# Reported are smaller shares of the public range, shares of people with a category, and eigenvalues of the correlation.
+# Thresholds below which these are reported: the share of the public range that values fill, the share of people with a
+# category, and an eigenvalue of the correlation matrix.
 _FILLED, _RARE, _APART = 0.5, 0.1, 0.1
 _SURELY: Final = 2.33  # standard deviations with one false alarm in a hundred
 _MISSING, _MOST_MISSING = 0.15, 0.5  # shares of missing targets from which they are reported, and nothing is forecast
@@ -377,9 +378,9 @@ def _missing_words(known: dict[str, Any]) -> str:
     if known["kept"] is None or known["kept"] >= MATTERS:
         return words
     return (
-        f"{words} That matters if as many of them are missing where there is a target: its coefficient is then about "
-        f"{known['kept']:.2f} of what it is among complete records. A fill value near the mean of people (`missing:` "
-        "of the feature) or `missing: indicator` avoids it."
+        f"{words} This matters if the same share is missing among people with a target: the coefficient is then about "
+        f"{known['kept']:.2f} times that of complete records. A fill value near the mean of people (`missing:` of the "
+        "feature) or `missing: indicator` avoids it."
     )
 
 

@@ -137,7 +137,9 @@ def open_fittings(
     of_task = stack.enter_context(open_log(url, create=False, name=task.name))
     for device in problems:
         if device.used.is_own and replay:
-            raise UserError(f"{device.model.source}: --replay is not for the task's own model, as `murk learn` fits it")
+            raise UserError(
+                f"{device.model.source}: --replay cannot be given with the task's own model, which `murk learn` fits"
+            )
         name = None if device.used.is_own else device.model.name
         opened = stack.enter_context(open_log(url, create=False, name=task.name, model=name))
         adopted = of_task.checkpoint if device.used.of_state and not replay else None
@@ -174,8 +176,9 @@ def fit(
         Nominal level of the intervals; for several models, of all their intervals together.
     replay
         Whether a new model reads every release on the log, which gives it a history. By default it continues from the
-        states of the task's own learner if these contain all that the model learns: moments, cells of examples, known
-        columns, windows of organisations, and the task's own model (a name alone) with protocols that serve no other.
+        states of the task's own learner if these contain all that the model learns: moments, cells, outer products of
+        up to 20 coefficients, known columns, windows of organisations, and the task's own model (a name alone) with
+        protocols that serve no other.
     map
         How parts of an archive are learned: a function like the builtin `map`, such as the method of a
         ``concurrent.futures.ProcessPoolExecutor``. Results are the same, bit for bit, with every such function.

@@ -11,9 +11,8 @@ from murk._internal.numbers import listed
 from murk.errors import UserError
 from murk.inference.estimate import Estimate
 from murk.inference.levels import divided_error
-from murk.protocols.device import Device, device_for
+from murk.protocols.device import Device, device_for, has_part, part
 from murk.protocols.further_models import FurtherModel, FurtherModelEngine, own_model
-from murk.protocols.registry import has_part, part
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
 from murk.stream.log.interface import Log
@@ -68,7 +67,7 @@ def model_device_for(model: Model, task: Task) -> ModelDevice:
 
 
 def retention_cautions(task: Task) -> list[str]:
-    """Return what a log's retention takes from further models of a task; nothing if states hold what these learn."""
+    """Return cautions on what retention deletes that further models need; none if states hold what they learn."""
     try:
         if model_device_for(Model(name="further"), task).used.of_state:
             return []

@@ -49,7 +49,7 @@ def predicted_intervals(task: Task, estimate: Estimate, records: Any, level: flo
     _refuse_quantiles(task)
     if estimate.method == RANDOM_SCALING:
         raise UserError(
-            "random scaling knows no covariance, so predictions have no intervals: see the task's "
+            "random scaling estimates no covariance, so predictions have no intervals: see the task's "
             "`learner: {intervals: ...}`"
         )
     X = _coded(task, records)

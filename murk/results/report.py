@@ -31,8 +31,7 @@ from murk.inference.units import (
 )
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import against_a_blank_record, described
-from murk.privacy.explain import CENTRAL
-from murk.privacy.guarantees import figures
+from murk.privacy.guarantees import CENTRAL, figures
 from murk.privacy.mechanisms.privacy_loss import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
@@ -48,9 +47,8 @@ from murk.task.coding import is_constant
 from murk.task.features import BinaryTarget, ClassTarget, RealTarget, words_of, words_of_value
 from murk.task.privacy import DEFAULT_LEVEL, PrivacyBlock
 from murk.task.protocols.base import Scale
-from murk.task.repeats import Repeats
 from murk.task.task import Disclosure, Task
-from murk.task.windows import each_of, many_of
+from murk.task.windows import Repeats, each_of, many_of
 
 
 def committed(
@@ -154,7 +152,7 @@ SEVERAL_ROWS: Final = (
 
 SEVERAL_RECORDS: Final = (
     "The sketch protects each record, not a person: if one person may have several records, name the column of people "
-    "in the task (summaries.person, with summaries.rows_per_person), and the promise is the person's."
+    "in the task (summaries.person, with summaries.rows_per_person), so that the promise is for the person."
 )
 
 
@@ -206,7 +204,7 @@ def _describe_cap(task: Task, *, people_are_rows: bool) -> str:
 
 
 _REPEATS: Final = (
-    "Caps count new answers: while a record codes to the same, its person repeats their last answer, which tells "
+    "Caps count new answers: while a coded record is unchanged, its person repeats their last answer, which tells "
     "nothing further about it. But repeated answers show which ones are one person's, and a new answer shows that the "
     "record has changed, and when: no noise hides that. If values change in every window, all answers are new, and the "
     "joint guarantee of new answers holds. Once a cap on all windows is spent, the last answer is repeated, whatever "

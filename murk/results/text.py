@@ -177,6 +177,8 @@ def experiment_table(report: Mapping[str, Any]) -> Iterator[Block]:
         title = f"Metrics: {100 * experiment['level']:.3g}% for all together"
         columns = ["metric", "arm", "lift", "interval", "relative", "interval, %", "p", "e"]
         yield Table(title, columns, experiments.metric_table(experiment))
+        if not all(metric["adjusted"] for metric in experiment["metrics"]):
+            yield Paragraph("* a ratio of two means, which is not adjusted for known columns")
     if experiment["segments"]:
         title = f"Lifts by segment: {100 * experiment['level']:.3g}% for all together"
         yield Table(

@@ -56,7 +56,7 @@ class Admission:
                 raise RejectedError("future", f"version {release.version}, whose model was not published yet")
             raise RejectedError("version", f"there was no model of version {release.version}, or it was replaced")
         if release.expires <= self.forgotten:
-            raise RejectedError("expired", "it may have come before: ids of its time are no longer remembered")
+            raise RejectedError("expired", "it may be a duplicate: ids of its time are no longer remembered")
         self._check(release)
 
     def admits(self, releases: Columns) -> bool:

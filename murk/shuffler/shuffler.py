@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Set
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import compress
 from typing import Any, Self
@@ -18,7 +18,6 @@ from murk._internal.arrays import Integers, Words
 from murk.errors import MurkError, UserError
 from murk.shuffler.admission import Admission, Models
 from murk.shuffler.store import ALL, CROWDS, DROPPED, DUPLICATES, RELEASED, Place, SealedCrowd, Store
-from murk.stream.log.checks import check_carries, warn_of_readers
 from murk.stream.log.interface import (
     FIRST_PARTITION,
     Checkpoint,
@@ -26,8 +25,10 @@ from murk.stream.log.interface import (
     FencedError,
     Log,
     Ownership,
+    check_carries,
     check_claim,
     truncate_time,
+    warn_of_readers,
 )
 from murk.stream.wire.codec import RejectedError, decode_model, encode
 from murk.stream.wire.columns import Columns, Layout
@@ -391,14 +392,8 @@ class Shuffler:
         """
         if self._cell_place is None or not len(releases):
             return releases.groups("level", "version")
-        payloads, indices = releases.rows(int(releases.numbers["payload"][0])), np.arange(len(releases))
-        cells = payloads[:, self._cell_place]
-        by_level = {level: indices[chosen] for level, chosen in releases.groups("level").items()}
-        return {
-            (level, cell): rows[cells[rows] == cell]
-            for level, rows in by_level.items()
-            for cell in np.unique(cells[rows]).tolist()
-        }
+        cells = releases.rows(int(releases.numbers["payload"][0]))[:, self._cell_place]
+        return replace(releases, numbers={**releases.numbers, "cell": cells}).groups("level", "cell")
 
     def _admitted(self, partition: int, messages: Fetched, tally: StepCounters) -> Columns:
         """Return the releases that a learner would learn, and count the others."""

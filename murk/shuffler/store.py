@@ -272,9 +272,9 @@ class Store:
     ) -> None:
         """Take in a batch of one partition: add releases to their crowds, and move the offset, in one transaction.
 
-        ``offset`` is the next one. ``given`` are fingerprints of the ids of valid messages with their times of expiry,
-        remembered until the end of the ``period`` of that; ``crowds`` are the indices of the releases of each crowd,
-        and ``ids`` their random ones. A crowd is complete with ``crowd`` releases.
+        ``offset`` is the next one. ``given`` are fingerprints of the ids of valid messages with their times of expiry:
+        each is remembered until the end of the ``period`` in which it expires; ``crowds`` are the indices of the
+        releases of each crowd, and ``ids`` their random ones. A crowd is complete with ``crowd`` releases.
         """
         with self._database.write() as connection:
             for level_and_version, chosen in crowds.items():

@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from murk.stream.archive.archiver import Archiver as Archiver
-    from murk.stream.archive.files import folder_of as folder_of
     from murk.stream.log.open import open_log as open_log
     from murk.stream.wire.releases import ExampleRelease as ExampleRelease
     from murk.stream.wire.releases import GradientRelease as GradientRelease
@@ -18,12 +16,4 @@ if TYPE_CHECKING:
     from murk.stream.wire.releases import TargetRelease as TargetRelease
     from murk.stream.worker.worker import Worker as Worker
 
-_MODULES = {
-    ".archive.archiver": "Archiver",
-    ".archive.files": "folder_of",
-    ".log.open": "open_log",
-    ".wire.releases": "ExampleRelease GradientRelease GramRelease MomentRelease NewtonRelease ScoreRelease "
-    "SketchRelease TargetRelease",
-    ".worker.worker": "Worker",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

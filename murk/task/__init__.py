@@ -8,8 +8,4 @@ if TYPE_CHECKING:
     from murk.task.models import Model as Model
     from murk.task.task import Task as Task
 
-_MODULES = {
-    ".models": "Model",
-    ".task": "Task",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

@@ -39,10 +39,12 @@ class AssignmentBlock(Block):
     """Who assigns arms, and with which shares."""
 
     by: Literal["device", "server"] = Field(
-        description="`device`: by a keyed hash of the person's own random identifier; `server`: the column is given"
+        description="`device`: by a keyed hash of the person's own random identifier; `server`: the record has the "
+        "column"
     )
     salt: Text | None = Field(
-        default=None, description="public key of the hash, one of each experiment (`by: device`), as in `checkout-7`"
+        default=None,
+        description="public salt: key of the hash, different for each experiment (`by: device`), as in `checkout-7`",
     )
     shares: Annotated[tuple[Share, ...], Field(min_length=2)] = Field(
         description="the share of people in each category of `arm`, in order, adding up to 1"
@@ -64,11 +66,19 @@ class GuardrailBlock(Block):
     """A difference that must not be exceeded."""
 
     margin: Annotated[Number, Field(gt=0)] = Field(
-        description="the tolerated difference against `control`: of a probability (0.01 is a point), or in a real "
-        "target's units"
+        description="the tolerated difference from `control`: of a probability (0.01 is a percentage point), or in a "
+        "real target's units"
     )
     worse: Literal["lower", "higher"] = Field(description="the direction in which the target is worse")
     metric: Text | None = Field(default=None, description="the metric with the margin; `null`: the target")
+
+
+class RatioBlock(Block):
+    """A ratio of the means of two metrics, such as the amount per order."""
+
+    name: Text = Field(description="its name in reports")
+    numerator: Text = Field(description="a metric, or the target, that every person has (`missing_share: 0`)")
+    denominator: Text = Field(description="another one, without negative values")
 
 
 class ExperimentBlock(Block):
@@ -81,7 +91,7 @@ class ExperimentBlock(Block):
     )
     segments: tuple[Text, ...] = Field(
         default=(),
-        description="known features; lifts are also estimated in each of their categories, simultaneously",
+        description="known features; lifts are also estimated in each of their categories, with simultaneous intervals",
     )
     guardrail: GuardrailBlock | None = Field(default=None, description="`null`: none")
     metrics: Annotated[tuple[Target, ...], Field(max_length=MOST_METRICS)] = Field(
@@ -89,8 +99,12 @@ class ExperimentBlock(Block):
         description="further binary or real targets; each release is of the target or of one metric, drawn at random",
     )
 
+    ratios: Annotated[tuple[RatioBlock, ...], Field(max_length=MOST_METRICS)] = Field(
+        default=(), description="ratios of the means of two metrics, or of one and the target"
+    )
+
     def check_metrics(self, target: Target) -> None:
-        """Raise `PydanticCustomError` unless metrics are binary or real, and the guard rail names one."""
+        """Raise `PydanticCustomError` unless metrics are binary or real, and ratios and guard rail name some."""
         names = [target.name, *(metric.name for metric in self.metrics)]
         for index, metric in enumerate(self.metrics):
             if isinstance(metric, ClassTarget):
@@ -103,3 +117,29 @@ class ExperimentBlock(Block):
         if self.guardrail is not None and self.guardrail.metric is not None and self.guardrail.metric not in names:
             words = f"{shown(self.guardrail.metric)} is neither the target nor a metric; "
             raise task_error(words + nearest(self.guardrail.metric, names), "experiment", "guardrail", "metric")
+        self._check_ratios([target, *self.metrics])
+
+    def _check_ratios(self, targets: Sequence[Target]) -> None:
+        """Raise `PydanticCustomError` unless ratios are of two targets of all people, and have names of their own."""
+        by_name, taken = {each.name: each for each in targets}, {each.name for each in targets}
+        for index, ratio in enumerate(self.ratios):
+            at = "experiment", "ratios", index
+            for key, name in (("numerator", ratio.numerator), ("denominator", ratio.denominator)):
+                if name not in by_name:
+                    words = f"{shown(name)} is neither the target nor a metric; {nearest(name, list(by_name))}"
+                    raise task_error(words, *at, key)
+                if by_name[name].missing_share != 0.0:
+                    words = (
+                        f"{shown(name)} may be missing, and means of different people have no common ratio; state "
+                        "missing_share: 0 if every person has one, as in an amount of 0 without an order"
+                    )
+                    raise task_error(words, *at, key)
+            if ratio.numerator == ratio.denominator:
+                raise task_error(f"{shown(ratio.numerator)} is divided by itself; name another one", *at, "denominator")
+            below = by_name[ratio.denominator]
+            if isinstance(below, RealTarget) and below.low < 0.0:
+                words = f"{shown(below.name)} may be negative (low: {below.low:g}); name one with a low of 0 or more"
+                raise task_error(words, *at, "denominator")
+            if ratio.name in taken:
+                raise task_error(f"{shown(ratio.name)} is a name already; give another one", *at, "name")
+            taken.add(ratio.name)

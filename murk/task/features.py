@@ -74,7 +74,7 @@ _MISSING_SHARE: Final = (
     "to this share; `null`: its rows must be complete"
 )
 _MISSING_TARGETS: Final = (
-    "publicly known largest share of missing targets among any kind of people, 0 if every person has one: forecasts "
+    "publicly known largest share of missing targets among any kind of people, 0 if all have a target: forecasts "
     "assume it, and intervals of `gradients` with public covariates allow for it; `null`: these allow for 0.5"
 )
 _TYPICAL: Final = (
@@ -410,7 +410,7 @@ def _check_feature_kind(value: Any) -> Any:
 
 
 def quantile_name(quantile: float, constant: str) -> str:
-    """Return the name of a quantile's coefficient, as for the constant of one of several classes.
+    """Return the name of a quantile's coefficient, formed like that of a class's constant.
 
     >>> quantile_name(0.5, "intercept")
     '0.5:intercept'

@@ -68,6 +68,7 @@ ADDED: Final[dict[tuple[str, str], object]] = {
     ("scores", "models"): "per-partition",
     ("scores", "effects"): "logistic",
     ("experiment", "metrics"): [],
+    ("experiment", "ratios"): [],
 }
 """Keys of blocks that a document omits at these defaults: a new key changes no hash of a task that does not set it."""
 # Keys of the task that a document omits at these defaults.
@@ -209,12 +210,12 @@ class LearnerBlock(Block):
     intervals: Literal["random-scaling", "complete"] | None = Field(
         default=None,
         description="`null`: only intervals from public covariates, which allow for the target's `missing_share`; "
-        "`complete`: as `missing_share: 0` of the target; `random-scaling`: from the average's path (`gradients` "
-        "only), with less coverage than nominal",
+        "`complete`: the same, as if the target had `missing_share: 0`; `random-scaling`: from the "
+        "average's path (`gradients` only), with less coverage than nominal",
     )
     radius: Radius | None = Field(
         default=None,
-        description="iterates are projected to this length, and steps are proportional to it, in coded units; "
+        description="iterates longer than this are shortened to it, and steps are proportional to it, in coded units; "
         "`unbounded`: no projection (`gradients` with given steps only); `null`: 1.5 for a real target, else 3",
     )
 

@@ -36,7 +36,7 @@ class TargetColumn(Block):
 
     name: Text = Field(description="the column's name")
     positive: Text | None = Field(
-        default=None, description="the category that is learned against the rest; `null`: the second of two"
+        default=None, description="the category that is learned against the rest; `null`: of two categories the second"
     )
 
 

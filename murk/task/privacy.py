@@ -26,7 +26,7 @@ from murk.task.errors import nearest, shown, task_error
 from murk.task.fields import LEVEL_PATTERN, Block, Number
 from murk.task.protocols.base import TaskProtocol
 from murk.task.protocols.registry import PROTOCOLS
-from murk.task.windows import NONE, task_window
+from murk.task.windows import NONE, ONCE, SUPPOSED, Repeats, count_within, effect_of, task_window
 
 M = TypeVar("M")
 DEFAULT_LEVEL: Final = "default"
@@ -163,7 +163,7 @@ class LevelGrid(Block):
         if not self.low < self.high:
             raise task_error(f"{self.high:g} is not above from: {self.low:g}; raise it", "to")
         if self.low < LEAST_POINT:
-            raise task_error(f"{self.low:g} is below {LEAST_POINT:g}, which nobody learns from; raise it", "from")
+            raise task_error(f"{self.low:g} is below {LEAST_POINT:g}, too little to learn from; raise it", "from")
         if self.high > LARGEST_POINT:
             raise task_error(f"{self.high:g} is above {LARGEST_POINT:g}, which protects nobody; lower it", "to")
         if not self.high < self.low * RATIO ** (MOST_POINTS - 2):
@@ -221,10 +221,10 @@ class PrivacyBlock(Block):
     )
     repeat: Literal["anew", "same"] = Field(
         default="anew",
-        description="with `window`: `same` repeats a person's last answer, at no cost, while their record codes to the "
-        "same, and once `lifetime` is spent; it discloses which answers are one person's and when the record changed. "
-        "`anew`: noise is drawn for each answer (`moments`, `examples`, and targets without features or with `known` "
-        "ones can repeat)",
+        description="with `window`: `same` repeats a person's last answer, at no cost, while their coded record is "
+        "unchanged, and once `lifetime` is spent; it discloses which answers are one person's and when the record "
+        "changed. `anew`: noise is drawn for each answer. Only `moments`, `examples`, and targets without features or "
+        "with `known` ones can repeat answers",
     )
     mechanism: Annotated[_Mechanism, BeforeValidator(_mechanism)] | None = Field(
         default=None,
@@ -234,8 +234,8 @@ class PrivacyBlock(Block):
 
     calibration: Literal["analytic", "classic"] = Field(
         default="analytic",
-        description="Gaussian noise for approx: `analytic` is the least with the guarantee, `classic` the papers' "
-        "formula, where valid",
+        description="Gaussian noise for approx: `analytic` is the least noise with the guarantee, `classic` that of "
+        "the papers' formula, where valid",
     )
 
     @field_validator("further_levels", mode="before")
@@ -358,7 +358,7 @@ class PrivacyBlock(Block):
         if self.repeats_answers:
             self._check_repeat(protocol)
         if self.grid is not None and protocol.of_organisations:
-            raise task_error("a grid is of people's own budgets, and here organisations release; name levels", "levels")
+            raise task_error("a grid is for budgets of people, and here organisations release; name levels", "levels")
         # Noise decreases and cost grows with the budget: the ends of a grid bound all its levels.
         for level, guarantee in bounding(self.levels).items():
             at = self.key_of(level)
@@ -437,6 +437,20 @@ class PrivacyBlock(Block):
     def repeats_answers(self) -> bool:
         """Whether a person whose record has not changed repeats their last answer."""
         return self.repeat == "same"
+
+    @property
+    def repeats(self) -> Repeats:
+        """How often one person may answer under the caps."""
+        guarantees, within = list(self.levels.values()), 1
+        if self.renews and self.per_person is not None:
+            within = max(count_within(self.per_person, each) for each in guarantees)
+        if self.repeats_answers:
+            # Caps bound new answers only.
+            return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees, same=True), True, within, same=True)
+        if self.whole is not None:
+            most = max(count_within(self.whole, each) for each in guarantees)
+            return Repeats(most, effect_of(most, guarantees), within=min(within, most)) if most > 1 else ONCE
+        return Repeats(SUPPOSED, effect_of(SUPPOSED, guarantees), True, within) if self.renews else ONCE
 
     @property
     def whole(self) -> Guarantee | None:

@@ -66,14 +66,13 @@ class ShuffleBlock(Block):
     """Crowds of a shuffled task."""
 
     crowd: Annotated[Integer, Field(ge=2, le=10**9)] = Field(
-        description="least number of releases of one level, version and combination of known columns that leave the "
-        "shuffler together"
+        description="the number of releases of one level, version and combination of known columns that the shuffler "
+        "waits for before it forwards them together"
     )
     honest: Annotated[Number, Field(gt=0, le=1)] = Field(
         default=0.9,
-        description="assumed share of honest people in each crowd, so of each level, version of the model and "
-        "combination of known columns: forged "
-        "releases hide nobody",
+        description="assumed share of honest people in each crowd (one level, version of the model and combination of "
+        "known columns): forged releases hide nobody",
     )
     promise: PromiseBlock = Field(default=PromiseBlock(), description="the central guarantee")
     patience: Duration = Field(

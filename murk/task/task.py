@@ -10,22 +10,22 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field, PrivateAttr, ValidationError, create_model, model_validator
 from pydantic_core import PydanticCustomError
 
-from murk._internal.numbers import listed
+from murk._internal.numbers import listed, many
 from murk.errors import UserError
 from murk.privacy.mechanisms import BEST
-from murk.task.about import AboutBlock
 from murk.task.coding import INTERCEPT, Coding, class_clash
 from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
 from murk.task.experiment import ExperimentBlock, assigned_place
-from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, without_defaults
-from murk.task.fields import Block, Duration, Integer, Text, format_duration
+from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, Words, without_defaults
+from murk.task.fields import UNITS, Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
     ADDED,
     ADDED_TO_TASK,
@@ -48,9 +48,60 @@ from murk.task.privacy import PrivacyBlock, filled_in
 from murk.task.protocols import registry
 from murk.task.protocols.base import Scale, TaskProtocol
 from murk.task.protocols.registry import BLOCKS, OBJECTIVE_KEYS, OBJECTIVES, PROTOCOLS, ProtocolName
-from murk.task.repeats import ONCE, Repeats, effect_of, repeats_of
 from murk.task.shuffling import ShuffleBlock, with_promises
+from murk.task.windows import ONCE, Repeats, effect_of
 from murk.task.yaml import read_file, read_yaml
+
+_ASCII: Final = range(0x21, 0x7F)
+
+
+def _web_address(text: str) -> str:
+    # Consent cards show the address as a link, so it must be that of a web page.
+    if not (text.startswith("https://") and urlsplit(text).hostname and all(ord(each) in _ASCII for each in text)):
+        raise task_error(f"{shown(text)} is not the address of a page; write it as in https://example.org/privacy")
+    return text
+
+
+class ArchiveBlock(Block):
+    """How long an archive keeps releases that the log has deleted, and who may read and write it."""
+
+    kept: Duration = Field(description="longest time for which a release is kept in it, as in `1825d`")
+    readers: Words = Field(description="who may read it")
+    writers: Words = Field(description="who may write to it, and so decides what is learned from it")
+
+    @property
+    def words(self) -> str:
+        """What people are told about the archive.
+
+        >>> ArchiveBlock.model_validate({"kept": "90d", "readers": "us", "writers": "a service"}).words.partition(". ")[
+        ...     0
+        ... ]
+        'A copy of what was sent is kept in an archive for at most 90 days'
+        """
+        days, rest = divmod(self.kept, UNITS["d"])
+        kept = format_duration(self.kept) if rest else many(days, "day")
+        return (
+            f"A copy of what was sent is kept in an archive for at most {kept}. Who may read it: {self.readers}. "
+            f"Who may write to it: {self.writers}."
+        )
+
+
+class AboutBlock(Block):
+    """Who asks, and what for: texts that consent cards and the dossier show, and that are part of the task's hash."""
+
+    purpose: Words | None = Field(
+        default=None, description="what the result is for, and on which legal basis people are asked"
+    )
+    controller: Words | None = Field(default=None, description="who is responsible for the processing")
+    contact: Words | None = Field(
+        default=None, description="where people can ask, complain or use their rights, such as an e-mail address"
+    )
+    notice: Annotated[Text, AfterValidator(_web_address)] | None = Field(
+        default=None, description="address of the privacy notice, which begins with `https://`"
+    )
+    archive: ArchiveBlock | None = Field(
+        default=None, description="an [archive](archives.md) of the releases; `null`: there is none"
+    )
 
 
 def canonical_json(content: object) -> bytes:
@@ -144,14 +195,14 @@ class Task(_ProtocolBlocks):
     protocol: ProtocolName = Field(
         default="scores",
         description="what is released: `scores` at a round's model, `gradients` at the newest one, `examples` or "
-        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features, "
+        "`moments` once, or an organisation's `summaries`. If omitted: `gradients` from 64 coded features on, "
         "and with `objective`, `learner` or `max_staleness`; `univariate` without features, or with `known` ones, "
         "where people release their target once; else `scores`",
     )
     as_published: Annotated[bool, Field(strict=True)] = Field(
         default=False,
-        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix); of "
-        "`gradients` and `examples` with the least Gaussian noise of a guarantee (see `calibration`)",
+        description="`true`: the settings of the protocol's paper (LDP-SGD, IWP-SGD, public-data GLM, GaussMix), "
+        "except that `gradients` and `examples` have the least Gaussian noise with the guarantee (see `calibration`)",
     )
     objective: Literal["balanced", "logistic", "softmax", "huber", "squared", "median"] | None = Field(
         default=None,
@@ -181,8 +232,8 @@ class Task(_ProtocolBlocks):
     )
     weight: Weight = Field(
         default="people",
-        description="`people` count alike, however many rows they have; with `{rows: 10}` a person counts as their "
-        "rows (in a window), at most 10",
+        description="`people`: all people have equal weight, however many rows they have; `{rows: 10}`: a person's "
+        "weight is their number of rows (in a window), at most 10",
     )
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
@@ -200,8 +251,8 @@ class Task(_ProtocolBlocks):
     expiry: Duration = Field(default=7 * 86_400, description="how long a device keeps trying to send a release")
     duplicates: Annotated[Integer, Field(ge=1, le=10**9)] = Field(
         default=65_536,
-        description="the number of previous releases of a partition among which any repeated id is noticed; a repeated "
-        "release is noticed until it expires",
+        description="the number of previous releases of a partition among which a repeated id is recognised; a "
+        "repeated release is recognised until it expires",
     )
     public: PublicBlock | None = Field(
         default=None, description="public covariates, for whitening and intervals; `null`: nobody's features are public"
@@ -382,7 +433,7 @@ class Task(_ProtocolBlocks):
         has = {"public": self.public is not None, "predictions": self.predictions is not None}
         why = protocol.why_not_weighed(self.block, **has)
         if self.experiment is not None:
-            why = why or " and experiment, whose arms are of people who count alike; remove one"
+            why = why or " and experiment, whose arms give all people the same weight; remove one"
         if why:
             raise task_error(f"rows have no effect with protocol: {self.protocol}{why}", "weight")
         if self.learner.intervals == ASKED:
@@ -396,9 +447,9 @@ class Task(_ProtocolBlocks):
         if protocol.without_models and not protocol.reads_models(self.block):
             raise task_error("has no effect with interactive: false; remove it, or interactive", "track")
         if self.known_columns:
-            raise task_error("no path is estimated for known columns; remove it, or known", "track")
+            raise task_error("tasks with known columns have no track; remove it, or known", "track")
         if has_quantiles:
-            raise task_error("no path is estimated for quantiles; remove it, or target.quantiles", "track")
+            raise task_error("tasks of quantiles have no track; remove it, or target.quantiles", "track")
         if track.window != self.privacy.window or not self.privacy.renews:
             words = f"{shown(track.window)} is not privacy.window, {shown(self.privacy.window)}"
             raise task_error(f"{words}; give the same one, in which a person answers once", "track", "window")
@@ -411,8 +462,8 @@ class Task(_ProtocolBlocks):
             words = f"forget: {self.forget}`, as the estimand may move; say validity: fixed-n, or remove forget"
             raise task_error(f"`validity: always-valid` cannot be combined with `{words}", *at)
         if self.learner.intervals == "random-scaling":
-            words = "which intervals: random-scaling does not have; say validity: fixed-n, or give public covariates"
-            raise task_error(f"always needs a covariance, {words}", *at)
+            words = "which `intervals: random-scaling` does not have; say validity: fixed-n, or give public covariates"
+            raise task_error(f"`validity: always-valid` needs a covariance, {words}", *at)
 
     def _check_contrasts(self) -> None:
         features = {feature.name: feature for feature in self.features if isinstance(feature, CategoryFeature)}
@@ -457,15 +508,17 @@ class Task(_ProtocolBlocks):
             words = "compares a binary or real target, not several classes; make the class of interest a binary target"
             raise task_error(words, at)
         experiment.check_metrics(self.target)
-        private = [each.name for each in self.features if each.name not in known_names]
-        if experiment.metrics and private:
-            words = f"{shown(private[0])} is private, and its products are released with one target only; remove one"
-            raise task_error(words, at, "metrics")
         if experiment.metrics and self.privacy.repeats_answers:
             words = (
                 "with privacy.repeat: same, whether an answer is repeated would depend on metrics that are not drawn"
             )
             raise task_error(f"{words}; remove the metrics, or say repeat: anew", at, "metrics")
+        if experiment.ratios and self.privacy.further_levels:
+            words = "the two means of a ratio would weigh levels differently; remove the ratios, or the further levels"
+            raise task_error(words, at, "ratios")
+        if experiment.ratios and self.shuffle is not None:
+            words = "a shuffler withholds whole combinations of known columns, and ratios are not adjusted for them"
+            raise task_error(f"{words}; remove the ratios, or shuffle", at, "ratios")
         if experiment.segments and self.shuffle is not None:
             words = "a shuffler withholds whole combinations of known columns, so that arms differ in what is left"
             raise task_error(f"{words}; remove the segments, or shuffle", at, "segments")
@@ -568,7 +621,7 @@ class Task(_ProtocolBlocks):
     @cached_property
     def repeats(self) -> Repeats:
         """How often one person may answer, by the task's caps."""
-        return ONCE if self.of_organisations else repeats_of(self.privacy)
+        return ONCE if self.of_organisations else self.privacy.repeats
 
     @cached_property
     def repeats_within(self) -> Repeats:
@@ -585,13 +638,18 @@ class Task(_ProtocolBlocks):
 
     @property
     def most_rows(self) -> int:
-        """Largest number of a person's rows that count, each row as one person; 1 if people count alike."""
+        """Largest number of a person's rows that count; 1 if all people have equal weight, whatever their rows."""
         return self.weight.rows if isinstance(self.weight, WeightBlock) else 1
 
     @property
     def known_columns(self) -> tuple[str, ...]:
         """Names of the features that are sent as they are."""
         return tuple(each.name for each in self.features if isinstance(each, CategoryFeature) and each.known)
+
+    @property
+    def archive_words(self) -> str:
+        """Return what people are told about an archive of their releases; empty if the task declares none."""
+        return "" if self.about is None or self.about.archive is None else self.about.archive.words
 
     @property
     def known_words(self) -> str:
@@ -740,7 +798,7 @@ class Task(_ProtocolBlocks):
         if self.experiment is not None:
             own = self.experiment.model_dump(mode="json", by_alias=True)
             segments = [name for name in self.experiment.segments if name in names]
-            own |= {"segments": segments, "metrics": []}
+            own |= {"segments": segments, "metrics": [], "ratios": []}
             if self.experiment.guardrail is not None and self.experiment.guardrail.metric not in (None, target.name):
                 own["guardrail"] = None
             parts["experiment"] = own if self.experiment.arm in names else None
@@ -868,7 +926,7 @@ class Disclosure:
         return f"{self.what()} are public with this task, as they are and under no guarantee. {whose}"
 
     def announce(self, url: str, source: str | None = None) -> str:
-        """Describe what is about to become public, and on which log; ``source`` is what people are set aside from."""
+        """Describe what is about to become public, and on which log; people are set aside from ``source``."""
         if self.file is None:
             whose = f"They are drawn at random from {source}, and these people release nothing else."
         else:

@@ -2,7 +2,7 @@
 
 Words are those of YAML 1.2: only ``true`` and ``false`` are booleans, and every number is decimal. Names and categories
 are text as written. Repeated keys, aliases, tags and deep nesting are refused, so that no file expands beyond its own
-size. Characters that people could not see in what they agree to are refused, too.
+size. Invisible characters are refused, too, since people must be able to see what they agree to.
 """
 
 import re

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk.learners import PublicGLMClassifier, PublicGLMRegressor, ScoreClassifier, ScoreRegressor
+from murk.learners.public_sample import KEPT, PublicSample
 from murk.privacy import ApproxDP
-from murk.protocols.covariates import KEPT, PublicSample
 from reproductions.public_glm.released import (
     Learner,
     Moments,

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from murk.demo import DATA
 from murk.errors import UserError
-from murk.protocols.covariates import PublicSample
+from murk.learners.public_sample import PublicSample
 from murk.task.coding import INTERCEPT
 from reproductions.data_file import read_columns
 from reproductions.experiment import Check, Measured, Outcome, Panel, Row, Series, Setting, Tag

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from murk import Task
 from murk.cli.commands.dossier import command
 from murk.producers import Ledger, Producer
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import LocalFolder
@@ -51,7 +52,8 @@ def test_an_archive_is_stated_with_who_deletes_it_to_be_settled(tmp_path: Path) 
     for name in ("sleep", "other"):
         with open_log(f"sqlite:///{tmp_path}/{name}.db") as log:
             log.register_task(Task.load(task).document())
-            Archiver(log, log.registered_task(), LocalFolder(f"{tmp_path}/{name}"))
+            carried = log.registered_task()
+            Archiver(log, carried, LocalFolder(f"{tmp_path}/{name}"), device_for(carried).engine())
     log_of = ("--draws", 0, "--out", out, "--log", f"sqlite:///{tmp_path}/sleep.db", "--json")
     status, said = run(task, *log_of)
     assert status == 0, said
@@ -60,6 +62,11 @@ def test_an_archive_is_stated_with_who_deletes_it_to_be_settled(tmp_path: Path) 
     assert status == 0, said
     assert any("who deletes it" in one for one in json.loads(said)["to_settle"])
     assert f"the archive {tmp_path}/sleep" in out.read_text()
+    assert "Only the owner of the archive&#x27;s folder can read its files and write to it." in out.read_text()
+    (tmp_path / "sleep/_task.json").chmod(0o644)
+    (tmp_path / "sleep").chmod(0o770)
+    run(task, *log_of, "--archive", f"{tmp_path}/sleep")
+    assert "Other users of the machine can read files and write in the archive&#x27;s folder" in out.read_text()
     status, said = run(task, *log_of, "--archive", f"{tmp_path}/other")
     assert (status, "of another log" in said) == (1, True)
 

@@ -182,6 +182,7 @@ def test_the_card_says_who_asks_and_gives_a_receipt(chromium, gateway):
     for words in ABOUT.values():
         assert words in card_text(driver)
     assert "What was sent cannot be taken back" in card_text(driver)
+    assert "archive" not in card_text(driver)
     link = driver.execute_script(
         "const link = document.querySelector('murk-consent').shadowRoot.querySelector('dd a');"
         "return [link.href, link.rel]"
@@ -194,7 +195,11 @@ def test_the_card_says_who_asks_and_gives_a_receipt(chromium, gateway):
     opened(driver, gateway)
     services.eventually(lambda: driver.execute_script(MESSAGE) == message)
     receipt = json.loads(run(driver, RECEIPT))
-    assert (receipt["task"], receipt["hash"], receipt["about"]) == ("third-child", gateway.task.hash, ABOUT)
+    assert (receipt["task"], receipt["hash"], receipt["about"]) == (
+        "third-child",
+        gateway.task.hash,
+        {**ABOUT, "archive": None},
+    )
     assert receipt["asked"] == ["age", "same_sex", "third_child"]
     assert receipt["promise"]["guarantee"] == {"gdp": {"mu": 1}}
     answers = receipt["answers"]
@@ -231,9 +236,13 @@ features:
   - {{name: arm, label: Version of this page, categories: [control, treatment], known: true}}
   - {{name: platform, label: Kind of device, categories: [web, ios, other], known: true}}
 target: {{name: bought, label: Whether you bought something, kind: binary, positive: "yes", negative: "no"}}
-experiment: {{arm: arm, control: control, assigned: {{by: device, salt: checkout-7, shares: [0.5, 0.5]}}}}
+experiment:
+  arm: arm
+  control: control
+  assigned: {{by: device, salt: checkout-7, shares: [0.5, 0.5]}}
+  metrics: [{{name: amount, label: What you paid, kind: real, low: 0, high: 200, missing_share: 0}}]
 privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
-about: {json.dumps(ABOUT)}
+about: {json.dumps({**ABOUT, "archive": {"kept": "1825d", "readers": "the shop", "writers": "its archiver"}})}
 """)
 
 
@@ -241,24 +250,28 @@ def test_the_card_says_what_is_sent_as_it_is(chromium):
     with served(task=EXPERIMENT) as gateway:
         driver = opened(chromium, gateway)
         text = card_text(driver)
-        assert "Asked about you: Whether you bought something." in text
+        assert "Asked about you: Whether you bought something, What you paid." in text
+        assert "Of Whether you bought something, What you paid, this device draws one at random" in text
         assert "Sent as they are, without noise: Version of this page, Kind of device." in text
         assert "Drawn at random by this device: Version of this page." in text
         assert "from any other that is the same in what is sent as it is, in at most 69.2% of cases" in text
         assert "one message of these values and random-looking numbers" in text
+        assert "kept in an archive for at most 1825 days. Who may read it: the shop. Who may write to it: its" in text
         arm = run(driver, "return await window.device.arm()")
         run(
             driver,
             """
             const card = document.querySelector("murk-consent");
-            card.record = () => ({ platform: "ios", bought: "yes" });
+            card.record = () => ({ platform: "ios", bought: "yes", amount: 30 });
             card.shadowRoot.querySelector("#share").click();
         """,
         )
         services.eventually(lambda: "answer was sent" in card_text(driver))
         (message,) = gateway.received
         place = ["control", "treatment"].index(arm)
-        assert json.loads(message)["payload"][0] == 4 * place + 1
+        metric, cell, *_ = json.loads(message)["payload"]
+        assert metric in (0, 1)
+        assert cell == 4 * place + 1
         known = json.loads(run(driver, RECEIPT))["sent_as_they_are"]
         assert known == ["Version of this page", "Kind of device"]
         # Another visit has the same arm, by a number that was not sent.

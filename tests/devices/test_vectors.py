@@ -33,6 +33,7 @@ def test_same_bytes(protocol):
         assert sum(all(part in text for part in needed) for text in texts) > 0
     tasks = [json.loads(line["document"]) for line in lines if "document" in line and "refused" not in line]
     assert any("weight" in task for task in tasks) == (protocol in WEIGHED)
+    assert any((task.get("experiment") or {}).get("metrics") for task in tasks) == (protocol == "univariate")
     result = checked(lines)
     assert result["wrong"] == 0, result["first"]
     assert (result.get("repeated", 0) > 0) == (protocol in REPEATING)

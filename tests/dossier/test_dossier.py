@@ -23,10 +23,10 @@ from murk.dossier.facts import Audit, Facts, read_audit, row, together
 from murk.dossier.making import dossier_of
 from murk.dossier.necessity import Necessity, necessity_of
 from murk.dossier.page import page_of
+from murk.dossier.registry import entry_of
 from murk.errors import UserError
 from murk.privacy import Accountant, ApproxDP, GaussianDP, GaussMixMechanism, PureDP, calibrate, cap_of
-from murk.privacy.explain import number, percent
-from murk.privacy.guarantees import figures
+from murk.privacy.guarantees import figures, number, percent
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import key_path
 from murk.stream import open_log
@@ -389,7 +389,7 @@ def test_small_words() -> None:
 
 def test_it_does_not_say_that_releases_cannot_be_linked() -> None:
     found = dossier(facts())
-    assert "Who can see both the log and the order of a gateway's file" in " ".join(found.to_settle)
+    assert "Who can read both the log and a gateway's ledger" in " ".join(found.to_settle)
     withdrawing = words(found, "withdrawal")
     assert "pseudonymous, not anonymous" in withdrawing
     assert "keeps no link" not in withdrawing
@@ -543,7 +543,7 @@ HOLDERS: dict[str, tuple[Callable[[], Facts], list[str], list[str]]] = {
     "shuffled log alone": (
         lambda: facts(TASKS["shuffled"]),
         ["The input log was not read (--intake)", "waits for its crowd of 20,000", "Central guarantees of several"],
-        ["in the order of its file"],
+        ["in a random order, block by block"],
     ),
     "intake": (
         lambda: facts(TASKS["shuffled"], intake=INTAKE),
@@ -582,6 +582,32 @@ def test_what_people_are_told_is_the_purpose() -> None:
     assert "--controller" not in settle
     other = " ".join(dossier(facts(about, purpose="Advertising.")).to_settle)
     assert "differs from what people are told" in other
+
+
+ARCHIVE = "about: {archive: {kept: 1825d, readers: the clinic, writers: its archiver}}\n"
+
+
+@pytest.mark.parametrize("declared", [False, True])
+@pytest.mark.parametrize("read", [False, True])
+def test_an_archive_is_stated_as_far_as_it_is_declared_or_read(declared: bool, read: bool) -> None:
+    """Of a deployment without an archive nothing is said."""
+    given_text = TASKS["scores"] + ARCHIVE * declared
+    given = facts(given_text)
+    if read:
+        given = replace(given, archive="s3://bucket/sleep", archive_access="Who can read it was not checked.")
+    told = dossier(given)
+    text, settle = " ".join(words(told, each) for each in ("retention", "withdrawal")), " ".join(told.to_settle)
+    kept = entry_of(given)["deployment"]["deployment_model"]["release_type_details"]
+    assert ("copies of releases" in text) == ("to be deleted, since a release" in text) == (declared or read)
+    assert ("rchive" in text + settle + kept) == (declared or read)
+    assert ("1,825 days at most (about.archive)" in text) == declared
+    assert (f"People are told: {task_of(given_text).archive_words}" in text) == declared
+    assert ("in an archive for at most 1,825 days. Who may read it: the clinic." in kept) == declared
+    asks = read and not declared
+    assert ("until somebody deletes them" in text) == ("so neither do consent cards" in settle) == asks
+    assert ("until somebody deletes it" in kept) == asks
+    assert ("was not read (--archive)" in settle) == (declared and not read)
+    assert ("Who can read it was not checked." in text) == read
 
 
 def test_no_store_of_records_is_denied_where_windows_hold_some() -> None:
@@ -626,9 +652,9 @@ def test_necessity_is_the_plan_for_the_people_at_hand() -> None:
     assert half > 1.2 * own > 1.2 * twice
     few = dossier(facts(moments), forecast(100))
     assert "100 people (--people) are TOO FEW to learn anything" in " ".join(few.to_settle)
-    assert "asked for without a use" in words(few, "necessity")
+    assert "asking for their answers would serve no purpose" in words(few, "necessity")
     refusing = dossier(facts(moments, accounts=replace(ACCOUNTS, refused=7)), forecast(20_000))
-    assert "7 requests to release came to nothing" in words(refusing, "necessity")
+    assert "7 requests to release met a cap" in words(refusing, "necessity")
     # Groups are compared where there are several.
     groups = "features: [{name: arm, categories: [a, b, c]}]\n" + REAL + "privacy: {guarantee: {pure: {epsilon: 2}}}\n"
     arms = words(dossier(facts(), forecast(20_000, groups + "protocol: moments\n")), "necessity")

@@ -23,8 +23,8 @@ from murk.learners import (
     ScoreRegressor,
 )
 from murk.learners.base import code_of, codes_of
+from murk.learners.public_sample import PublicSample
 from murk.privacy import ApproxDP, GaussianDP
-from murk.protocols.covariates import PublicSample
 from murk.task.values import target, targets
 
 MU = GaussianDP(mu=4.0)

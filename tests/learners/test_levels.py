@@ -150,7 +150,7 @@ def test_the_default_release_of_examples_considers_the_ends_of_a_grid() -> None:
 
 
 def test_a_grid_is_refused_where_it_cannot_be() -> None:
-    with pytest.raises(UserError, match=r"privacy.levels: a grid is of people's own budgets"):
+    with pytest.raises(UserError, match=r"privacy.levels: a grid is for budgets of people"):
         task_of(WIDE, "summaries", more="summaries: {rows: 8, window: 200}\n")
     with pytest.raises(UserError, match=r"privacy.levels: crowds are of one level"):
         task_of("{from: 1, to: 4}", guarantee="pure: {epsilon: 4.0}", more="shuffle: {crowd: 20000}\n")

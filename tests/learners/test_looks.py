@@ -142,7 +142,7 @@ def test_a_monitor_follows_a_stream_of_small_steps():
 
 def test_random_scaling_holds_at_one_look_only():
     looks = looks_of(Task.parse(TASK), estimated(method=RANDOM_SCALING), 50_000, live=True)
-    assert (looks.validity, looks.why) == ("fixed-n", "random scaling knows no covariance")
+    assert (looks.validity, looks.why) == ("fixed-n", "random scaling estimates no covariance")
 
 
 def test_a_sequence_is_as_much_wider_as_the_boundary_says(url):

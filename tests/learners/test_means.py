@@ -23,14 +23,13 @@ from murk.learners import (
     ShareClassifier,
 )
 from murk.monitoring import Monitor
-from murk.monitoring.metrics.exporter import VALUES
+from murk.monitoring.metrics.monitor import VALUES
 from murk.planning.choice import recommend
 from murk.planning.plan import plan
 from murk.privacy import GaussianDP, PureDP, SimplexGaussian, SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.selection import LEVELS
-from murk.protocols.device import device_for
+from murk.protocols.device import device_for, part
 from murk.protocols.population import Records
-from murk.protocols.registry import part
 from murk.results.result import Result
 from murk.stream import open_log
 

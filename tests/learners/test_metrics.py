@@ -1,4 +1,4 @@
-"""Metrics beside the target of an experiment: one is drawn for each release; and their lifts."""
+"""Metrics beside the target of an experiment: one is drawn for each release; their lifts, and those of ratios."""
 
 import json
 import math
@@ -12,10 +12,11 @@ from murk import Task
 from murk.audit.neighbours import worst_neighbours
 from murk.audit.release_distributions import distribution_of
 from murk.errors import UserError
+from murk.inference import experiments as inference
 from murk.inference.confidence_sequences import Looks
-from murk.inference.experiments import _absent, experiment
+from murk.inference.experiments import _absent, difference_interval, experiment
 from murk.monitoring import Monitor
-from murk.planning.experiments import plan_experiment
+from murk.planning.experiments import false_alarms, plan_experiment
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Policy, Producer
 from murk.protocols.device import device_for
@@ -46,11 +47,19 @@ experiment:
 {METRICS}
 privacy: {{guarantee: {{GUARANTEE}}}}
 """
+ORDERS = "name: orders, kind: real, low: 0, high: 8"
+RATIO = "ratios: [{name: amount per order, numerator: amount, denominator: orders}]"
 GUARANTEES = ("pure: {epsilon: 4.0}", "gdp: {mu: 1.0}", "gdp: {mu: 3.0}")
 
 
 def task(guarantee=GUARANTEES[0], old="", new=""):
     return Task.parse(TASK.replace("GUARANTEE", guarantee).replace(old, new, 1))
+
+
+def ratio_task(guarantee=GUARANTEES[0], old="", new=""):
+    """Return the task with the amount per order, of orders that everybody has."""
+    own = TASK.replace("GUARANTEE", guarantee).replace(ORDERS, f"{ORDERS}, missing_share: 0")
+    return Task.parse(own.replace("  guardrail", f"  {RATIO}\n  guardrail").replace(old, new, 1))
 
 
 def coded(rng, count):
@@ -82,7 +91,6 @@ def coded(rng, count):
             "guarantee: {pure: {epsilon: 4.0}}, window: week, repeat: same",
             "experiment.metrics: with privacy.repeat: same, .* on metrics that are not drawn; remove the metrics",
         ),
-        ("[web, ios], known: true", "[web, ios]", "'platform' is private, and its products are released with one"),
     ],
 )
 def test_refused_with_remedy(old, new, words):
@@ -90,12 +98,47 @@ def test_refused_with_remedy(old, new, words):
         task(old=old, new=new)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "denominator: orders",
+            "denominator: order",
+            r"experiment.ratios\[0\].denominator: 'order' is neither .*; did",
+        ),
+        ("denominator: orders", "denominator: amount", r"ratios\[0\].denominator: 'amount' is divided by itself"),
+        (
+            "denominator: orders",
+            "denominator: returned",
+            "'returned' may be missing, .* missing_share: 0 if every person",
+        ),
+        ("numerator: amount", "numerator: returned", r"ratios\[0\].numerator: 'returned' may be missing"),
+        ("low: 0, high: 8", "low: -1, high: 8", r"'orders' may be negative \(low: -1\); name one with a low of 0"),
+        ("name: amount per order", "name: orders", r"experiment.ratios\[0\].name: 'orders' is a name already"),
+        (
+            "privacy: {",
+            "privacy: {levels: {low: {pure: {epsilon: 1}}}, ",
+            "would weigh levels differently; remove the ra",
+        ),
+        (
+            "privacy: {",
+            "shuffle: {promise: {delta: 1.0e-6}, crowd: 1000}\nprivacy: {",
+            "ratios are not adjusted for them",
+        ),
+    ],
+)
+def test_ratios_are_refused_with_remedy(old, new, words):
+    with pytest.raises(UserError, match=words):
+        ratio_task(old=old, new=new)
+
+
 def test_documents_keep_metrics_and_omit_them_where_there_are_none():
     own = task()
     assert Task.from_document(own.document()) == own
     assert [each.name for each in own.metrics] == ["amount", "orders", "returned"]
     plain = json.loads(task(old=METRICS, new="").document())["experiment"]
-    assert "metrics" not in plain
+    assert not plain.keys() & {"metrics", "ratios"}
+    assert [each.name for each in Task.from_document(ratio_task().document()).experiment.ratios] == ["amount per order"]
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
@@ -148,13 +191,17 @@ def test_forged_releases_are_rejected(guarantee):
 
 
 @pytest.mark.parametrize("guarantee", GUARANTEES)
-def test_audited_pairs_differ_in_all_metrics(guarantee):
-    own = task(guarantee)
+@pytest.mark.parametrize("platform", [", known: true", ""])
+def test_audited_pairs_differ_in_all_metrics(guarantee, platform):
+    own = task(guarantee, "[web, ios], known: true", f"[web, ios]{platform}")
     device = device_for(own)
     mechanism = device.mechanisms["default"]
     pair = worst_neighbours(own, device, mechanism, np.random.default_rng(1))
-    assert (pair.first["arm"], pair.first["platform"]) == (pair.second["arm"], pair.second["platform"])
-    assert all(pair.first[name] != pair.second[name] for name in ("bought", "amount", "orders", "returned"))
+    assert pair.first["arm"] == pair.second["arm"]
+    assert pair.first["platform"] == pair.second["platform"] or not platform
+    # Of products a private platform may tell more than all metrics together.
+    names = ("bought", "amount", "orders", "returned")
+    assert not platform or all(pair.first[name] != pair.second[name] for name in names)
     columns = {name: [pair.first[name], pair.second[name]] for name in own.coding.all_columns}
     block = own.coding.encode(columns)
     vectors, distribution = device.vectors(block.x, block.y), distribution_of(mechanism)
@@ -202,6 +249,86 @@ def test_intervals_of_metrics_hold(guarantee):
     assert (finite == runs).all()
 
 
+@pytest.mark.parametrize("guarantee", GUARANTEES[:2])
+def test_intervals_of_ratios_hold(guarantee):
+    """They divide means of different people, of whom a tenth is in the arm."""
+    own = ratio_task(guarantee.replace("mu: 1.0", "mu: 2.0"))
+    device, rng, runs = device_for(own), np.random.default_rng(13), 60
+
+    def people(count, rng):
+        X, y = coded(rng, count)
+        X[np.isnan(X[:, 3]), 3] = -1.0
+        chosen = (X[:, 0] < 0.0) | (rng.random(count) < 0.25)
+        return X[chosen], y[chosen]
+
+    X, _ = people(400_000, rng)
+    arm, amount, orders = X[:, 0] > 0.0, 20.0 * (X[:, 2] + 1.0), 4.0 * (X[:, 3] + 1.0)
+    base, ratio = (amount[arm == each].sum() / orders[arm == each].sum() for each in (False, True))
+    truth, relative = ratio - base, 100.0 * (ratio / base - 1.0)
+    missed, wrong, finite = np.zeros(2), np.zeros(2), np.zeros(2)
+    for run in range(runs):
+        X, y = people(40_000, rng)
+        lifts = state(own, device, X, y, run).metrics[-1]
+        assert (lifts.name, lifts.unit, lifts.adjusted) == ("amount per order", "units", False)
+        (lift,) = lifts.lifts
+        for index, (value, (low, high)) in enumerate(((truth, lift.interval), (relative, lift.relative_interval))):
+            finite[index] += math.isfinite(low + high)
+            missed[index] += not low <= value <= high
+            # As if it were the middle of the range off.
+            wrong[index] += not low <= value + 0.9 * (high - low) <= high
+    own = ratio_task(guarantee)
+    (lift,) = state(own, device_for(own), X[:300], y[:300], 1).metrics[-1].lifts
+    assert lift.interval == (-math.inf, math.inf)
+    # Misses of 5/4% each: more than 5 of 60 with a probability below 1e-3 for all four of this test.
+    assert (missed <= 5).all()
+    assert (wrong > 30).all()
+    assert (finite == runs).all()
+
+
+def test_intervals_of_metrics_beside_private_features_hold():
+    own = ratio_task("gdp: {mu: 4.0}", "[web, ios], known: true", "[web, ios]")
+    device, rng, runs = device_for(own), np.random.default_rng(17), 20
+    assert {part.dimension for part in device.mechanisms["default"].parts} == {7}
+    X, _ = coded(rng, 400_000)
+    orders = 4.0 * (np.where(np.isnan(X[:, 3]), -1.0, X[:, 3]) + 1.0)
+    arm, amount = X[:, 0] > 0.0, 20.0 * (X[:, 2] + 1.0)
+    means = [(amount[arm == each].mean(), orders[arm == each].mean()) for each in (False, True)]
+    differences = [after - before for before, after in zip(*means, strict=True)]
+    truth = [*differences, 0.0, means[1][0] / means[1][1] - means[0][0] / means[0][1]]
+    missed, wrong = np.zeros(4), np.zeros(4)
+    for run in range(runs):
+        X, y = coded(rng, 12_000)
+        X[np.isnan(X[:, 3]), 3] = -1.0
+        for index, (metric, value) in enumerate(zip(state(own, device, X, y, run).metrics, truth, strict=True)):
+            low, high = metric.lifts[0].interval
+            missed[index] += not low <= value <= high
+            # As if it were the middle of the range off.
+            wrong[index] += not low <= value + 0.9 * (high - low) <= high
+    # Misses of 5/4% each: more than 3 of 20 with a probability below 1e-3 for all four.
+    assert (missed <= 3).all()
+    assert (wrong > 10).all()
+
+
+def test_difference_intervals_of_normal_estimates_are_the_usual_ones():
+    low, high = difference_interval(2.0, 1.0, (2.0 - 1.96, 2.0 + 1.96), (1.0 - 1.96, 1.0 + 1.96))
+    assert (low, high) == pytest.approx((1.0 - 1.96 * math.sqrt(2.0), 1.0 + 1.96 * math.sqrt(2.0)))
+    assert difference_interval(2.0, 1.0, (-math.inf, math.inf), (0.0, 2.0)) == (-math.inf, math.inf)
+
+
+def test_a_run_states_ratios():
+    people = [{**row, "orders": row["orders"] or 0.0} for row in rows(12_000, 5)]
+    result = murk.run(ratio_task("pure: {epsilon: 8.0}"), people, seed=2)
+    ratio = result.report["experiment"]["metrics"][-1]
+    assert ratio["name"] == "amount per order"
+    # Without a tenth of the orders an order has 3 / 0.9, and 20% more in the treatment.
+    assert ratio["control_mean"] == pytest.approx(3.3, abs=0.5)
+    (lift,) = ratio["lifts"]
+    assert lift["relative_interval"][0] < 20.0 < lift["relative_interval"][1]
+    text = str(result)
+    assert "amount per order, units*" in text
+    assert "a ratio of two means, which is not adjusted" in text
+
+
 def rows(count, seed):
     X, y = coded(np.random.default_rng(seed), count)
     return [
@@ -231,6 +358,13 @@ def test_a_run_states_metrics_and_their_guard_rail():
     assert "Metrics: 95% for all together" in text
     assert "treatment raises amount, by" in text
     assert "treatment: the guard rail of returned holds" in text
+
+
+def test_a_file_with_metrics_that_the_task_rules_out_is_named():
+    people = [{**row, "amount": "" if row["arm"] == "treatment" else row["amount"]} for row in rows(400, 5)]
+    count = sum(row["amount"] == "" for row in people)
+    with pytest.warns(UserWarning, match=f"{count} of 'amount' are missing, but the task states that every person has"):
+        murk.run(task("pure: {epsilon: 8.0}"), people, seed=2)
 
 
 def test_a_log_with_metrics_is_watched_and_serves_models(tmp_path):
@@ -267,6 +401,27 @@ def test_a_log_with_metrics_is_watched_and_serves_models(tmp_path):
     estimate = engine.estimate()
     assert estimate.names == ("arm", "intercept")
     assert estimate.values[0] > 0.0
+
+
+def test_false_alarms_are_counted_of_metrics_and_ratios(monkeypatch):
+    own = ratio_task("pure: {epsilon: 8.0}")
+    X, y = coded(np.random.default_rng(15), 1_500)
+    X[np.isnan(X[:, 3]), 3] = -1.0
+    found = false_alarms(own, X, y, runs=8, seed=3)
+    # At 5% more than 2 of 8 runs with a probability of 0.6%.
+    assert found.metrics_watched <= found.metrics_fixed <= 1.0
+    assert found.metrics_watched <= 0.25
+    usual = inference.difference_interval
+
+    def narrow(one, other, *intervals):
+        return tuple(one - other + 0.2 * (end - one + other) for end in usual(one, other, *intervals))
+
+    monkeypatch.setattr(inference, "difference_interval", narrow)
+    of_ratios = false_alarms(own, X, y, runs=8, seed=3)
+    assert of_ratios.metrics_watched > 0.25
+    assert of_ratios.watched == found.watched
+    plain = false_alarms(task(old=METRICS, new=""), X[:200, [0, 1, 5]], y[:200], runs=1)
+    assert (plain.metrics_watched, plain.metrics_fixed) == (None, None)
 
 
 def test_plans_count_that_one_of_several_is_drawn():

@@ -24,8 +24,7 @@ from murk.protocols import windows
 from murk.protocols.device import device_for
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.worker.worker import Worker
-from murk.task.repeats import effect_of
-from murk.task.windows import begin_of, start_of, utc_day, window_of
+from murk.task.windows import begin_of, effect_of, start_of, utc_day, window_of
 
 SHARES = """
 name: visits

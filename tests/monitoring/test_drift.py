@@ -8,7 +8,8 @@ import pytest
 from murk import Task
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import VALUES, family
+from murk.monitoring.metrics.exporter import family
+from murk.monitoring.metrics.monitor import VALUES
 from murk.monitoring.snapshot import Snapshot
 from murk.protocols.device import device_for
 from murk.protocols.scores.device import ScoreDevice

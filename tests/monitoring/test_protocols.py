@@ -21,8 +21,7 @@ from murk.monitoring.web.routes import PAGE
 from murk.populations.local_run import LocalRun
 from murk.populations.people import PopulationConfig
 from murk.privacy import ApproxDP, calibrate
-from murk.protocols.device import device_for
-from murk.protocols.registry import ROOMS
+from murk.protocols.device import ROOMS, device_for
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.stream import open_log

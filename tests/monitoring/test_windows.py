@@ -10,13 +10,13 @@ from murk import Task
 from murk.monitoring import history
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import VALUES, family
+from murk.monitoring.metrics.exporter import family
+from murk.monitoring.metrics.monitor import VALUES
 from murk.monitoring.snapshot import Snapshot
 from murk.protocols.device import device_for
 from murk.stream.wire.releases import TargetRelease
 from murk.stream.wire.state import Counters, StateMessage
-from murk.task.repeats import Repeats
-from murk.task.windows import begin_of, start_of
+from murk.task.windows import Repeats, begin_of, start_of
 
 TASK = Task.parse("""
 name: visits

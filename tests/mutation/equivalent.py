@@ -31,7 +31,7 @@ EQUIVALENT: dict[tuple[str, str], str] = {
         ),
     ): "a name may be repeated as often as one likes",
     (
-        "murk/stream/wire/blocks.py",
+        "murk/stream/wire/duplicates.py",
         "-        self._block = 0\n+        self._block = 1",
     ): "before the first message both blocks are empty",
     (

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 import murk.privacy
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianDP, PureDP, ZeroConcentratedDP, cap_of, guarantee_from_dict
-from murk.privacy.explain import max_attack_accuracy, number, percent
-from murk.privacy.guarantees import KINDS
+from murk.privacy.guarantees import KINDS, max_attack_accuracy, number, percent
 
 ALL = [PureDP(1.0), ApproxDP(1.0, 1e-6), GaussianDP(1.0), ZeroConcentratedDP(0.5)]
 

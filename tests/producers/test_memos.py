@@ -1,4 +1,4 @@
-"""Tasks whose people repeat their last answer while their record codes to the same."""
+"""Tasks whose people repeat their last answer while their coded record is unchanged."""
 
 import datetime
 import json
@@ -17,7 +17,7 @@ from murk.producers.ledger.names import NameKey
 from murk.producers.producer import ReleaseCall, marks_of
 from murk.protocols.device import device_for
 from murk.results.report import describe_cap
-from murk.task.repeats import SUPPOSED
+from murk.task.windows import SUPPOSED
 from tests.producers.world import NOW, World, make_task
 
 WEEK = 7 * 86_400

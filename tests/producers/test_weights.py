@@ -265,12 +265,12 @@ def test_devices_count_records(tmp_path: Path) -> None:
         (
             "protocol: scores\npublic: {set_aside: 500}",
             "{rows: 10}",
-            "people who count alike; remove one, or say proto",
+            "all people the same weight; remove one, or say proto",
         ),
-        ("protocol: scores\npredictions: {coverage: 0.9}", "{rows: 10}", "people who count alike; remove one"),
-        ("protocol: gradients\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
+        ("protocol: scores\npredictions: {coverage: 0.9}", "{rows: 10}", "all people the same weight; remove one"),
+        ("protocol: gradients\npublic: {set_aside: 500}", "{rows: 10}", "all people the same weight; remove one"),
         ("protocol: gradients\nlearner: {intervals: random-scaling}", "{rows: 10}", "remove it, or the weight"),
-        ("protocol: examples\npublic: {set_aside: 500}", "{rows: 10}", "people who count alike; remove one"),
+        ("protocol: examples\npublic: {set_aside: 500}", "{rows: 10}", "all people the same weight; remove one"),
         ("protocol: examples\nexamples: {release: separate}", "{rows: 10}", "say release: outer"),
         ("protocol: examples\nexamples: {loss: probit, release: joint}", "{rows: 10}", "say release: outer or cells"),
         ("protocol: moments\nmoments: {release: joint}", "{rows: 10}", "say release: observed"),
@@ -285,7 +285,7 @@ def test_weights_that_no_task_has(more: str, weight: str, why: str) -> None:
 
 
 def test_experiments_have_no_weights() -> None:
-    with pytest.raises(UserError, match="arms are of people who count alike"):
+    with pytest.raises(UserError, match="arms give all people the same weight"):
         task_of(f"{KNOWN}{TARGETS['binary']}\nexperiment: {{arm: arm, control: a}}")
 
 
@@ -305,7 +305,7 @@ def test_windows_count_their_rows(tmp_path: Path) -> None:
         for day in range(1 + person % 3)
     ]
     result = murk.run(task_of(MEAN, more=", window: week"), rows, person="person", time="on", seed=1)
-    assert "and people count as their rows, at most 10" in result.report["counted_rows"]
+    assert "and each person has the weight of their rows, at most 10" in result.report["counted_rows"]
     assert "up to 10 rows of a person count, and at least" in str(result)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from murk.errors import MurkError
+from murk.errors import MurkError, UserError
 from murk.stream import open_log
 from murk.stream.log.kafka.topics import Topics
 from tests.cli import harness
@@ -145,3 +145,25 @@ def test_a_log_that_lost_its_task_and_its_states_is_not_begun_anew(broker, world
     with open_log(url) as log, pytest.raises(MurkError, match="releases"):
         log.register_task(task.document())
     nursery.learner(url).refused("task", status=2)
+
+
+@pytest.mark.slow
+def test_a_log_that_lost_the_topic_of_its_task_takes_that_task_only(broker, world):
+    task, released, url, nursery = world
+    arrive(broker, url, part(released, 0, 100))
+    learner = nursery.learner(url)
+    caught_up(url, learner)
+    assert learner.stop() == 0, learner.err
+    before = states_as(url)
+    without(broker, names(url).models)
+    anew(broker, url, task)
+    with open_log(url) as log:
+        assert log.document() is None
+        with pytest.raises(UserError, match="states of another task"):
+            log.register_task(task.with_simulated(False).document())
+        log.register_task(task.document())
+    assert states_as(url) == before
+    learner = nursery.learner(url)
+    arrive(broker, url, part(released, 100, 200))
+    caught_up(url, learner)
+    assert learner.stop() == 0, learner.err

@@ -11,10 +11,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.shuffler.store import Store
-from murk.stream.wire.blocks import DuplicateWindow
 from murk.stream.wire.codec import RejectedError, decode, encode
 from murk.stream.wire.columns import Layout
-from murk.stream.wire.duplicates import Unexpired, key_of
+from murk.stream.wire.duplicates import DuplicateWindow, Unexpired, key_of
 from murk.stream.wire.packed import Packed
 from murk.stream.worker.interface import wire_rules
 from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt

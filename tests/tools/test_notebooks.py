@@ -11,7 +11,7 @@ import pytest
 from murk import Task
 from murk.planning.choice import recommend
 from murk.privacy import GaussianDP
-from murk.privacy.explain import percent
+from murk.privacy.guarantees import percent
 from tests import forking
 from tools import gallery
 from tools.notebooks import NOTEBOOKS, executed, written

@@ -36,10 +36,9 @@ def test_jobs_have_the_least_rights_and_no_secrets(workflow):
     assert "secrets." not in text
 
 
-def refused(folder, version, repository=""):
+def refused(folder, version):
     command = [folder / "deploy" / "release.sh", version, folder / "dist"]
-    environment = {**os.environ, "GITHUB_REPOSITORY": repository}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert not list((folder / "dist").iterdir())
     return done.stderr
@@ -64,8 +63,36 @@ def test_versions_and_the_changelog_agree(checkout):
     assert "CHANGELOG.md has no dated section for 77.0.0" in refused(checkout, "77.0.0")
 
 
-def test_the_npm_package_names_the_repository_that_publishes_it(checkout):
+NPM = """#!/bin/sh
+case $1 in
+  pkg) echo "$3" >> package.json ;;
+  pack) cp package.json "$3/murk-device.tgz" ;;
+esac
+"""
+PYTHON = """#!/bin/sh
+if [ "$2" = build ]; then touch "$4/murk.whl" "$4/murk.tar.gz"; fi
+"""
+
+
+@pytest.mark.parametrize("repository", ["somebody/murk", ""])
+def test_the_npm_package_names_the_repository_that_publishes_it(checkout, repository):
+    package = checkout / "devices" / "web" / "package.json"
     (checkout / "murk" / "__init__.py").write_text('__version__ = "77.0.0"\n')
-    (checkout / "devices" / "web" / "package.json").write_text('{\n  "version": "77.0.0",\n}\n')
+    package.write_text('{\n  "version": "77.0.0",\n}\n')
     (checkout / "CHANGELOG.md").write_text("## 77.0.0 - 2027-01-01\n")
-    assert 'has no "repository" that names' in refused(checkout, "77.0.0", "somebody/murk")
+    tools = checkout / "tools"
+    tools.mkdir()
+    for name, text in (("npm", NPM), ("python", PYTHON)):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    for command in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "c", "--allow-empty"]):
+        subprocess.run(["git", *command], cwd=checkout, check=True)
+    before, places = package.read_text(), {"PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": str(tools / "python")}
+    environment = {**os.environ, **places, "GITHUB_REPOSITORY": repository}
+    for folder in ("dist", "again"):
+        command = [checkout / "deploy" / "release.sh", "77.0.0", checkout / folder]
+        subprocess.run(command, check=True, capture_output=True, env=environment)
+        assert package.read_text() == before
+        packed = (checkout / folder / "murk-device.tgz").read_text()
+        assert packed == before + (f"repository=github:{repository}\n" if repository else "")
+        assert len(list((checkout / folder).iterdir())) == 3

@@ -128,7 +128,7 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     "score": (
         "A score",
         "`protocol: scores`. A person's answer to one query at a round's model ([scores](#scores)), or with "
-        "`interactive: false` always at that of version 0.",
+        "`interactive: false` always at the model of version 0.",
     ),
     "example": (
         "An example",
@@ -157,8 +157,9 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
     ),
     "target": (
         "A target",
-        "`protocol: univariate`, that of `features: []` ([shares and means](scores.md#without-features)) and of [known "
-        "columns](known.md). A person's target. With `missing_share: 0` there is no integer for a missing target.\n\n"
+        "`protocol: univariate`, for tasks without features ([shares and means](scores.md#without-features)) or with "
+        "[known columns](known.md). A person's target. With `missing_share: 0` there is no integer for a missing "
+        "target.\n\n"
         "| mechanism | target | `payload` |\n|---|---|---|\n"
         "| subset selection | classes | for each class, and then a missing target, 1 if it is in the subset, else 0 |\n"
         "| window selection | a number | the number of the window, from 0 |\n"
@@ -169,10 +170,11 @@ MESSAGES: Final[dict[str, tuple[str, str]]] = {
         "With [quantiles](scores.md#quantiles) the first integer is the number j of a threshold, from 0 to 63, at "
         "j / 64 of the range. The others are those of two classes: at or below the threshold, and above it.\n\n"
         "With [known columns](known.md) the first integer is the number of their combination of values, which is sent "
-        "as it is, and the target's follow. Each column has a number from 0: the position of its category, or the "
-        "number of categories for a missing or undeclared value, unless `missing` names a category. The combination's "
-        "number counts all, the last column's changing fastest. With metrics of an experiment, the number of the drawn "
-        "one comes before it, 0 for the target, and releases of shorter ones end in zeros.",
+        "as it is, and the target's integers follow. Each column has a number from 0: the position of its category, or "
+        "the number of categories for a missing or undeclared value, unless `missing` names a category. Combinations "
+        "are numbered in the order in which the last column's number changes fastest. In an experiment with metrics, "
+        "the number of the drawn metric, 0 for the target, comes before that of the combination, and a payload that is "
+        "shorter than the longest is filled up with zeros.",
     ),
     "sketch": (
         "A mixture",
@@ -265,8 +267,8 @@ of another task, partition or log (`identity`), or has a `last_id` other than th
 Rounds begin at the versions 0, 3000, 6000, 12000, ... after a [survey](#survey), each with a new model. With
 `"models": "shared"` in the task, all partitions use the models of partition 0, versions count the releases of all
 partitions, and rounds may be skipped. With p coded features (the constant included) a model has p + p^2 + 7 numbers,
-for K classes (K - 1) p + p^2 + 7. The first model is that of version 0 or, where that is a survey's, the first one
-after the survey:
+for K classes (K - 1) p + p^2 + 7. The first model has version 0; if there is a survey, it is the first
+one after the survey:
 
 | numbers | meaning | allowed | first model |
 |---|---|---|---|
@@ -319,13 +321,13 @@ Of n queries, the device answers the one of number floor(u n / 2^32), u being th
 writes the number as `item`. The answer is one number with C = 1: 1 if W_jj x_j + W_jp > c (each product and sum rounded
 to float64), for the target if (y - m) / w > c, else -1; 0 without a target.
 
-Version 0 has list 1. It asks about numbers at 1, about categories at 3 (the diagonal entries of W; other entries are 0,
-the constant's is 1, R and g are 1), and about a real target at m = 0 and w = 1 unless there are `predictions` or
-several partitions with models of their own; otherwise w is 0. Let v be the noise variance of an answer at level
-`default`, and e = 20 (1 + v). The first round ends at version ceil(e times the number of columns asked), each of five
-more ceil(e times that of numbers) later, none without numbers; with `shuffle` no round is shorter than a crowd. With
-`people` in the task, e is smaller where all rounds would take more than a tenth of them. Rounds that the survey does
-not need have models without one. The other rounds begin at the end of the survey's last one.
+Version 0 has list 1. The diagonal entries of its W are 1 for numbers and the constant and 3 for categories, the others
+are 0; R and g are 1. It asks about a real target, with m = 0 and w = 1, unless there are `predictions` or several
+partitions with models of their own; then w is 0. Let v be the noise variance of an answer at level `default`, and
+e = 20 (1 + v). The first round ends at version ceil(e times the number of columns asked). If numbers are among them,
+five more rounds follow, each ceil(e times the number of these) long. With `shuffle` no round is shorter than a crowd.
+With `people` in the task, e is smaller if all rounds would take more than a tenth of them. In rounds that the survey
+does not need, models have list 0. The first other round begins where the survey's last round ends.
 
 **Without rounds** (`scores: {interactive: false}`) all answers are at version 0, and no model is read. One
 person in ten answers a `curvature`, or nobody if p (p + 1) / 2 exceeds 600.

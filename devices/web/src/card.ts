@@ -7,10 +7,10 @@
  *     card.record = () => ({ age: 28, same_sex: "yes", third_child: "no" });
  *     card.options = { gateway, task };
  *
- * It shows from the task alone, and loads the device when somebody sees it.
+ * It needs only the task to show itself, and loads the device when somebody sees it.
  */
 import type { Device, Options, Receipt, Status } from "./device.js";
-import { isAssigned } from "./experiment.js";
+import { isAssigned, metricsOf } from "./experiment.js";
 import { isKnown } from "./known.js";
 import type { Guarantee, Loss } from "./mechanisms.js";
 import { maxAttackAccuracy, percent } from "./promise.js";
@@ -23,6 +23,7 @@ import { Refused } from "./words.js";
 export const ENGLISH = {
   title: "A private answer",
   asked: "Asked about you: {columns}.",
+  drawn: "Of {columns}, this device draws one at random, and answers only that one.",
   asIs: "Sent as they are, without noise: {columns}. Your answers may be linked by them.",
   assigned: "Drawn at random by this device: {columns}.",
   promise:
@@ -49,6 +50,8 @@ export const ENGLISH = {
   numbersKnown: "these values and random-looking numbers",
   remains: "It is not hidden that this device took part, or its network address.",
   final: "What was sent cannot be taken back, or removed from a result that was learned from it.",
+  days: "{days} days",
+  archived: "A copy of the message is kept in an archive for at most {kept}. Who may read it: {readers}. Who may write to it: {writers}.",
   purpose: "Purpose",
   controller: "Responsible",
   contact: "Contact",
@@ -115,7 +118,7 @@ function styled(root: ShadowRoot): void {
   root.adoptedStyleSheets = [sheet];
 }
 
-/** Four digits, rounded up. */
+/** A number rounded up to four digits. */
 function figure(value: number): string {
   if (value === 0) return "0";
   const unit = 10 ** (Math.floor(Math.log10(value)) - 3);
@@ -139,31 +142,32 @@ function amount({ currency, units, delta }: Loss): string {
 const fill = (text: string, values: Record<string, string>): string =>
   text.replace(/\{(\w+)\}/g, (whole, name: string) => values[name] ?? whole);
 
-/** What the card shows: a task, and the account once the device is there. */
+/** What the card shows: a task, and once the device is loaded the account, too. */
 interface View extends Pick<Status, "attackAccuracy" | "attackAccuracyAtCap" | "identified"> {
   readonly task: Pick<TaskDocument, "name" | "about" | "experiment" | "features" | "target" | "privacy" | "weight">;
   readonly guarantee: Guarantee;
   readonly account?: Status;
 }
 
-/** Raised by the page's own code. */
+/** An error that the page's own code raised. */
 class PageError extends Error {}
 
 /** Reasons of failures after which another attempt may succeed. */
 const PASSING = ["storage", "unavailable", "clock", "wiped"];
 
-/** Whether a device would refuse whatever a person answers. */
+/** Whether a device would refuse any answer. */
 const isFinal = (error: unknown): boolean => error instanceof Refused && !PASSING.includes(error.reason);
 
 /** Return whether columns of a task's kinds can be coded at all; the device checks the rest. */
-function isCodable({ features, target }: TaskDocument): boolean {
+function isCodable(task: TaskDocument): boolean {
+  const { features, target } = task;
   const fits = ({ categories, kind, low, high }: Feature): boolean =>
     categories ? categories.length > 1 : kind === "date" || (Number(high) > Number(low) && kind === undefined);
   const known = features.filter(isKnown).length;
-  return features.every(fits) && [0, features.length].includes(known) && ["binary", "classes", "real"].includes(target.kind);
+  return features.every(fits) && [0, features.length].includes(known) && [target, ...metricsOf(task)].every(({ kind }) => ["binary", "classes", "real"].includes(kind));
 }
 
-/** The words for a failure; what the page's author has to mend goes to the console, too. */
+/** The words for a failure; what only the page's author can mend goes to the console, too. */
 function wordsFor(error: unknown, texts: Texts): string {
   const cause = error instanceof PageError ? error.cause : error;
   const reason = error instanceof Refused ? error.reason : "";
@@ -185,18 +189,21 @@ function* terms(about: About, texts: Texts): Generator<[string, Node | string]> 
   }
 }
 
-/** What was agreed to and sent, as a person may keep it: without the record, which nobody has any more. */
+/** What a person agreed to and sent, as text to keep: without the record, which is deleted. */
 function receiptOf(account: Status, level: string, shown: string): string {
   const { task, released, repeated, sent, waiting, withdrawn, days, message } = account;
-  const { name, hash, about, features, target, privacy } = task;
+  const { name, hash, about, features, privacy } = task;
   const promise = { level, guarantee: task.guarantees.get(level), cap: privacy.per_person, window: renewalOf(task) ?? null, lifetime: privacy.lifetime ?? null, repeat: privacy.repeat ?? "anew", rows: mostRows(task), told_apart_at_most: account.attackAccuracy };
-  const asked = [...features, target].map((column) => column.label ?? column.name);
+  const asked = columnsOf(task).map((column) => column.label ?? column.name);
   const answers = { days, released, repeated, sent, waiting, withdrawn, message };
   const known = { sent_as_they_are: features.filter(isKnown).map((column) => column.label ?? column.name) };
   return JSON.stringify({ receipt: "murk consent", task: name, hash, about: about ?? null, asked, ...known, promise, answers, shown }, null, 2);
 }
 
-/** A column's question as the task words it. */
+/** Columns of a record, the target and metrics last. */
+const columnsOf = (task: Pick<TaskDocument, "experiment" | "features" | "target">): (Feature | Target)[] => [...task.features, task.target, ...metricsOf(task)];
+
+/** A column's question in the task's words. */
 function description(column: Feature | Target): string {
   const labels = Object.values(column.labels ?? {});
   return [column.description ?? "", labels.length ? `${labels.join(", ")}.` : ""].filter(Boolean).join(" ");
@@ -258,7 +265,7 @@ export function defineCard(name = "murk-consent"): void {
         this.watcher.observe(this);
       }
 
-      /** Read the task, so that the card shows before the device is there. */
+      /** Read the task, so that the card can show it before the device is loaded. */
       private async read({ gateway, task, fetch: given, token, relay }: CardOptions): Promise<void> {
         if (relay !== undefined) return;
         const address = `${gateway.replace(/\/+$/, "")}/v1/tasks/${encodeURIComponent(task)}`;
@@ -266,7 +273,7 @@ export function defineCard(name = "murk-consent"): void {
         const response = await (given ?? fetch)(address, token === undefined ? init : { ...init, headers: { Authorization: `Bearer ${token}` } });
         if (!response.ok) throw new TypeError("no task");
         const found = (await response.json()) as TaskDocument;
-        // Nobody is asked what no device can answer: it says why.
+        // If no device can answer the task, nobody is asked: the card says why.
         if (!isCodable(found)) throw new TypeError("no task");
         this.document = found;
       }
@@ -286,7 +293,7 @@ export function defineCard(name = "murk-consent"): void {
         if (this.connecting === connecting && this.connected !== device) {
           this.connected = device;
           device.addEventListener?.("change", this.follow);
-          // So that an answer can be stored without a connection, too.
+          // Fetch what an answer needs, so that it can be stored without a connection, too.
           void device.prepare?.().catch(() => undefined);
         }
         return device;
@@ -377,12 +384,12 @@ export function defineCard(name = "murk-consent"): void {
 
       private wordsOf(receipt: Receipt): string {
         const { texts } = this;
-        // The account says what waits, also later.
+        // The account says what waits, now and later.
         if (receipt.outcome === "released")
           return receipt.delivery === "queued" ? "" : fill(texts[receipt.delivery], { reason: receipt.reason });
         if (receipt.outcome === "known" || receipt.outcome === "unavailable") return texts[receipt.outcome];
         const words: Record<string, string> = { clock: texts.clock, wiped: texts.wiped, mechanism: texts.different, "lost-key": texts.done };
-        // The account says the rest.
+        // The account says everything else.
         return words[receipt.reason] ?? "";
       }
 
@@ -400,7 +407,7 @@ export function defineCard(name = "murk-consent"): void {
         return account.waiting > 0 ? texts.last : texts.done;
       }
 
-      /** What a budget that renews promises; undefined if it does not. */
+      /** The promise of a budget that renews; undefined if the budget does not renew. */
       private renewing({ privacy }: View["task"], single: number, guarantee: Guarantee, atCap: string): string | undefined {
         const { texts } = this;
         const renewal = renewalOf({ privacy });
@@ -431,10 +438,10 @@ export function defineCard(name = "murk-consent"): void {
           said.append(before, ...named, after);
           return said;
         };
-        const asks = [...task.features, task.target];
         const known = task.features.filter(isKnown);
         const arms = known.filter(({ name }) => isAssigned(task) && name === task.experiment!.arm);
-        const asked = [naming(texts.asked, [...task.features.filter((each) => !isKnown(each)), task.target], "asked")];
+        const asked = [naming(texts.asked, columnsOf(task).filter((each) => !("known" in each && isKnown(each))), "asked")];
+        if (metricsOf(task).length) asked.push(naming(texts.drawn, [task.target, ...metricsOf(task)], "asked"));
         if (known.length) asked.push(naming(texts.asIs, known, "known"));
         if (arms.length) asked.push(naming(texts.assigned, arms, "known"));
         let promise = fill(known.length ? texts.promiseKnown : texts.promise, { percent: percent(attackAccuracy), figures: figures(guarantee) });
@@ -449,7 +456,7 @@ export function defineCard(name = "murk-consent"): void {
           return details;
         };
         const list = element("dl");
-        for (const column of asks) {
+        for (const column of columnsOf(task)) {
           const words = description(column);
           if (words) list.append(element("dt", column.label ?? column.name), element("dd", words));
         }
@@ -460,6 +467,9 @@ export function defineCard(name = "murk-consent"): void {
           about.append(element("dt", term), described);
         }
         const leaves = fill(identified ? texts.leavesNamed : texts.leaves, { content: known.length ? texts.numbersKnown : texts.numbers });
+        const archive = task.about?.archive;
+        const kept = archive?.kept.endsWith("d") ? fill(texts.days, { days: archive.kept.slice(0, -1) }) : (archive?.kept ?? "");
+        const archived = archive ? fill(texts.archived, { ...archive, kept }) : "";
         const spent = (account?.caps ?? []).slice(0, task.privacy.lifetime ? 2 : 1).map((each) => {
           const so = each.spent === null ? texts.unknown : amount({ ...each.cap, units: each.spent, delta: each.spentDelta });
           const words = fill(each.renews ? texts.spentEach : texts.spent, { spent: so, cap: amount(each.cap) });
@@ -472,14 +482,14 @@ export function defineCard(name = "murk-consent"): void {
           ...(list.childElementCount ? [folded("questions", texts.questions, list)] : []),
           ...(about.childElementCount ? [about] : []),
           element("p", promise, { className: "promise" }, "promise"),
-          element("p", `${leaves} ${texts.remains} ${texts.final}`, {}, "leaves"),
+          element("p", [leaves, texts.remains, texts.final, archived].filter(Boolean).join(" "), {}, "leaves"),
           ...spent,
           folded("bytes", texts.bytes, element("pre", account?.message || texts.noBytes)),
         );
         if (!root.querySelector("section")) {
           const section = element("section", "", {}, "card");
           section.setAttribute("aria-labelledby", "title");
-          // One live region for good, which screen readers watch, and buttons that are not replaced under a click.
+          // One live region that is never replaced, as screen readers watch it, and buttons that stay the same during a click.
           const status = element("p", "", {}, "status");
           status.setAttribute("role", "status");
           const actions = element("div", "", { className: "actions" }, "actions");
@@ -536,7 +546,7 @@ export interface DeviceModule {
 
 /** The element that `defineCard` defines. It says what became of an answer by the event `murk-receipt`. */
 export interface ConsentCard extends HTMLElement {
-  /** Where the task is: the card shows it, and loads and connects its device when somebody sees the card. */
+  /** Where the task is. The card shows it, and connects a device when somebody sees the card. */
   options: CardOptions | undefined;
   /** Loads the device; `murk.js` beside this module by default. */
   load: () => Promise<DeviceModule>;
@@ -545,7 +555,7 @@ export interface ConsentCard extends HTMLElement {
   set device(device: Device | Promise<Device> | undefined);
   /** Reads the form; called only when the person shares. */
   record: () => object;
-  /** Identifies the record if it comes again. */
+  /** A text by which the same record is recognised if the page gives it again. */
   key: string | undefined;
   level: string;
   texts: Texts;

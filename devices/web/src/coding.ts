@@ -1,4 +1,5 @@
 /** Records to features in [-1, 1] and a target, as Python codes them: never an error because of a value. */
+import { metricsOf } from "./experiment.js";
 import type { Feature, Target, Task } from "./task.js";
 
 /** A raw value: a number, text, a boolean, or nothing. */
@@ -11,7 +12,7 @@ interface Temporal {
 export type Record_ = { readonly [column: string]: Value };
 
 export interface Coded {
-  /** Coded features, the constant last. */
+  /** Coded features, metrics if there are any (NaN if missing), and the constant last. */
   x: Float64Array;
   /** The coded target; NaN if it is missing or undeclared. */
   y: number;
@@ -39,7 +40,7 @@ function boolean(value: Value): boolean | undefined {
   return word === "true" ? true : word === "false" ? false : undefined;
 }
 
-/** Return a raw value as a number; NaN if it is missing, undefined if it is none. */
+/** Return a raw value as a number; NaN if it is missing, undefined if it is not a number. */
 function number(value: Value): number | undefined {
   if (typeof value === "number") return value;
   if (value === null || value === undefined) return NaN;
@@ -91,11 +92,11 @@ function ordinal(year: number, month: number, day: number): number | undefined {
   return time / DAY + 719_163 + ((year - alike) / 400) * CYCLE;
 }
 
-/** The name of an object's kind, also if it comes from another window; empty for values of other types. */
+/** The name of an object's kind, whichever browser window made it; empty for values that are no objects. */
 const kindOf = (value: unknown): string =>
   typeof value === "object" && value !== null ? Object.prototype.toString.call(value).slice(8, -1) : "";
 
-/** Values in objects as what they are: dates, numbers and text in boxes, and days of `Temporal` as text. */
+/** Unwrap a value: a boxed number or text becomes a plain one, a day of `Temporal` text, and a date one of this window. */
 function plain(value: Value): Value {
   const kind = kindOf(value);
   try {
@@ -103,7 +104,7 @@ function plain(value: Value): Value {
     if (kind.startsWith("Temporal.")) return String(value);
     return /^(Number|String|Boolean|BigInt)$/.test(kind) ? ((value as object).valueOf() as Value) : value;
   } catch {
-    // It only says that it is one.
+    // An object that only claims to be of this kind.
     return value;
   }
 }
@@ -128,7 +129,7 @@ export function dayOf(value: Value): number | undefined | null {
 interface Column {
   /** Number of coded features. */
   size: number;
-  /** Write the coded value into x from `at` on; what a missing value leaves unchanged. */
+  /** Write the coded value into x from `at` on; a missing value may leave entries unchanged. */
   code(value: Value, x: Float64Array, at: number): Cell;
 }
 
@@ -152,7 +153,7 @@ function finder(categories: (string | null)[], other = -2): (value: Value) => nu
   const add = <K>(map: Map<K, number>, key: K, index: number): void => {
     if (!map.has(key)) map.set(key, index);
   };
-  // Canonically equal texts are the same text.
+  // Texts that are canonically equal in Unicode are the same text.
   categories.forEach((category, index) => category !== null && found.set(category.normalize(), index));
   categories.forEach((category, index) => category !== null && found.set(category, index));
   categories.forEach((category, index) => {
@@ -247,10 +248,12 @@ function targetOf(target: Target): (value: Value) => [number, Cell] {
 export interface Coding {
   /** Number of coded features, the constant among them. */
   size: number;
+  /** Number of a coded record's numbers without its target: of coded features and metrics. */
+  width: number;
   code(record: Record_): Coded;
 }
 
-export function codingOf(task: Pick<Task, "features" | "target">): Coding {
+export function codingOf(task: Pick<Task, "features" | "target" | "experiment">): Coding {
   let size = 0;
   const columns = task.features.map((feature) => {
     const column =
@@ -263,8 +266,9 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
     size += column.size + Number(feature.missing === "indicator");
     return { feature, column, at };
   });
-  const complete = new Float64Array(size + 1);
-  complete[size] = 1;
+  const metrics = metricsOf(task).map((metric) => ({ name: metric.name, read: targetOf(metric) }));
+  const complete = new Float64Array(size + metrics.length + 1).fill(NaN, size);
+  complete[size + metrics.length] = 1;
   const fills = columns.map(({ feature, column, at }): [number, number][] => {
     if (feature.missing == null) return [];
     if (feature.missing === "indicator") {
@@ -278,6 +282,7 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
   const target = targetOf(task.target);
   return {
     size: size + 1,
+    width: complete.length,
     code(record) {
       const get = (name: string): Value => {
         if (Object.hasOwn(record, name)) return plain(record[name]);
@@ -294,13 +299,14 @@ export function codingOf(task: Pick<Task, "features" | "target">): Coding {
         missing++;
         for (const [place, value] of fills[index]!) x[place] = value;
       });
-      const [y, cell] = target(get(task.target.name));
-      return {
-        x,
-        y,
-        clamped: clamped + Number(cell === Cell.CLAMPED),
-        missing: missing + Number(cell >= Cell.MISSING),
+      const counted = ([value, cell]: [number, Cell]): number => {
+        clamped += Number(cell === Cell.CLAMPED);
+        missing += Number(cell >= Cell.MISSING);
+        return value;
       };
+      metrics.forEach(({ name, read }, index) => (x[size + index] = counted(read(get(name)))));
+      const y = counted(target(get(task.target.name)));
+      return { x, y, clamped, missing };
     },
   };
 }

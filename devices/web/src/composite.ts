@@ -20,7 +20,7 @@ function approximate([top, bottom]: Rational): number {
 /** Divide a guarantee between two parts; the first gets `share` of epsilon, of rho or of mu^2. */
 export function divided(guarantee: Guarantee, cap: Loss, share: number, label: boolean): [Loss, Loss] {
   if (isPure(cap)) throw new Refused("guarantee", "a release with Gaussian noise has no pure guarantee");
-  // A share beyond 0 to 1 would give one part more than there is, and the other a negative amount.
+  // A share outside of 0 to 1 would give one part more than the budget, and the other a negative amount.
   if (!(share >= 0.05 && share <= 0.95)) throw new Refused("task", "the task's split is not between 0.05 and 0.95");
   const [top, bottom] = rational(share);
   if (cap.currency === "approx") {
@@ -50,7 +50,7 @@ export function divided(guarantee: Guarantee, cap: Loss, share: number, label: b
   }) as [Loss, Loss];
 }
 
-/** A label in randomized response: its threshold and cost. */
+/** A label under randomized response: its threshold and cost. */
 export interface Label {
   readonly threshold: bigint;
   cost(currency: Currency): Loss | null;

@@ -3,7 +3,7 @@ import { Device, type Options, optsOut } from "./device.js";
 import type { Protocols } from "./release.js";
 import { indexedDbStore, type Store } from "./store.js";
 
-/** Use this origin's ledger in IndexedDB; the first change asks the browser to keep it, and waits for no answer. */
+/** Use this origin's ledger in IndexedDB; the first change asks the browser to keep it, without waiting for an answer. */
 export async function browserStore(name?: string, traceless = false): Promise<Store> {
   const store = await indexedDbStore(name, traceless);
   let asked = false;
@@ -14,7 +14,7 @@ export async function browserStore(name?: string, traceless = false): Promise<St
         const result = change(rows);
         if (!asked && Object.keys(result[1]).length > 0) {
           asked = true;
-          // Browsers ask the visitor, who may not answer.
+          // Some browsers ask the visitor, who may never answer.
           void globalThis.navigator?.storage?.persist?.().catch(() => false);
         }
         return result;

@@ -17,12 +17,12 @@ export interface Options {
   readonly gateway: string;
   /** Name of the task. */
   readonly task: string;
-  /** The task's hash, pinned by the page: another task is refused. */
+  /** The task's hash, pinned by the page: a task with another hash is refused. */
   readonly hash?: string | undefined;
   readonly policy?: Policy | undefined;
   /** Whether a device without a ledger may spend at once. */
   readonly first?: First | undefined;
-  /** Nothing is released or sent; by default the browser's Global Privacy Control. */
+  /** If true, nothing is released or sent; by default the browser's Global Privacy Control decides. */
   readonly optOut?: boolean | undefined;
   /** A bearer token, if the gateway asks for one. A login links a person to a release. */
   readonly token?: string | undefined;
@@ -30,7 +30,7 @@ export interface Options {
   readonly relay?: string | undefined;
   /** The gateway's key for requests through a relay, pinned by the page: `/ohttp-keys` in base64. */
   readonly keys?: string | undefined;
-  /** Seconds since 1970; the gateway's `Date` corrects it. */
+  /** Returns seconds since 1970; the gateway's `Date` corrects them. */
   readonly clock?: (() => number) | undefined;
   readonly fetch?: typeof fetch | undefined;
 }
@@ -41,7 +41,7 @@ export type Receipt =
       readonly outcome: "released";
       readonly delivery: "sent" | "queued" | "rejected";
       readonly reason: string;
-      /** The very bytes that leave the device. */
+      /** Exactly the bytes that leave the device. */
       readonly bytes: string;
     }
   | { readonly outcome: "known" | "refused" | "unavailable" | "held"; readonly reason: string };
@@ -50,12 +50,12 @@ export type Receipt =
 export interface Status extends Account {
   readonly task: Task;
   readonly optOut: boolean;
-  /** Seconds until a new ledger may spend; 0 if it may now. They run from the first attempt to release on: `begun`. */
+  /** Seconds until a new ledger may spend; 0 if it may now. The wait begins with the first attempt to release: `begun`. */
   readonly silentFor: number;
   readonly begun: boolean;
-  /** How often, at most, an attacker tells this record from any other by one release; guessing gives 0.5. */
+  /** The largest probability with which an attacker tells this record from any other by one release; guessing gives 0.5. */
   readonly attackAccuracy: number;
-  /** The same, from all releases that the task's cap allows together; without `lifetime`, from those of one window. */
+  /** The same, by all releases that the task's cap allows; without `lifetime`, by those of one window. */
   readonly attackAccuracyAtCap: number;
   /** Whether a token goes with each release, which links it to a login. */
   readonly identified: boolean;
@@ -68,21 +68,21 @@ export interface Undelivered {
   readonly reason: string;
 }
 
-/** Options with what reaches the gateway. */
+/** Options, and the `fetch` that reaches the gateway. */
 type Reaching = Options & { readonly fetch: typeof fetch };
 
 /** The gateway did not answer. */
 class Unreachable extends Error {}
 
 const TIMEOUT = 30_000;
-const KEEPALIVE = 60 * 1024; // of the 64 KiB that a page may have under way
+const KEEPALIVE = 60 * 1024; // bytes; browsers limit a page's requests under way with `keepalive` to 64 KiB
 const FINAL = new Set([400, 409, 410, 413, 422]);
 const LONGEST_WAIT = 3600;
 const DAY = 86_400;
-const MOST_ANSWER = 64 * 1024; // of an answer to one release
+const MOST_ANSWER = 64 * 1024; // bytes of an answer to one release
 const CHANGES = "murk-changes"; // the channel over which tabs hear of each other
-const RETRY = 300; // seconds until what was due and could not be released is tried again
-const MODEL_AGE = 3600; // seconds for which a model is good without a connection
+const RETRY = 300; // seconds until another attempt to release a held record that is due
+const MODEL_AGE = 3600; // seconds for which a fetched model may be used without a connection
 const HOLDING = "murk-held"; // the lock under which records are held and released later
 // After these refusals of a held record another attempt may succeed.
 const PASSING = new Set(["new-ledger", "wiped", "clock"]);
@@ -90,8 +90,8 @@ const PASSING = new Set(["new-ledger", "wiped", "clock"]);
 const turns = new Map<string, Promise<unknown>>();
 
 /**
- * One at a time: over all tabs of an origin by Web Locks, else within this process. Undefined if the others take
- * longer than a request may: a tab that hangs must not stop this one.
+ * Run one piece of work at a time: in all tabs of an origin by Web Locks, else in this process. Undefined if others
+ * hold the lock for longer than a request may take: a tab that hangs must not stop this one.
  */
 async function locked<T>(name: string, work: () => Promise<T>): Promise<T | undefined> {
   const locks = (globalThis.navigator as Navigator | undefined)?.locks as LockManager | undefined;
@@ -113,7 +113,7 @@ async function locked<T>(name: string, work: () => Promise<T>): Promise<T | unde
   }
 }
 
-/** Events of a device: `change` after every change of what `status` returns, also by another tab. */
+/** Events of a device: `change` after every change, by this tab or another one, of what `status` returns. */
 export interface DeviceEventMap {
   change: Event;
 }
@@ -138,7 +138,7 @@ export class Device extends EventTarget {
   private alarm: ReturnType<typeof setTimeout> | undefined;
   private failures = 0;
   private busy = 0;
-  private notBefore = 0; // on the steady clock, as a gateway asked
+  private notBefore = 0; // on the steady clock: when a gateway allows the next request
   private closed = false;
   private declined = false;
   private remembered = false;
@@ -159,7 +159,7 @@ export class Device extends EventTarget {
     if (typeof BroadcastChannel === "function") {
       this.channel = new BroadcastChannel(CHANGES);
       this.channel.onmessage = () => this.dispatchEvent(new Event("change"));
-      // In Node it must not keep the process alive.
+      // In Node the channel must not keep the process alive.
       (this.channel as { unref?: () => void }).unref?.();
     }
   }
@@ -214,15 +214,15 @@ export class Device extends EventTarget {
   /** Fetch what a release needs, so that it can be stored without a connection, too. */
   async prepare(): Promise<void> {
     if (this.optOut || !this.prepared.protocol.modelSize) return;
-    // Which partition another release takes is drawn when it is made.
+    // Of several partitions with models of their own, a release draws one only when it is made.
     if (this.prepared.protocol.shared || this.task.log.partitions === 1) await this.newest(0).catch(() => null);
   }
 
   /**
    * The person's arm of the task's experiment, for the page to show: the same at each visit and in each window.
    *
-   * It follows from a random identifier that is stored from now on and never sent. Who shares nothing, and has no
-   * identifier, sees the control. Raises `Refused`, as where storage is denied.
+   * It follows from a random identifier that is stored from now on and never sent. People who share nothing and have
+   * no identifier see the control. Raises `Refused`, for example where the browser denies storage.
    */
   async arm(): Promise<string> {
     const { experiment } = this.task;
@@ -231,7 +231,7 @@ export class Device extends EventTarget {
     return identifier === undefined ? experiment.control : armOf(this.task, identifier);
   }
 
-  /** A function that gives a record the arm that this device assigns, whatever the page says; it reads nothing before. */
+  /** Return a function that sets a record's arm to the one that this device assigns; the record is not read before. */
   private async assigning(): Promise<(record: object) => Record_> {
     if (!isAssigned(this.task)) return (record) => record as Record_;
     const identifier = await this.ledger.assignment(this.prepared, this.origin, true);
@@ -242,14 +242,14 @@ export class Device extends EventTarget {
   /**
    * Release one record, if the person's caps have room, and send it.
    *
-   * Whether, when and where something is sent depends on public things and the ledger, never on a value. `key`
-   * identifies a record that may come again; it must not depend on its values.
+   * Whether, when and where something is sent depends on public facts and the ledger, never on the record's values.
+   * The same record given twice under one `key` is released once; `key` must not depend on the values.
    */
   async release<T extends object>(
     record: { readonly [K in keyof T]: Value },
     { level = "default", key }: { level?: string | undefined; key?: string | undefined } = {},
   ): Promise<Receipt> {
-    // Storage may change half a surrogate pair, and end at NUL: two keys would become one.
+    // Storage may replace half a surrogate pair, or cut text at NUL, so that two keys would become one.
     if (key !== undefined && !/^[^\0\p{Surrogate}]+$/u.test(key)) throw new Refused("key", "a record's key must be text of one character or more");
     if (this.optOut) return { outcome: "refused", reason: "opt-out" };
     if (this.declined) return { outcome: "refused", reason: "withdrawn" };
@@ -286,18 +286,19 @@ export class Device extends EventTarget {
   }
 
   /**
-   * Hold a record until this window of the task's ends; then one of the window's records is released.
+   * Hold a record until the task's current window ends; then one of the window's records is released.
    *
-   * That is one drawn uniformly of all that were held in the window, at the level given last. It is kept coded and
-   * encrypted, and deleted when it is released or refused, the person withdraws, or the browser sends Global Privacy
-   * Control. It is released by a page that is open at its time or later: `status` tells how many windows wait.
+   * This record is drawn uniformly from all that were held in the window, and released at the level given last. Until
+   * then it is kept, coded and encrypted; it is deleted when it is released or refused, when the person withdraws, or
+   * when the browser sends Global Privacy Control. A page that is open when it is due, or later, releases it: `status`
+   * tells how many windows wait.
    */
   async hold<T extends object>(
     record: { readonly [K in keyof T]: Value },
     { level = "default" }: { level?: string | undefined } = {},
   ): Promise<Receipt> {
     const renewal = renewalOf(this.task);
-    if (!renewal) throw new Refused("task", "the budget of this task has no windows: use release");
+    if (!renewal) throw new Refused("task", "the budget of this task has no windows: call release instead of hold");
     if (!this.task.guarantees.has(level)) throw new Refused("level", `the task has no level ${level}`);
     if (this.optOut) await locked(HOLDING, () => this.ledger.drop(this.prepared, this.origin));
     if (this.optOut || this.declined) return { outcome: "refused", reason: this.optOut ? "opt-out" : "withdrawn" };
@@ -331,7 +332,7 @@ export class Device extends EventTarget {
     }
   }
 
-  /** Release the held records that are due; the device does so by itself while a page is open. */
+  /** Release the held records that are due; while a page is open the device does this by itself. */
   async releaseHeld(): Promise<Receipt[]> {
     try {
       const receipts = await locked(HOLDING, () => this.answerHeld());
@@ -351,7 +352,7 @@ export class Device extends EventTarget {
       await this.ledger.drop(this.prepared, this.origin);
       return receipts;
     }
-    // A task that has changed cannot be answered as it was.
+    // A record that was held for an earlier version of the task cannot answer this one.
     await this.ledger.drop(this.prepared, this.origin, { except: this.task.hash });
     const due = async (): Promise<HeldRow[]> => (await this.ledger.held(this.prepared)).filter((each) => each.due <= this.time.moment().now);
     if ((await due()).length) await this.check();
@@ -359,11 +360,11 @@ export class Device extends EventTarget {
       const words = wordsFor(this.prepared, held.level);
       try {
         const choice = await choose(this.prepared, held.level, words, (partition) => this.newest(partition));
-        const { size } = this.prepared.coding;
-        const coded = await unseal(held.record, size + 1, this.store.key);
+        const { width } = this.prepared.coding;
+        const coded = await unseal(held.record, width + 1, this.store.key);
         const moment = this.time.moment();
-        // A copy, as an answer may be made anew.
-        const code = () => ({ x: coded!.slice(0, size), y: coded![size]! });
+        // A copy each time: the answer may have to be made again, and coded numbers are wiped.
+        const code = () => ({ x: coded!.slice(0, width), y: coded![width]! });
         const wanted = { code, now: moment.now, window: held.window, rows: held.count };
         const outcome = coded ? await this.book(choice, wanted, moment, words, { held }) : await this.without(held);
         coded?.fill(0);
@@ -378,8 +379,8 @@ export class Device extends EventTarget {
   }
 
   /**
-   * Book a release. What is repeated, or kept to be repeated, is encrypted before the transaction that books it: so its
-   * answer is made for a memo, and anew if another page was faster.
+   * Book a release. Encryption cannot run within the transaction that books it, so of a task that repeats answers the
+   * answer is made before, for the memo as it was read, and made again if another page has changed the memo.
    */
   private async book(choice: Choice, wanted: Wanted, moment: Moment, words: Words, of: { key?: string | undefined; held?: HeldRow }): Promise<Outcome> {
     let ready: { asked: Asked; answer: Answer } | undefined;
@@ -398,13 +399,13 @@ export class Device extends EventTarget {
     }
   }
 
-  /** What becomes of a held record that cannot be read: another device has released it, or its key is lost. */
+  /** What became of a held record that cannot be read: another page has released it, or its key is lost. */
   private async without({ key }: HeldRow): Promise<Outcome> {
     const held = await this.ledger.held(this.prepared);
     return held.some((each) => each.key === key) ? { outcome: "refused", reason: "lost-key" } : { outcome: "known" };
   }
 
-  /** Wake when the next held record is due. */
+  /** Set a timer for when the next held record is due. */
   private awake(): void {
     if (!renewalOf(this.task)) return;
     clearTimeout(this.alarm);
@@ -417,14 +418,14 @@ export class Device extends EventTarget {
     }, () => undefined);
   }
 
-  /** Send what waits, one release a request; return what was not accepted. */
+  /** Send the releases that wait, one in each request; return those that were not accepted. */
   async flush(): Promise<Undelivered[]> {
     const result = await locked("murk", () => this.sendAll());
     if (!result) this.later(1);
     return result?.left ?? [];
   }
 
-  /** Begin the ledger, and keep the task for a visit without a connection: not before the person shares. */
+  /** Begin the ledger, and keep the task for a visit without a connection. Called only once the person shares. */
   private async begin(): Promise<void> {
     await this.ledger.begin(
       this.task.silenceSeconds,
@@ -434,7 +435,7 @@ export class Device extends EventTarget {
     this.remembered = true;
   }
 
-  /** Ask the gateway for the time if it may be off: what is born expired costs a budget for nothing. */
+  /** Ask the gateway for the time if the clock may be wrong: a release that has expired already would waste budget. */
   private async check(): Promise<void> {
     if (this.time.stale) await this.options.fetch(taskAddress(this.options), plain(this.options)).catch(() => undefined);
     if (this.time.stale && this.time.unknown && plausible(this.time.moment().now)) throw new Unreachable();
@@ -447,15 +448,15 @@ export class Device extends EventTarget {
     let expired = false;
     let asked = false;
     const tried = new Set<string>();
-    // Read again each time: a withdrawal counts at once.
+    // Read the ledger before each request, so that a withdrawal takes effect at once.
     const next = async (): Promise<Waiting | undefined> => (this.optOut ? undefined : (await this.ledger.waiting()).find(({ key }) => !tried.has(key)));
     for (let one = await next(); one; one = await next()) {
       tried.add(one.key);
-      // The address is this task's: it would refuse another task's releases for good.
+      // The address is that of this task, and would refuse releases of other tasks for good.
       if (one.gateway !== this.options.gateway || one.task !== this.task.hash) continue;
       if (one.expires <= this.time.moment().now && !asked) {
         asked = true;
-        // A clock that jumped must not delete it.
+        // A clock that jumped must not delete the release.
         await this.check().catch(() => undefined);
       }
       if (one.expires <= this.time.moment().now) {
@@ -482,7 +483,7 @@ export class Device extends EventTarget {
 
   /**
    * Withdraw: nothing is released to this task again, and what waits is deleted. What was spent stays spent. Where
-   * nothing was released, nothing is written, and it holds for this page.
+   * nothing was released, nothing is written, and the withdrawal lasts as long as this page.
    */
   async withdraw(): Promise<void> {
     this.declined = true;
@@ -525,7 +526,7 @@ export class Device extends EventTarget {
         return message;
       }
     } catch (error) {
-      // As if it had not answered.
+      // As if the gateway had not answered.
       if (error instanceof Refused) throw error;
     }
     const known = this.models.get(partition);
@@ -533,7 +534,7 @@ export class Device extends EventTarget {
     throw new Unreachable();
   }
 
-  /** Send one release; `after` is when to try again, in seconds, 0 if it was accepted or refused for good. */
+  /** Send one release; `after` is the number of seconds to wait, 0 if it was accepted or refused for good. */
   private async send({ bytes }: Waiting): Promise<{ reason: string; after: number }> {
     const patience = Math.min(LONGEST_WAIT, 2 ** Math.min(this.failures, 12));
     try {
@@ -557,13 +558,13 @@ export class Device extends EventTarget {
     }
   }
 
-  /** Seconds of a `Retry-After`: a number, or a date of the gateway's. */
+  /** Seconds that a `Retry-After` asks for: it has a number, or a date by the gateway's clock. */
   private retryAfter(text: string): number {
     const seconds = Number(text);
     return Number.isNaN(seconds) ? Math.ceil(Date.parse(text) / 1000 - this.time.moment().now) : seconds;
   }
 
-  /** Release what is due, and send what waits. */
+  /** Release the held records that are due, and send the releases that wait. */
   private async wake(): Promise<void> {
     try {
       await this.releaseHeld();
@@ -578,11 +579,11 @@ export class Device extends EventTarget {
     if (this.closed) return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      // A release under way may end before it sends what waits.
+      // A release under way may end without sending what waits.
       if (this.busy > 0) this.later(1);
       else void this.wake().catch(() => this.later(2 ** Math.min(++this.failures, 12)));
     }, Math.min(Math.max(seconds, 0), DAY) * 1000);
-    // In Node a waiting release does not keep the process alive: the next one sends it.
+    // In Node a release that waits does not keep the process alive: the next process sends it.
     (this.timer as { unref?: () => void }).unref?.();
   }
 }
@@ -595,7 +596,7 @@ export function optsOut({ optOut }: Options): boolean {
 
 const late = (): Error => new Error("the gateway does not answer");
 
-/** Return what reaches the gateway: directly, or by a module that only relays need. It notes the gateway's time. */
+/** Return a `fetch` that reaches the gateway, directly or through a relay, and notes the gateway's time. */
 async function reaching(gateway: string, { relay, keys, fetch: given }: Options, time: Time): Promise<typeof fetch> {
   const direct: typeof fetch = given ?? ((...request) => fetch(...request));
   let send = direct;
@@ -604,7 +605,7 @@ async function reaching(gateway: string, { relay, keys, fetch: given }: Options,
     send = await relayed({ url: relay, gateway, keys, fetch: direct });
   }
   return async (...request) => {
-    // A wait of its own: not every `fetch` heeds a signal.
+    // With its own time limit, as some implementations of `fetch` ignore signals.
     const response = await within(send(...request), 1.1 * TIMEOUT, late);
     time.note(response);
     return response;
@@ -613,7 +614,7 @@ async function reaching(gateway: string, { relay, keys, fetch: given }: Options,
 
 const taskAddress = ({ gateway, task }: Options): string => `${gateway}/v1/tasks/${encodeURIComponent(task)}`;
 
-/** The task's document from the gateway, else as it was last time: a person can withdraw without a connection. */
+/** The task's document, from the gateway or, without a connection, as last stored, so that a person can withdraw. */
 async function documentOf(store: Store, options: Reaching): Promise<string> {
   const { gateway, task } = options;
   const key = documentKey(options);
@@ -630,12 +631,12 @@ async function documentOf(store: Store, options: Reaching): Promise<string> {
   if (known !== undefined) return known;
   if (status === "no answer" && (await answersOthers(options))) {
     const here = `this page's origin ${globalThis.location.origin}`;
-    throw new Refused("origin", `the gateway ${gateway} answers, and does not allow ${here}: start it with --origin`);
+    throw new Refused("origin", `the gateway ${gateway} answers, but does not allow pages of ${here}: start it with --origin`);
   }
   throw new Refused("unavailable", `the gateway has no task ${task} for this device (${String(status)})`);
 }
 
-/** Whether the gateway answers a page that may not read the answer: then its origin is not allowed there. */
+/** Whether the gateway answers, but does not let this page read its answers: then it does not allow the page's origin. */
 async function answersOthers({ gateway, relay, fetch: ask }: Reaching): Promise<boolean> {
   const { location } = globalThis as { location?: Location };
   if (relay !== undefined || !location || new URL(gateway, location.href).origin === location.origin) return false;
@@ -645,7 +646,7 @@ async function answersOthers({ gateway, relay, fetch: ask }: Reaching): Promise<
 
 const documentKey = ({ gateway, task }: Options): string => `document:${gateway} ${task}`;
 
-/** The text of an answer's body, which is not read beyond `most` bytes. */
+/** The text of an answer's body; reading stops after `most` bytes. */
 async function textOf(response: Response, most: number, reason: string): Promise<string> {
   const decoder = new TextDecoder();
   const reader = response.body?.getReader();
@@ -663,7 +664,7 @@ async function textOf(response: Response, most: number, reason: string): Promise
   return text + decoder.decode();
 }
 
-/** Settings of every request: no cookies, no referrer, nothing kept that names a person. */
+/** Settings of every request: no cookies, no referrer and no cache, so that nothing names a person. */
 function plain({ token }: Options): RequestInit {
   return {
     cache: "no-store",
@@ -681,7 +682,7 @@ async function reasonOf(response: Response): Promise<string> {
     const reason = refused?.[0]?.reason;
     if (typeof reason === "string" && /^[a-z-]{1,32}$/.test(reason)) return reason;
   } catch {
-    // The status says enough.
+    // The status alone is enough.
   }
   return `status-${response.status}`;
 }

@@ -12,7 +12,7 @@ const BITS = 512n;
 export const ONE = 1n << BITS;
 export const UNITS = 10n ** 12n;
 export const DELTA_UNITS = 10n ** 15n;
-// Far above all rounding errors, far below what integers of 64 bits or units can show.
+// Far above all rounding errors, and far below the resolution of 64-bit integers and of units.
 const MARGIN = ONE >> 200n;
 
 /** The rational number that a float's shortest decimal means. */
@@ -111,7 +111,7 @@ function logOdds(mu: bigint): bigint {
   return ln(over(ONE - other, other)) - (ONE >> 100n);
 }
 
-/** The largest epsilon, in units, whose pure guarantee implies mu-GDP of mu^2 units, and rho = mu^2 / 2. */
+/** The largest epsilon, in units, whose pure guarantee implies mu-GDP for a mu^2 in units, and rho = mu^2 / 2. */
 export function epsilonOfGdp(units: bigint): bigint {
   const mu = sqrt((units * ONE) / UNITS) - 1n;
   const fitting = units > 0n && mu > 0n ? (logOdds(mu) * UNITS) >> BITS : 0n;

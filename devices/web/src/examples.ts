@@ -89,7 +89,7 @@ export function examples(task: Task, p: number): Protocol {
   const label = target.kind === "binary";
   if (block.release === "cells") throw new Refused("task", "examples released as cells are not known to this device");
   if (!label && target.kind !== "real") throw new Refused("task", "examples have a binary or a real target");
-  // The covariates are only checked.
+  // The covariates are not used, only checked.
   const stated = secondMoment(task, p) || block.intercept === false ? null : statedOf(task);
   const square = p;
   const inner = Math.sqrt(square - 1);

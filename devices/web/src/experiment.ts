@@ -1,20 +1,24 @@
 /** Experiments: arms that devices assign, by a keyed hash of a random identifier that stays on the device. */
-import type { TaskDocument } from "./task.js";
+import type { Target, TaskDocument } from "./task.js";
 
 /** An experiment: a known column, whose categories are the arms. */
 export interface Experiment {
   arm: string;
   control: string;
   assigned?: { by: "device" | "server"; salt?: string | null; shares: number[] } | null;
-  guardrail?: unknown;
+  guardrail?: { margin: number; worse: string; metric?: string | null } | null;
   segments?: string[];
-  metrics?: unknown[];
+  metrics?: Target[];
+  ratios?: unknown[];
 }
+
+/** Further targets of a task: each release is of the target or of one of them, drawn before the record is read. */
+export const metricsOf = ({ experiment }: Pick<TaskDocument, "experiment">): Target[] => experiment?.metrics ?? [];
 
 /** Return whether devices assign the arms of a task's experiment. */
 export const isAssigned = ({ experiment }: Pick<TaskDocument, "experiment">): boolean => experiment?.assigned?.by === "device";
 
-/** Return the arm of an identifier: the first whose summed share exceeds a number between 0 and 1, of 53 bits of HMAC-SHA256. */
+/** Return the arm of an identifier: the first whose summed share exceeds the first 53 bits of HMAC-SHA256, as a number below 1. */
 export async function armOf({ experiment, features }: Pick<TaskDocument, "experiment" | "features">, identifier: string): Promise<string> {
   const { arm, assigned } = experiment!;
   const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);

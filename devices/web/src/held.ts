@@ -1,4 +1,4 @@
-/** What a device keeps of records, as those that are held until their window ends: encrypted under a key that is kept apart from the rows. */
+/** Records and answers that a device keeps, such as records held until their window ends: encrypted, with the key stored apart from the rows. */
 import type { Coded } from "./coding.js";
 import type { KeyPlace } from "./store.js";
 import { beginOf, spreadOf } from "./windows.js";
@@ -11,10 +11,10 @@ const base64 = (bytes: Uint8Array): string => btoa(Array.from(bytes, (byte) => S
 export const bytesOf = (text: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 const keyOf = (text: string): Promise<CryptoKey> => crypto.subtle.importKey("raw", bytesOf(text), AES, false, ["encrypt", "decrypt"]);
 
-/** Draw whether the newest of a number of records is the one that is held, with probability 1 / `count`. */
+/** Draw, with probability 1 / `count`, whether the newest of `count` records replaces the one that is held. */
 export const isDrawn = (count: number, words: Words): boolean => count === 1 || uniform(count, Purpose.RECORD, words) === 0;
 
-/** Draw when the answer of a window is due, in seconds since 1970: over a quarter of a window after its end. */
+/** Draw when the answer of a window is due, in seconds since 1970: within a quarter of a window after its end. */
 export const drawDue = (window: string, number: number, words: Words): number =>
   beginOf(window, number + 1) + uniform(spreadOf(window), Purpose.SELECTION, words);
 
@@ -24,9 +24,9 @@ export interface Sealed {
   readonly key: string;
 }
 
-/** The key of what is kept, which is made if there is none. Raises `Refused` where no place keeps it. */
+/** The key that encrypts what is kept, made if there is none. Raises `Refused` if the storage keeps no keys. */
 export function keyIn(place: KeyPlace | undefined): string {
-  if (!place) throw new Refused("storage", "this storage keeps no keys, so that nothing of a record can be kept in it");
+  if (!place) throw new Refused("storage", "this storage keeps no keys, so no record or answer can be kept in it");
   let key = place.read();
   if (key === null) place.write((key = base64(crypto.getRandomValues(new Uint8Array(32)))));
   return key;
@@ -44,7 +44,7 @@ export async function seal(numbers: Float64Array<ArrayBuffer>, place: KeyPlace |
   return { text: base64(bytes), key };
 }
 
-/** Decrypt a number of numbers; undefined if their key is lost, or they are others. */
+/** Decrypt `size` numbers; undefined if their key is lost, or there are more or fewer. */
 export async function unseal(sealed: string, size: number, place: KeyPlace | undefined): Promise<Float64Array<ArrayBuffer> | undefined> {
   const text = place?.read();
   if (!text) return undefined;
@@ -57,7 +57,7 @@ export async function unseal(sealed: string, size: number, place: KeyPlace | und
   }
 }
 
-/** A coded record as numbers; what it was is wiped. */
+/** A coded record as numbers to keep; the record itself is wiped. */
 export function numbersOf({ x, y }: Pick<Coded, "x" | "y">): Float64Array<ArrayBuffer> {
   const numbers = Float64Array.of(...x, y);
   x.fill(0);

@@ -1,4 +1,4 @@
-/** Known columns: the receiver has them already. Their combinations of values are numbered cells, which are sent as they are. */
+/** Known columns: the receiver has them already. Combinations of their values are numbered, and a record's number, its cell, is sent as it is. */
 import type { Vector } from "./lattice.js";
 import type { Feature, Task } from "./task.js";
 

@@ -15,7 +15,7 @@ function largestSize(v: Vector): number {
   return largest;
 }
 
-/** A coordinate over the largest: 0 for NaN, and for finite ones if another is infinite. */
+/** A coordinate divided by the largest one: 0 for NaN, and for a finite coordinate if another is infinite. */
 function shareOf(value: number, largest: number): number {
   if (value !== value) return 0;
   if (largest === Infinity) return Math.abs(value) === Infinity ? Math.sign(value) : 0;
@@ -40,7 +40,7 @@ function exceeds(one: boolean, steps: number, out: Vector): boolean {
 
 /** Quantise a vector so that always sum(out^2) <= steps^2, or with `one` sum(|out|) <= steps. NaN counts as 0. */
 export function quantise(one: boolean, v: Vector, spacing: number, steps: number, out: Vector): void {
-  // Nearly every vector is within the bound: the integers themselves decide.
+  // Nearly every vector is within the bound, which the integers show exactly.
   if (!one) {
     let fits = true;
     for (let i = 0; i < v.length; i++) {
@@ -100,7 +100,7 @@ export function shortened(v: Vector, length: number): Vector {
   return v.map((value) => (value - value === 0 ? value * factor : 0));
 }
 
-/** The mean of at most 128 vectors, added up in numpy's order: the first, and the others pairwise, eight sums at a time. */
+/** The mean of at most 128 vectors, added up in numpy's order, so that it equals Python's bit by bit. */
 export function meanOf([first, ...others]: Vector[]): Vector {
   const [n, whole] = [others.length, others.length - (others.length % 8)];
   return first!.map((value, j) => {
@@ -194,7 +194,7 @@ export function unit(
   const bound = sizes[n - closest]!;
   let ties = closest;
   for (const size of sizes) if (size > bound) ties--;
-  // Each of the k closest candidates has threshold / k of the 2^64 words, each other one its share of the rest.
+  // Each of the k closest candidates has threshold / k of the 2^64 words; the others share the remaining words equally.
   const near = coins.word < threshold;
   let place = Number(
     near

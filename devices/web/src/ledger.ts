@@ -1,8 +1,8 @@
 /**
  * The person's ledger: caps, what was spent, and releases that wait to be sent.
  *
- * A debit and the release's frozen bytes are one transaction, before anything is sent. A release is never made again
- * for a record that is known, and what was spent stays spent.
+ * A debit and the release's frozen bytes are one transaction, before anything is sent. A record that is
+ * known is never released again, and what was spent stays spent.
  */
 import { capOf, type Currency, type Guarantee, type Loss } from "./mechanisms.js";
 import type { Sealed } from "./held.js";
@@ -17,11 +17,11 @@ import { Refused } from "./words.js";
 
 const LEAST_SILENCE = 86_400;
 const PATIENCE = 30_000; // milliseconds for an account to answer
-const AGREE = 3600; // seconds by which clocks may differ when a budget renews
-const DRIFT = 0.01; // seconds by which a clock may fall behind in a second, besides
+const AGREE = 3600; // seconds by which the clocks may differ when a budget renews
+const DRIFT = 0.01; // further seconds by which a clock may fall behind in each second
 const CURRENCIES: Currency[] = ["gdp", "rho", "epsilon", "approx"];
 
-/** What this device allows, whatever a server asks for. */
+/** What this device allows, whatever a task asks for. */
 export interface Policy {
   /** Cap over all tasks. */
   readonly lifetime?: Guarantee | undefined;
@@ -34,10 +34,10 @@ export interface Policy {
 }
 
 /**
- * Whether this device may spend at once although it has no ledger yet. It may have had one whose storage was wiped.
+ * Whether a device without a ledger may spend at once. It may have had a ledger whose storage was wiped.
  *
- * `wait`: it keeps silent for the task's `expiry`, at least a day. A function asks an account of the team's, which answers true once
- * for each account: then a wiped ledger cannot begin again.
+ * `wait`: it keeps silent for the task's `expiry`, at least a day. A function asks a service that knows the person's
+ * account and answers true once for each account, so that a person whose ledger was wiped cannot begin again.
  */
 export type First = "wait" | ((identity: string) => Promise<boolean>);
 
@@ -51,7 +51,7 @@ interface TaskRow {
   refused?: number;
   sent?: number;
   days: string[];
-  /** Releases that repeat an answer, of those released. */
+  /** Number of the releases that repeat an answer. */
   repeated?: number;
   /** The newest release, which a person may want to see again. */
   message?: string;
@@ -59,7 +59,7 @@ interface TaskRow {
   begun?: Begun;
 }
 
-/** Of a budget that renews: the newest window answered, and what was spent and released in it. It never goes back. */
+/** Of a budget that renews: the newest window with a release, and what was spent and released in it. Windows never go back. */
 interface Renewed {
   newest: number;
   windows: number;
@@ -67,28 +67,28 @@ interface Renewed {
   released: number;
 }
 
-/** The newest window that has begun, and when by the device's own clock. */
+/** The newest window that has begun, and when it began by the device's own clock. */
 interface Begun {
   window: number;
   own: number;
-  /** Seconds by which the best estimate of the time may be ahead of that clock. */
+  /** Seconds by which the best estimate of the time may be ahead of the device's clock. */
   ahead: number;
-  /** The clocks disagreed about its beginning, so that it has no answer. */
+  /** Whether the clocks disagreed about its beginning, so that nothing is released in it. */
   skipped: boolean;
 }
 
-/** A record that is held until its window ends: one of `count`. */
+/** A record that is held until its window ends: the one drawn so far from `count`. */
 export interface HeldRow {
   readonly key: string;
   readonly window: number;
   readonly level: string;
   readonly count: number;
-  /** From when on it is released, in seconds since 1970. */
+  /** When it is due to be released, in seconds since 1970. */
   readonly due: number;
   readonly record: string;
 }
 
-/** The next record of a window: its number among them, and the record if it is the one that is held from now on. */
+/** The next record of a window: its number in the window, and the encrypted record if it is the one held from now on. */
 export interface Next {
   readonly count: number;
   readonly sealed: Sealed | undefined;
@@ -96,13 +96,13 @@ export interface Next {
 
 interface IdentityRow {
   id: string;
-  /** When it began, by the device's own clock and by what the gateway told. */
+  /** When the ledger began, by the device's own clock and by the gateway's. */
   born: number;
   there: number | null;
   claimed: boolean;
 }
 
-/** The task that a gateway last had under a name when something was spent or withdrawn. */
+/** The task that a gateway had under a name when something was last spent or withdrawn. */
 interface UsedRow {
   hash: string;
   withdrawn?: boolean;
@@ -130,7 +130,7 @@ export type Outcome =
   | { readonly outcome: "known" }
   | { readonly outcome: "refused"; readonly reason: string };
 
-/** What an answer is made for: the memo as it is stored, and whether only that may be repeated, as a cap is spent. */
+/** What an answer must suit: the stored memo, and whether only its answer may be given, because a cap is spent. */
 export interface Asked {
   readonly outcome: "asked";
   readonly memo: string | undefined;
@@ -141,30 +141,30 @@ export interface Asked {
 export interface Account {
   readonly name: string;
   readonly released: number;
-  /** How many of these repeat an earlier answer, at no cost. */
+  /** How many of the releases repeat an earlier answer, at no cost. */
   readonly repeated: number;
   readonly waiting: number;
   /** Releases that the gateway has accepted. */
   readonly sent: number;
-  /** Spent and the cap in the cap's currency, in units of 1e-12 (delta: 1e-15); spent is null if it is not known there. */
+  /** Amount spent and cap, in the cap's currency, in units of 1e-12 (delta: 1e-15); null if the amount is not known in it. */
   readonly caps: readonly {
     readonly cap: Loss;
-    /** Whether it holds in each window, and `spent` is of this one. */
+    /** Whether the cap holds in each window; then `spent` is that of the current window. */
     readonly renews: boolean;
     readonly spent: bigint | null;
     readonly spentDelta: bigint;
   }[];
   readonly withdrawn: boolean;
-  /** Days of the releases, as in 2026-01-31, and the newest message; empty if there is none. */
+  /** Days of the releases, as in 2026-01-31, and the newest message; both empty before the first release. */
   readonly days: readonly string[];
   readonly message: string;
-  /** Whether the gateway now has another task under the name of one that was answered, and the page pins none. */
+  /** Whether the gateway now has another task under the name of one that was answered, and the page pins no hash. */
   readonly changed: boolean;
   /** Whether the caps have room for one more release. */
   readonly room: boolean;
-  /** When the budget renews and another answer may be given, in seconds since 1970; null if now, or never. */
+  /** When the budget renews and another answer may be given, in seconds since 1970; null if that is now, or never. */
   readonly next: number | null;
-  /** Windows of which a record is held. */
+  /** Windows for which a record is held. */
   readonly held: number;
 }
 
@@ -183,7 +183,7 @@ function plus(spent: Spent, cost: (currency: Currency) => Loss | null): Spent {
   for (const currency of CURRENCIES) {
     const before = spent[currency] === undefined ? ["0", "0"] : spent[currency];
     const own = cost(currency);
-    // A release without a cost in a currency leaves nothing of any cap in it.
+    // After a release without a cost in a currency, no cap in this currency has room.
     total[currency] =
       before === null || own === null
         ? null
@@ -202,7 +202,7 @@ interface Cap {
   cap: Loss;
 }
 
-/** The caps of a release: the task's promise, within its window and over all, and the policy's. */
+/** The caps on a release: those that the task promises, in each window and over all windows, and the policy's. */
 function capsOf({ task }: Prepared, level: string, policy: Policy): Cap[] {
   const { per_person, lifetime } = task.privacy;
   const caps: Cap[] = [{ scope: renewalOf(task) ? "window" : "task", cap: capOf(per_person ?? task.guarantees.get(level)!) }];
@@ -227,7 +227,7 @@ function lacking(
   const cost = (currency: Currency): Loss | null => prepared.protocol.cost(level, currency);
   if (row.renewed && window! < row.renewed.newest) return "late";
   const current = inWindow(row, window);
-  // One release is a number, too: one at a tiny level may leave room for another.
+  // Without a cap people release once: a release at a small level would leave room for another one.
   const count = window === undefined ? row.released : current.released;
   if (!prepared.task.privacy.per_person && count > 0) return window === undefined ? "task-cap" : "window-cap";
   for (const { scope, cap } of capsOf(prepared, level, policy))
@@ -236,22 +236,22 @@ function lacking(
 }
 
 /**
- * Whether a person may only repeat their last answer, for the reason why they have no room for a new one: a cap that does
- * not renew. Whoever fell silent then, or not, would tell whether their record has changed.
+ * Whether a person may only repeat their last answer, as they have reached a cap that does not renew. If they answered
+ * only while their record is unchanged, their silence would tell that it has changed.
  */
 const isSpent = (reason: string | undefined): boolean => /^(task|policy|lifetime)-cap$/.test(reason ?? "");
 
 /**
- * The newest window that has begun. A clock that jumps renews nothing: where a window begins sooner by the best estimate
- * of the time than by the device's own clock, it has no answer, and the one after it begins by both. What is gained in
- * many windows counts together, except for a drift.
+ * The newest window that has begun. A clock that jumps renews nothing: a window that begins sooner by the best estimate
+ * of the time than by the device's own clock has no answer, and the next window must have begun by both clocks. The
+ * gains of all windows are added up, except for a drift.
  */
 function beginning(begun: Begun | undefined, window: number, { now, own, there }: Moment): Begun {
   if (begun && window <= begun.window) return begun;
   const ahead = now - own;
   const limit = begun ? begun.ahead + DRIFT * Math.max(0, own - begun.own) : ahead;
   const skipped = ahead > limit + AGREE;
-  // Without the gateway's time nothing is known of the difference.
+  // Without the gateway's time the difference of the clocks is unknown.
   const least = begun && there === null ? begun.ahead : Math.min(ahead, limit);
   return { window, own: Math.floor(own), ahead: Math.floor(skipped ? ahead : least), skipped };
 }
@@ -271,7 +271,7 @@ function isChanged(used: UsedRow | undefined, { task }: Prepared, { pinned }: Or
   return used !== undefined && used.hash !== task.hash && !pinned;
 }
 
-/** Seconds that a ledger has existed, by the clock that says the least: a wrong clock must not end its silence. */
+/** Seconds that a ledger has existed, by the clock that says the least: a wrong clock must not end the waiting time. */
 function age({ born, there }: IdentityRow, { own, there: now }: Moment): number {
   return Math.min(own - born, there === null || now === null ? Infinity : now - there);
 }
@@ -284,14 +284,14 @@ export class Ledger {
     private identity: IdentityRow | undefined,
   ) {}
 
-  /** Open the ledger, and write nothing: it begins with its first release. */
+  /** Open the ledger without writing: it begins with its first release. */
   static async open(store: Store, policy: Policy = {}, first: First = "wait"): Promise<Ledger> {
     for (const cap of [policy.lifetime, policy.perTask]) if (cap) capOf(cap);
     const identity = await store.update(["identity"], (rows) => [read<IdentityRow>(rows, "identity"), {}] as const);
     return new Ledger(store, policy, first, identity);
   }
 
-  /** Whether this device has a ledger, so that a silence runs. */
+  /** Whether this device has a ledger, so that a waiting time runs. */
   get begun(): boolean {
     return this.identity !== undefined;
   }
@@ -300,7 +300,7 @@ export class Ledger {
   async begin(expirySeconds: number, moment: Moment, further: Changes = {}): Promise<void> {
     const known = (this.identity = await this.store.update(["identity"], (rows): [IdentityRow, Changes] => {
       const before = read<IdentityRow>(rows, "identity");
-      // Storage that was wiped while this page was open has another ledger now, or none.
+      // If storage was wiped while this page was open, it has another ledger now, or none.
       if (before || this.identity) return [this.identity ?? before!, before ? further : {}];
       const id = randomText();
       const { own, there } = moment;
@@ -309,12 +309,12 @@ export class Ledger {
     }));
     const { first } = this;
     if (typeof first !== "function" || this.silence(expirySeconds, moment) === 0) return;
-    // An account that cannot be asked is as one that says no.
+    // An account that cannot be asked counts as one that says no.
     const asked = within(first(known.id), PATIENCE, () => new Error("no answer"));
     if ((await asked.catch(() => false)) === true) await this.change({ ...known, claimed: true });
   }
 
-  /** Count the silence anew if a clock was set back: it must not last until that clock catches up. */
+  /** Restart the waiting time if a clock was set back: it must not last until that clock has caught up. */
   async settle(moment: Moment): Promise<void> {
     const { identity } = this;
     if (identity && !identity.claimed && age(identity, moment) < 0) {
@@ -332,7 +332,7 @@ export class Ledger {
 
   /**
    * The random identifier by which the arm of an experiment is assigned, which is stored if there is none and `create`
-   * says so. It is not the ledger's, which the team's account may know.
+   * is true. It differs from the ledger's identifier, which the service that knows the account may know.
    */
   assignment(prepared: Prepared, origin: Origin, create: boolean): Promise<string | undefined> {
     const key = armKey(origin, prepared);
@@ -345,7 +345,7 @@ export class Ledger {
   /** Seconds until this ledger may spend for a task; 0 if it may now. */
   silence(expirySeconds: number, moment: Moment): number {
     const { identity, first } = this;
-    // A task must not shorten the silence to nothing.
+    // A task must not shorten the waiting time to nothing.
     const whole = Math.max(expirySeconds, LEAST_SILENCE);
     if (!identity) return first === "wait" ? whole : 0;
     return identity.claimed ? 0 : Math.min(whole, Math.max(0, whole - age(identity, moment)));
@@ -354,10 +354,10 @@ export class Ledger {
   /**
    * Release a record once: debit its cost and store its bytes, in one transaction.
    *
-   * `make` randomizes the record; it is called only if every cap has room, and its record is not read before. Of a task
-   * that repeats answers it gives the one that was made for this memo and decision, or none: nothing is booked then, and
-   * it is told what to make. `key` identifies a record that may come again, and must not depend on its values. A record
-   * that was `held` is of the window in which it was, and is deleted with its release.
+   * `make` randomizes the record; it is called only if every cap has room, and the record is not read before. Of a task
+   * that repeats answers it returns the answer that was made for this memo and decision, or undefined: then nothing is
+   * booked, and the outcome says what to make. A record given twice under one `key`, which must not depend on its
+   * values, is released once. A `held` record belongs to the window in which it was held, and is deleted with its release.
    */
   async spend(
     prepared: Prepared,
@@ -371,7 +371,7 @@ export class Ledger {
     const cost = (currency: Currency): Loss | null => protocol.cost(level, currency);
     const own = taskKey(task.hash);
     const used = usedKey(origin, prepared);
-    // A gateway that changes its task asks nobody again.
+    // A gateway that changes its task cannot ask people again.
     const records = key === undefined ? [] : [task.hash, placeOf(origin, prepared)].map((each) => `record:${each}:${key}`);
     const memo = memoKey(task.hash);
     const more = [memo, held?.key ?? `held:${task.hash}:`];
@@ -412,7 +412,7 @@ export class Ledger {
         message: bytes,
       };
       const waiting = { task: task.hash, name: task.name, gateway: origin.gateway, bytes, expires };
-      // What is held of this window has no answer any more where nothing is left for it.
+      // If the budget of this window is spent, the record held in it cannot be released any more.
       const spentUp = window !== undefined && lacking(prepared, level, this.policy, after, window, all) !== undefined;
       const over = held?.key ?? (spentUp ? heldKey(task.hash, window) : undefined);
       return [
@@ -431,7 +431,7 @@ export class Ledger {
   }
 
   /**
-   * Decide about a release, of this moment's window or an earlier one, in which a record was held. `counts` tells
+   * Decide about a release in the current window, or in an `earlier` one in which a record was held. `counts` tells
    * whether a refusal is counted in the account.
    */
   private decide(
@@ -444,11 +444,11 @@ export class Ledger {
   ): { row: TaskRow; window?: number | undefined; reason?: string; counts: boolean; only?: boolean } {
     const { task, protocol } = prepared;
     let row = read<TaskRow>(rows, taskKey(task.hash)) ?? { name: task.name, released: 0, spent: {}, days: [] };
-    const { kind } = protocol.mechanism(level, "score");
-    if (this.policy.mechanisms && !this.policy.mechanisms.includes(kind)) return { row, reason: "mechanism", counts: false };
+    const { kind, kinds = [kind] } = protocol.mechanism(level, "score");
+    if (this.policy.mechanisms && !kinds.every((each) => this.policy.mechanisms!.includes(each))) return { row, reason: "mechanism", counts: false };
     if (this.policy.knownColumns === false && task.features.some(isKnown)) return { row, reason: "known-columns", counts: false };
     const identity = read<IdentityRow>(rows, "identity");
-    // Storage that was wiped while this page was open has another ledger now, or none.
+    // If storage was wiped while this page was open, it has another ledger now, or none.
     if (!identity || identity.id !== this.identity?.id) return { row, reason: "wiped", counts: false };
     if (this.silence(task.silenceSeconds, moment) > 0) return { row, reason: "new-ledger", counts: false };
     const last = read<UsedRow>(rows, usedKey(origin, prepared));
@@ -466,8 +466,9 @@ export class Ledger {
   }
 
   /**
-   * Hold a record in this moment's window, or learn without one whether it may be held, and as which of the window's.
-   * It is not stored if another one came first, or its key is no longer that of the store. `due` counts for the first.
+   * Hold a record in the current window, or, without a record, learn whether one may be held and its number in the
+   * window. It is not stored if another page was faster, or the store's key has changed. Only the first record's `due`
+   * counts.
    */
   hold(
     prepared: Prepared,
@@ -501,7 +502,7 @@ export class Ledger {
     });
   }
 
-  /** Delete a held record, or all of a task's name but those of a hash; and the key with the last thing kept, of any task. */
+  /** Delete a held record, or all under a task's name except those of one hash; and the key if nothing else is kept. */
   async drop(prepared: Prepared, origin: Origin, { only, except }: { only?: string; except?: string } = {}): Promise<void> {
     const place = placeOf(origin, prepared);
     await this.store.update(["held:"], (rows) => {
@@ -510,7 +511,7 @@ export class Ledger {
       const gone = [...rows.keys()].filter(chosen);
       return [undefined, Object.fromEntries(gone.map((key) => [key, null]))] as const;
     });
-    // Not before the records are gone: after a crash they would have no key.
+    // The key is deleted only after the records: a crash must not leave records without their key.
     await this.store.update(["held:", "memo:"], (rows) => {
       if (!rows.size) this.store.key?.write(null);
       return [undefined, {}] as const;
@@ -526,7 +527,7 @@ export class Ledger {
   delivered({ key, task }: Waiting, accepted: boolean): Promise<void> {
     return this.store.update([taskKey(task), key], (rows): [undefined, Changes] => {
       const row = read<TaskRow>(rows, taskKey(task));
-      // Another tab may have sent it, too.
+      // Another tab may have sent the release, too.
       if (!row || !rows.has(key)) return [undefined, {}];
       const counted = accepted ? { [taskKey(task)]: JSON.stringify({ ...row, sent: (row.sent ?? 0) + 1 }) } : {};
       return [undefined, { [key]: null, ...counted }];
@@ -534,8 +535,8 @@ export class Ledger {
   }
 
   /**
-   * Stop: delete what waits and which records are known, and release nothing to this task again. What was spent stays
-   * spent. Where nothing was released, nothing is written, and an assignment to an arm is deleted.
+   * Stop: delete the releases that wait and the list of known records, and release nothing to this task again. What was
+   * spent stays spent. Where nothing was released, nothing is written, and an assignment to an arm is deleted.
    */
   withdraw(prepared: Prepared, origin: Origin): Promise<void> {
     const { task } = prepared;

@@ -31,13 +31,13 @@ export interface Loss {
 
 const CURRENCIES = { gdp: "gdp", zcdp: "rho", pure: "epsilon", approx: "approx" } as const;
 const NAMES = { gdp: ["mu"], zcdp: ["rho"], pure: ["epsilon"], approx: ["epsilon", "delta"] };
-const MOST = { mu: 20, rho: 200, epsilon: 64, delta: 1 }; // beyond, a guarantee hardly protects
+const MOST = { mu: 20, rho: 200, epsilon: 64, delta: 1 }; // above these a guarantee hardly protects
 
 function refuse(why: string): never {
   throw new Refused("guarantee", why);
 }
 
-/** Convert a guarantee to the cap of an account, rounded down. */
+/** Convert a guarantee to a cap on an account, rounded down. */
 export function capOf(guarantee: Guarantee): Loss {
   const [entry, other] = Object.entries(guarantee);
   const kind = entry?.[0] as keyof typeof CURRENCIES;
@@ -77,16 +77,16 @@ export interface Mechanism {
   readonly spacing: number;
   /** Variance of a coordinate of the decoded release. */
   readonly variance: number;
-  /** Mean squares of a decoded direction across and along the vector. */
+  /** Mean squares of the decoded vector's component across and along the true direction. */
   readonly moments?: readonly [number, number];
   /** Number of noise vectors of a release. */
   readonly draws: number;
-  /** Quantise without noise: what vectors compare. Null for directions. */
+  /** Quantise without noise, which test vectors compare. Null for directions. */
   quantise(v: Vector): Vector | null;
   randomize(v: Vector, words: Words): Vector;
   /** The mean of several rows' vectors, each within the bounds; only of mechanisms that protocols average with. */
   mean?(rows: Vector[]): Vector;
-  /** Randomizes such a mean, where that differs. */
+  /** Randomizes such a mean, if that differs from randomizing a vector. */
   averaged?: Pick<Mechanism, "quantise" | "randomize">;
   /** Cost of one release, rounded up; null where there is none in this currency. */
   cost(currency: Currency): Loss | null;
@@ -107,7 +107,7 @@ export function pureCost(top: bigint, bottom: bigint): (currency: Currency) => L
 
 const SQUARE = 2n ** 40n;
 
-/** Steps of Gaussian noise for a guarantee. */
+/** The bound, in lattice steps, at which Gaussian noise gives a guarantee. */
 function gaussianSteps(cap: Loss): number {
   let steps: bigint;
   if (cap.currency === "approx") {
@@ -130,7 +130,7 @@ function checkSteps(steps: number, dimension: number): void {
   if (steps >= 2 ** 31 || BigInt(dimension) * BigInt(steps) ** 2n >= 1n << 63n) refuse("the guarantee is too large");
 }
 
-/** Cost of Gaussian noise; (epsilon, delta) only as calibrated. */
+/** Cost of Gaussian noise; in (epsilon, delta) only that of its calibration. */
 export function gaussianCost(steps: number, cap: Loss): (currency: Currency) => Loss | null {
   const square = BigInt(steps) ** 2n;
   return (currency) => {
@@ -245,12 +245,12 @@ export function isPure(cap: Loss): boolean {
   return cap.currency === "epsilon" || (cap.currency === "approx" && cap.delta === 0n);
 }
 
-/** The kind that a task without one means. */
+/** The kind of mechanism of a task that names none. */
 export function defaultKind(cap: Loss): string {
   return isPure(cap) ? "l2-ball" : "gaussian";
 }
 
-const BOUNDS = [1e-100, 1e100] as const; // of a radius: beyond, spacings of a lattice underflow or overflow
+const BOUNDS = [1e-100, 1e100] as const; // of a radius: outside, spacings of a lattice underflow or overflow
 
 /** Return the mechanism of a kind, or with `best` the one of least variance, for a guarantee. */
 export function calibrate(kind: string, cap: Loss, dimension: number, radius: number): Mechanism {

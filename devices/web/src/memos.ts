@@ -1,6 +1,6 @@
 /**
- * Answers that are repeated while a record codes to the same. A memo is the last answer, with a keyed hash of the
- * record, encrypted as held records are.
+ * Answers that are repeated while the coded record is unchanged. A memo is the last answer with a keyed hash of the
+ * coded record, encrypted as held records are.
  */
 import { bytesOf, keyIn, seal, type Sealed, unseal } from "./held.js";
 import { type Vector } from "./lattice.js";
@@ -22,9 +22,9 @@ export interface Answer {
 }
 
 const PRINT = 4; // numbers of 32 bits
-const DECIMALS = 1e9; // so that the order in which rows are added up changes nothing
+const DECIMALS = 1e9; // of rounding, so that the order in which rows are added up changes nothing
 
-/** A keyed hash of what a person's rows give, which is wiped; equal for equal rows. */
+/** A keyed hash of the numbers that a person's rows give, which are wiped. */
 async function fingerprint(hash: string, input: Vector, place: KeyPlace | undefined): Promise<number[]> {
   const key = await crypto.subtle.importKey("raw", bytesOf(keyIn(place)), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
   const rounded = input.map((value) => Math.round(value * DECIMALS) + 0); // no negative zero
@@ -35,8 +35,8 @@ async function fingerprint(hash: string, input: Vector, place: KeyPlace | undefi
 }
 
 /**
- * Answer a task that repeats answers: as in the memo, if the record codes to the same at its level, or `only` that one
- * may be given; else anew. Undefined if only the memo may be repeated, and it cannot be read.
+ * Answer a task that repeats answers: with the memo's answer if the coded record and level are unchanged, or if `only`
+ * this one may be given; else with a new one. Undefined if only the memo's may be given and it cannot be read.
  */
 export async function repeatOrRandomize(
   prepared: Prepared,
@@ -52,7 +52,7 @@ export async function repeatOrRandomize(
   const query = protocol.drawQuery(model.numbers, words);
   const mechanism = protocol.mechanism(choice.level, query);
   const { all, used } = vectorsOf(prepared, choice, query, wanted, words);
-  // Of the record and its number of rows, so that the draw of one of them is no change.
+  // The hash is of the record and its number of rows: which row was drawn is not a change.
   const input = Float64Array.of(...all[0]!, Math.min(wanted.rows ?? 1, all.length));
   const print = await fingerprint(task.hash, input, place);
   const last = memo && (await unseal(memo.answer, PRINT + mechanism.dimension, place));

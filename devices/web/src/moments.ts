@@ -16,7 +16,7 @@ interface Layout {
   readonly presence: number;
 }
 
-/** Scale features beyond a norm down to it; the constant stays 1. */
+/** Shorten features to a norm; the constant stays 1. */
 function confine(x: Vector, clippingNorm: number): void {
   const slopes = x.length - 1;
   x[slopes] = 1;
@@ -48,7 +48,7 @@ function momentsOf(x: Vector, y: number, { root, weight, presence, dimension }: 
   return out;
 }
 
-/** Gaussian noise on moments, calibrated to their joint sensitivity: the record behind any vector is bounded again. */
+/** Gaussian noise on moments, calibrated to their joint sensitivity; whatever the vector, its record is bounded again. */
 function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & Pick<Mechanism, "variance"> {
   const { dimension, size: p, root, weight, presence, clippingNorm } = layout;
   const noise = calibrate("gaussian", cap, dimension, sensitivity / 2);
@@ -69,7 +69,7 @@ function bounded(cap: Loss, layout: Layout, sensitivity: number): Randomizer & P
     return out;
   };
   const integers = (v: Vector): Vector => v.map((value) => Math.trunc(value * steps));
-  // As in Python, added up one after the other.
+  // Added up one after the other, as in Python.
   const mean = (rows: Vector[]): Vector => rows[0]!.map((_, j) => rows.reduce((sum, row) => sum + row[j]!, 0) / rows.length);
   return gaussianOf(dimension, spacing, projected, integers, noise.cost, mean);
 }
@@ -138,7 +138,7 @@ export function moments(task: Task, p: number): Protocol {
   return {
     kind: "moment",
     ...WITHOUT_MODEL,
-    // If all levels have Gaussian noise on joint moments.
+    // Whether all levels have Gaussian noise on joint moments.
     averages: () => boundingOf(task).every((level) => mechanisms.get(level)!.averaged),
     vector(coded) {
       const x = stated ? located(coded.x, stated) : coded.x.slice();

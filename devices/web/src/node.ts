@@ -1,7 +1,7 @@
 /** A ledger in SQLite, for Node. */
 import { type Changes, type KeyPlace, type Rows, type Store, storageFailed } from "./store.js";
 
-/** What the ledger uses of a database: Node's own `DatabaseSync` (22.5 or later), or better-sqlite3's. */
+/** The methods of a database that the ledger uses: of Node's own `DatabaseSync` (22.5 or later), or of better-sqlite3. */
 export interface Database {
   exec(sql: string): unknown;
   prepare(sql: string): { all(...values: string[]): unknown[]; run(...values: string[]): unknown };
@@ -17,7 +17,7 @@ export interface Database {
 export async function sqliteStore(file: string | Database): Promise<Store> {
   let open: () => Database;
   if (typeof file === "string") {
-    const name = "node:sqlite"; // kept from bundlers, which may not know it
+    const name = "node:sqlite"; // in a variable, as bundlers may not know this module
     const { DatabaseSync } = (await import(name).catch(() => {
       throw new Error("this Node has no node:sqlite: use Node 22.5 or later, or give a database of better-sqlite3");
     })) as { DatabaseSync: new (path: string) => Database };
@@ -34,7 +34,7 @@ export async function sqliteStore(file: string | Database): Promise<Store> {
   }
 }
 
-/** Make a new file readable for its owner alone: it says who takes part, and what they have spent. */
+/** Make a new file readable for its owner alone: it tells who takes part, and what they have spent. */
 async function ownersAlone(file: string): Promise<void> {
   if (file === ":memory:" || file.startsWith("file:")) return;
   const name = "node:fs/promises";
@@ -44,7 +44,7 @@ async function ownersAlone(file: string): Promise<void> {
   await (await open(file, "a", 0o600)).close();
 }
 
-/** The key of held records in a file of its own: a copy of the ledger alone says nothing of them. */
+/** The key of held records, in a separate file: a copy of the ledger alone tells nothing about them. */
 async function keyFile(path: string): Promise<KeyPlace> {
   const name = "node:fs";
   const { readFileSync, writeFileSync, rmSync } = (await import(name)) as {
@@ -72,7 +72,7 @@ function storeOf(database: Database): Store {
   database.exec("PRAGMA busy_timeout = 10000");
   database.exec("PRAGMA journal_mode = WAL");
   database.exec("PRAGMA synchronous = FULL");
-  // Held records are overwritten when they are deleted.
+  // So that held records are overwritten when they are deleted.
   database.exec("PRAGMA secure_delete = ON");
   database.exec("CREATE TABLE IF NOT EXISTS rows (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID");
   const find = database.prepare("SELECT key, value FROM rows WHERE key >= ? AND key < ?");

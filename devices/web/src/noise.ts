@@ -26,7 +26,7 @@ interface Law {
 
 const GUARD = 64;
 
-/** The quotient of positive integers, rounded up. */
+/** The quotient of two positive integers, rounded up. */
 function ceilDiv(a: bigint, b: bigint): bigint {
   return (a + b - 1n) / b;
 }

@@ -3,7 +3,7 @@ import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke
 import { Refused } from "./words.js";
 
 export interface Relay {
-  /** Where the relay takes requests for the gateway. */
+  /** The address at which the relay takes requests for the gateway. */
   readonly url: string;
   readonly gateway: string;
   /** The gateway's key configuration, pinned by the page: the content of `/ohttp-keys` in base64. */
@@ -13,7 +13,7 @@ export interface Relay {
 
 const NONCE = 16; // bytes; the longer of the key's and the nonce's length of AES-128-GCM
 const KEYS = 64 * 1024;
-const ANSWER = 16 * 2 ** 20; // of the longest task or model, with room
+const ANSWER = 16 * 2 ** 20; // bytes: more than the longest task or model
 const PADDING = 8 * 1024; // so that a release is as long as a question: 8 KiB are a release of 350 numbers
 const suite = new CipherSuite({ kem: new DhkemX25519HkdfSha256(), kdf: new HkdfSha256(), aead: new Aes128Gcm() });
 const text = new TextEncoder();
@@ -47,7 +47,7 @@ export async function relayed({ url, gateway, keys: pinned, fetch: ask }: Relay)
     const response = await ask(url, { ...init, method: "POST", body, headers: { "Content-Type": "message/ohttp-req" } });
     const kind = response.headers.get("Content-Type");
     if (response.status === 200 && kind === "message/ohttp-res") return open(context, await bytesOf(response, ANSWER));
-    // Whatever a relay says itself decides nothing but when to come again.
+    // An answer of the relay itself decides only when to try again.
     const after = response.headers.get("Retry-After");
     return new Response(null, { status: 503, headers: after === null ? {} : { "Retry-After": after } });
   };
@@ -74,12 +74,12 @@ async function keyOf(configurations: Uint8Array<ArrayBuffer>): Promise<Key> {
       }
     }
   } catch {
-    // Not a configuration, or a browser without X25519.
+    // This is no key configuration, or the browser has no X25519.
   }
   throw new Refused("keys", "this device cannot use the gateway's key for requests through a relay");
 }
 
-/** Encode a request at known length (RFC 9292), padded. */
+/** Encode a request with known lengths (RFC 9292), padded. */
 function request(address: URL, { method = "GET", headers, body }: RequestInit): Uint8Array<ArrayBuffer> {
   const fields: Uint8Array[] = [];
   new Headers(headers).forEach((value, name) => fields.push(prefixed(name), prefixed(value)));
@@ -114,7 +114,7 @@ async function open(context: { enc: ArrayBuffer; export: (label: ArrayBuffer, le
   return new Response(status === 204 || status === 304 ? null : content, { status, headers });
 }
 
-/** Reads parts of a message; throws where they end early. */
+/** Reads the parts of a message; throws if the message ends early. */
 class Reader {
   private place = 0;
   constructor(private readonly bytes: Uint8Array<ArrayBuffer>) {}
@@ -174,7 +174,7 @@ function decode64(data: string): Uint8Array<ArrayBuffer> {
   }
 }
 
-/** The bytes of an answer, which is not read beyond `most`. */
+/** The bytes of an answer; reading stops after `most`. */
 async function bytesOf(response: Response, most: number): Promise<Uint8Array<ArrayBuffer>> {
   const parts: Uint8Array[] = [];
   let left = most;

@@ -46,7 +46,7 @@ function anglesOf(dimension: number): Angles {
   if (known) return known;
   const [x, w] = gauss();
   const values = x.map(legendre);
-  // Integrals from -1 to each node of the polynomials that are 1 at one node and 0 at the others.
+  // Integrals, from -1 to each node, of the polynomials that are 1 at one node and 0 at the others.
   const partial = values.map((at, i) =>
     values.map((own, k) => {
       let sum = 0;
@@ -128,7 +128,7 @@ function moments(dimension: number, draws: number, closest: number): [number, nu
   return [mean, square];
 }
 
-/** The mean component of the chosen candidate along the vector, and the mean square of the closest ones' scores. */
+/** The chosen candidate's mean component along the vector, and the mean square of the scores of the closest ones. */
 export function gain(dimension: number, draws: number, closest: number, share: number): [number, number] {
   const [mean, square] = moments(dimension, draws, closest);
   return [mean * (share - ((1 - share) * closest) / (2 * draws - closest)), square];
@@ -170,7 +170,7 @@ function* choices(q: number, most: number): Generator<[number, number]> {
   yield [most, Math.max(1, Math.floor(closest / 2))];
 }
 
-/** The number of directions to draw, and the number that count as closest. */
+/** The number of directions to draw, and the number of these that count as closest. */
 export function fitted(dimension: number, epsilon: number): [number, number] {
   const gainOf = (draws: number, closest: number): number => {
     const others = (2 * draws - closest) * Math.exp(-epsilon);

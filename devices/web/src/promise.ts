@@ -9,7 +9,7 @@ function centralMass(x: number): number {
   return Math.min(0.5, (total * Math.exp((-x * x) / 2)) / Math.sqrt(2 * Math.PI));
 }
 
-/** Largest probability with which anybody tells two records apart; guessing gives 0.5. */
+/** The largest probability with which an attacker tells two records apart; guessing gives 0.5. */
 export function maxAttackAccuracy(guarantee: Guarantee): number {
   const { gdp, zcdp } = guarantee;
   if (gdp) return 0.5 + centralMass(Math.min(gdp.mu! / 2, 10));

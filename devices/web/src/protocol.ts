@@ -18,18 +18,21 @@ import { Refused } from "./words.js";
 /** Standard deviations around the mean of a normal distribution that hold nine of ten values. */
 const NINE_TENTHS = 1.6448536269514715;
 
-/** What a release answers; of a survey's queries the number. */
+/** The question that a release answers; a survey's questions have numbers. */
 export type Query = "score" | "scatter" | "curvature" | `above-${number}`;
 
 /** Randomizes a vector into the integers of a release. */
-export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost" | "mean" | "averaged">;
+export type Randomizer = Pick<Mechanism, "kind" | "dimension" | "draws" | "quantise" | "randomize" | "cost" | "mean" | "averaged"> & {
+  /** Of a mechanism that draws one of several: those that a policy must allow. */
+  readonly kinds?: readonly string[];
+};
 
 export interface Protocol {
   /** Kind of release on the wire. */
   readonly kind: "score" | "gradient" | "example" | "moment" | "target";
   /** Length of a published model; 0 if releases use none. */
   readonly modelSize: number;
-  /** Whether all partitions answer at the first partition's models. */
+  /** Whether releases of all partitions use the first partition's models. */
   readonly shared: boolean;
   /** Whether releases name the version of a model. */
   readonly versioned: boolean;
@@ -39,18 +42,18 @@ export interface Protocol {
   check(model: Vector, version: number): void;
   /** Draw the query, before any record is read; undefined if there is only one. */
   drawQuery(model: Vector, words: import("./words.js").Words): Query | undefined;
-  /** Whether rows that count are answered by their mean; else, and without it, by one of them, drawn uniformly. */
+  /** Whether a person's rows are answered by their mean; else, and if undefined, by one row, drawn uniformly. */
   averages?(query: Query | undefined): boolean;
   /** The mechanism's input for a coded record. */
   vector(coded: Pick<Coded, "x" | "y">, model: Vector, query: Query | undefined): Vector;
   mechanism(level: string, query: Query | undefined): Randomizer;
-  /** Answers, or repeats an answer; of protocols that can. */
+  /** Answers, or repeats the last answer; only of protocols that can repeat. */
   readonly repeat?: typeof import("./memos.js").repeatOrRandomize;
-  /** Cost of a release of a level, whatever it answers; null where there is none in this currency. */
+  /** Cost of a release at a level, whatever it answers; null if it has no cost in this currency. */
   cost(level: string, currency: Currency): Loss | null;
 }
 
-/** What protocols have whose releases use no model, and answer one query. */
+/** What protocols share whose releases use no model and answer a single query. */
 export const WITHOUT_MODEL = {
   modelSize: 0,
   shared: false,
@@ -60,7 +63,7 @@ export const WITHOUT_MODEL = {
   drawQuery: () => undefined,
 };
 
-/** Gaussian noise on the `integers` of what a vector is `bounded` to, a step of which is `unit`; `mean` averages the bounded. */
+/** Gaussian noise on a vector: `bounded` bounds it, `integers` quantises that to steps of `unit`, and `mean` averages bounded vectors. */
 export function gaussianOf(
   dimension: number,
   unit: number,
@@ -89,12 +92,12 @@ export function hostile(why: string): never {
   throw new Refused("model", `the model is not one that an honest learner publishes: ${why}`);
 }
 
-/** The kind of mechanism that a task means for a guarantee. */
+/** The kind of mechanism that a task has for a guarantee. */
 export function kindFor(task: Task, cap: Loss): string {
   return task.privacy.mechanism ?? defaultKind(cap);
 }
 
-/** Make something for each level of a task, when it is first used where levels are a grid. */
+/** Make something for each level of a task; if levels are a grid, only when a level is first used. */
 export function levelsOf<T>(task: Task, make: (cap: Loss, guarantee: Guarantee) => T): { get(level: string): T | undefined } {
   const made = new Map<string, T>();
   const get = (level: string): T | undefined => {
@@ -106,7 +109,7 @@ export function levelsOf<T>(task: Task, make: (cap: Loss, guarantee: Guarantee) 
   return { get };
 }
 
-/** All levels, or of a grid those that bound all others. */
+/** All levels; of a grid only the default, the first and the last one, which bound all others. */
 export function boundingOf(task: Task): string[] {
   const levels = [...task.guarantees.keys()];
   return gridOf(task.privacy.levels) ? [levels[0]!, levels[1]!, levels.at(-1)!] : levels;
@@ -145,9 +148,9 @@ export function outer(row: Vector): Vector {
   return out;
 }
 
-/** Refuse a guarantee whose sensitivity has too little room in lattice steps. */
+/** Refuse a guarantee whose bound is too few lattice steps. */
 export function checkRoom(room: number, steps: number): void {
-  if (room < steps) throw new Refused("guarantee", "the guarantee is less than a lattice can express for so many numbers");
+  if (room < steps) throw new Refused("guarantee", "the guarantee is too strong for a release of so many numbers");
 }
 
 export type Variance = { readonly variance: number };
@@ -251,14 +254,14 @@ export function secondMoment(task: Task, p: number): Vector | null {
     const count = Number(counts.getBigInt64(8 * row, true));
     people += count;
     const x = Array.from({ length: p }, (_, i) => points.getFloat64(8 * (row * p + i), true));
-    // As in Python: coded points with the constant, each of at least one person. Noise is calibrated to their bounds.
+    // As in Python: coded points with the constant, each of which stands for at least one person. Noise is calibrated to their bounds.
     if (!(count >= 1 && x[p - 1] === 1 && x.every((value) => Math.abs(value) <= 1))) throw damaged();
     for (let i = 0; i < p; i++) for (let j = 0; j < p; j++) moment[i * p + j]! += count * x[i]! * x[j]!;
   }
   return moment.map((value) => value / people);
 }
 
-/** The centre and spread of each coded feature but the constant, as stated or of values that fill their bounds; null of a category. */
+/** The centre and spread of each coded feature but the constant: as stated, or those of values spread over their bounds; null for categories. */
 export function locationsOf(task: Task): ([number, number] | null)[] {
   return task.features.flatMap(({ kind, low, high, typical, ...feature }) => {
     const none = (names: number): null[] => Array<null>(names === 2 ? 1 : names - 1).fill(null);
@@ -279,7 +282,7 @@ export function locationsOf(task: Task): ([number, number] | null)[] {
   });
 }
 
-/** The centre and spread of each coded feature but the constant, [0, 1] of a category; null where the task states none. */
+/** The centre and spread of each coded feature but the constant, [0, 1] for categories; null if the task states none. */
 export function statedOf(task: Task): [number, number][] | null {
   if (task.features.every((feature) => !feature.typical)) return null;
   return locationsOf(task).map((place) => place ?? [0, 1]);

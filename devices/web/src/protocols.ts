@@ -7,7 +7,7 @@ import type { Protocols } from "./release.js";
 import { scores } from "./scores.js";
 import { univariate } from "./univariate.js";
 
-/** Of protocols whose people answer the same question in every window. */
+/** Adds the repetition of answers to a protocol that asks the same question in every window. */
 const repeating = (make: Protocols[string]): Protocols[string] => (task, size) => ({ ...make(task, size), repeat: repeatOrRandomize });
 
 export const ALL: Protocols = {

@@ -1,4 +1,4 @@
-/** From a record to the bytes that leave the device. */
+/** Turns a record into the bytes that leave the device. */
 import { type Coded, type Coding, codingOf } from "./coding.js";
 import type { Vector } from "./lattice.js";
 import type { Protocol, Query, Randomizer } from "./protocol.js";
@@ -54,20 +54,21 @@ export async function choose(
   return { level, partition, model: readModel(task, protocol, partition, message) };
 }
 
-/** A record whose release is wanted. It is coded only once the query is drawn; the coded numbers are wiped. */
+/** A record to release. It is coded only after the query is drawn, and the coded numbers are wiped. */
 export interface Wanted {
   readonly code: () => Pick<Coded, "x" | "y">;
   /** Seconds since 1970. */
   readonly now: number;
-  /** The window that is answered, if it is not that of `now`. */
+  /** The window that the release answers, if it is not that of `now`. */
   readonly window?: number | undefined;
-  /** Number of the person's records of which this one was drawn. */
+  /** Number of the person's records from which this one was drawn. */
   readonly rows?: number | undefined;
 }
 
 /**
- * The vectors of a record that stands for a number of rows: its own alone; or where rows count, of as many as may, those
- * that a person lacks being without a target. All are released as their mean, or one of them, drawn uniformly.
+ * The vectors of a record that stands for a number of rows. Where people count alike, that is its own vector. Where rows
+ * count, there are as many vectors as rows may count; the rows that a person lacks have no target. What is `used` is
+ * all vectors, of which the mean is released, or one of them, drawn uniformly.
  */
 export function vectorsOf({ task, protocol }: Prepared, { model }: Choice, query: Query | undefined, { code, rows = 1 }: Wanted, words: Words): { all: Vector[]; used: Vector[] } {
   const most = mostRows(task);
@@ -80,7 +81,7 @@ export function vectorsOf({ task, protocol }: Prepared, { model }: Choice, query
   return { all, used };
 }
 
-/** Quantise a vector, or the mean of several, without noise: what test vectors compare. */
+/** Quantise a vector, or the mean of several, without noise, which test vectors compare. */
 export const quantised = (mechanism: Randomizer, vectors: Vector[]): Vector | null =>
   vectors.length > 1 ? (mechanism.averaged ?? mechanism).quantise(mechanism.mean!(vectors)) : mechanism.quantise(vectors[0]!);
 
@@ -104,7 +105,7 @@ export function randomize(prepared: Prepared, choice: Choice, wanted: Wanted, wo
   return write(task, protocol, { id, level, partition, payload, version: model.version, query, now: wanted.now, window: wanted.window });
 }
 
-/** Secure words, about as many as a release of a level needs. */
+/** Secure words, about as many as a release at a level needs. */
 export function wordsFor({ protocol }: Prepared, level: string): SecureWords {
   const { draws, dimension } = protocol.mechanism(level, "score");
   return new SecureWords(Math.ceil(2.1 * draws * dimension) + 32);

@@ -23,9 +23,9 @@ const FIRST = 3000;
 const REMEMBERED = 8;
 const LARGEST_LOGIT = 50;
 const MOST_NUMBERS = 600;
-/** Numbers of a model besides its origin and transform. */
+/** How many numbers a model has besides its origin and transform. */
 const NUMBERS = 7;
-/** Thresholds that a survey's model may ask about, by the number of their list. */
+/** Lists of thresholds that a survey may ask about; a model names a list by its number. */
 const THRESHOLDS: readonly (readonly number[])[] = [
   [],
   Array.from({ length: 16 }, (_, place) => (2 * place - 15) / 16),
@@ -52,7 +52,7 @@ interface Model {
   readonly exponent: number;
   readonly scatter: number;
   readonly curvature: number;
-  /** List of thresholds that all people are asked about instead of anything else; 0 for none. */
+  /** Number of the list of thresholds that all people are asked about instead of scores; 0 for none. */
   readonly survey: number;
   /** Middle and half width of a real target. */
   readonly middle: number;
@@ -68,7 +68,7 @@ function modelOf(flat: Vector, p: number): Model {
   return { origin: flat.subarray(0, at), transform, clippingNorm, exponent, scatter, curvature, survey, middle, width };
 }
 
-/** Columns that a survey asks about; the last one stands for the target. */
+/** Numbers of the columns that a survey asks about; the last one stands for the target. */
 function surveyed({ transform, width }: Model, p: number): number[] {
   return Array.from({ length: p }, (_, j) => j).filter((j) => (j === p - 1 ? width : transform[j * p + j]) !== 0);
 }
@@ -147,7 +147,7 @@ function answer(
   return finite ? out : out.fill(0);
 }
 
-/** The score of K classes: (K - 1) p numbers. Of the constant alone, the last class is that of people without a target. */
+/** The score for K classes: (K - 1) p numbers. With the constant alone, people without a target count as the last class. */
 function classScore({ x, y }: Pick<Coded, "x" | "y">, model: Model, basis: Vector, classes: number): Vector {
   const p = x.length;
   const c = classes - 1;
@@ -216,7 +216,7 @@ export function scores(task: Task, p: number): Protocol {
   const asksTarget = asksFirst && target.kind === "real" && separate === 1;
   if (asksTarget) columns.push(true);
 
-  /** Versions at which rounds of the survey begin, and the one at which the last ends. */
+  /** Versions at which rounds of the survey begin, and the version at which the last one ends. */
   const rounds = (): number[] => {
     if (!asksFirst) return [0];
     const { moments, variance } = mechanisms.get("default")!.bit;
@@ -257,7 +257,7 @@ export function scores(task: Task, p: number): Protocol {
       clippingNorm = Math.min(2 * typical, Math.max(1.3 * typical, 32 / (p * Math.sqrt(variance))));
     }
     flat.set([clippingNorm, once ? 1 : (block.exponent ?? 1), ...shares, 0, 0, 1], flat.length - NUMBERS);
-    // As published: to nine significant digits.
+    // To nine significant digits, as models are published.
     return flat.map((value) => Number(value.toPrecision(9)));
   };
 
@@ -276,7 +276,7 @@ export function scores(task: Task, p: number): Protocol {
       return (first ??= initial());
     },
     check(flat, version) {
-      // Shared models count the releases of all partitions.
+      // Versions of shared models count the releases of all partitions.
       const kept = (task.forget ?? 0) * (block.models === "shared" ? task.log.partitions : 1);
       const longest = kept ? Math.floor(kept / REMEMBERED) : 2 ** 52;
       starts ??= rounds();

@@ -1,4 +1,4 @@
-/** Durable rows of text, changed by atomic transactions: IndexedDB in browsers, SQLite in Node. */
+/** Durable rows of text, which atomic transactions change: IndexedDB in browsers, SQLite in Node. */
 import { within } from "./time.js";
 import { Refused } from "./words.js";
 
@@ -14,11 +14,11 @@ export interface Store {
    */
   update<T>(prefixes: readonly string[], change: (rows: Rows) => readonly [T, Changes]): Promise<T>;
   close(): void;
-  /** Keeps the key of held records apart from the rows; without it nothing can be held. */
+  /** Where the key of held records is kept, apart from the rows; without such a place nothing can be held. */
   readonly key?: KeyPlace;
 }
 
-/** A place for one text, which answers within a transaction: `write(null)` deletes it. */
+/** A place for one text, which can be read and written within a transaction; `write(null)` deletes the text. */
 export interface KeyPlace {
   read(): string | null;
   write(text: string | null): void;
@@ -31,14 +31,14 @@ export function storageFailed(error: unknown): Refused {
 }
 
 const TABLE = "rows";
-const LIMIT = 10_000; // milliseconds: browsers have opened databases and begun transactions that never answer
+const LIMIT = 10_000; // milliseconds: in some browsers a database or transaction may never answer
 
 const silent = (): Refused => new Refused("storage", `the device's storage has not answered for ${LIMIT / 1000} seconds`);
 
-/** The browser has closed the connection: nothing was written. */
+/** Thrown when the browser has closed the connection: nothing was written. */
 class Lost extends Error {}
 
-/** Open a database; without one, make it, or return undefined and leave nothing behind. */
+/** Open a database; if there is none, make it, or return undefined and leave no trace. */
 async function open(name: string, create: boolean): Promise<IDBDatabase | undefined> {
   let late = false;
   if (!create && typeof globalThis.indexedDB?.databases === "function") {
@@ -88,7 +88,7 @@ function transact<T>(database: IDBDatabase, prefixes: readonly string[], change:
     }
     const table = transaction.objectStore(TABLE);
     const rows = new Map<string, string>();
-    // One request at least, so that the transaction begins.
+    // At least one request, as a transaction without any does not begin.
     const wanted = prefixes.length ? prefixes : ["identity"];
     let waiting = wanted.length;
     const write = (): void => {
@@ -124,7 +124,7 @@ function transact<T>(database: IDBDatabase, prefixes: readonly string[], change:
     try {
       transaction.abort();
     } catch {
-      // It is over, or never was one.
+      // The transaction has ended already, or never began.
     }
     return silent();
   });
@@ -139,8 +139,8 @@ function keyPlace(name: string): { key?: KeyPlace } {
 }
 
 /**
- * Use the ledger's database of this origin. It is made, empty, when it is first read; with `traceless`, when something
- * is first written. `update` raises `Refused` with the reason `storage`.
+ * Use the ledger's database of this origin. It is made when it is first read, or, with `traceless`, when something is
+ * first written. `update` raises `Refused` with the reason `storage`.
  */
 export async function indexedDbStore(name = "murk", traceless = false): Promise<Store> {
   let connection: Promise<IDBDatabase | undefined> | undefined;

@@ -1,16 +1,16 @@
-/** The task: its document, whose hash is taken over the document's own bytes, and the settings that a device reads. */
+/** The task: its document, whose bytes are hashed, and the settings that a device reads. */
 import { dayOf, type Value } from "./coding.js";
-import type { Experiment } from "./experiment.js";
+import { type Experiment, metricsOf } from "./experiment.js";
 import { cellsOf, isKnown } from "./known.js";
 import { capOf, type Guarantee } from "./mechanisms.js";
 import { isWindow, longestOf, renewalOf } from "./windows.js";
 import { Refused } from "./words.js";
 
-/** What people are shown of a column. */
+/** What a column shows to people. */
 interface Wording {
   label?: string;
   description?: string;
-  /** Of categories or classes. */
+  /** What people are shown instead of categories or classes. */
   labels?: Record<string, string>;
 }
 
@@ -25,7 +25,7 @@ export interface Feature extends Wording {
   missing_share?: number | null;
   unit?: unknown;
   typical?: unknown;
-  /** Sent as it is, without noise: the receiver has it already. */
+  /** Whether the column is sent as it is, without noise, as the receiver has it already. */
   known?: boolean | null;
 }
 
@@ -49,9 +49,17 @@ export interface About {
   controller?: string | null;
   contact?: string | null;
   notice?: string | null;
+  archive?: Archive | null;
 }
 
-/** A geometric grid of budgets: each point is a level, and its number is the level's name. */
+/** What people are told about an archive of the releases. */
+export interface Archive {
+  kept: string;
+  readers: string;
+  writers: string;
+}
+
+/** A geometric grid of budgets: each point is a level, named by its number. */
 export interface Grid {
   from: number;
   to: number;
@@ -69,10 +77,10 @@ export interface TaskDocument {
     guarantee: Guarantee;
     levels: Record<string, Guarantee> | Grid;
     per_person: Guarantee | null;
-    /** In which `per_person` holds anew, and a cap over all of them. */
+    /** The windows in each of which `per_person` holds, and a cap over all windows. */
     window?: string;
     lifetime?: Guarantee | null;
-    /** `same`: a record that codes to the same as in the last answer has that answer again. */
+    /** `same`: the last answer is sent again while the coded record is unchanged. */
     repeat?: string;
     mechanism: string | null;
   };
@@ -82,10 +90,10 @@ export interface TaskDocument {
   covariates: { size: number; points: string; counts: string } | null;
   log: { partitions: number };
   forget?: number;
-  /** Learners keep sums by window, to which a release belongs by its time. */
+  /** If given, learners keep sums for each window, and a release belongs to the window of its time. */
   track?: { window: string } | null;
   experiment?: Experiment | null;
-  /** The most rows of a person that count; without it people count alike. */
+  /** The largest number of a person's rows that count; if absent, people count alike. */
   weight?: { rows: number };
   max_staleness: { releases: number; share: number };
   [protocol: string]: unknown;
@@ -97,7 +105,7 @@ export interface Task extends TaskDocument {
   /** Seconds. */
   readonly granularitySeconds: number;
   readonly expirySeconds: number;
-  /** Seconds for which a new ledger keeps silent: a cleared one must not answer a window again. */
+  /** Seconds for which a new ledger releases nothing: after storage was cleared, no window may be answered again. */
   readonly silenceSeconds: number;
   readonly guarantees: ReadonlyMap<string, Guarantee>;
 }
@@ -126,7 +134,7 @@ function endOf(text: string, at: number): number {
   return text.length;
 }
 
-/** Return a canonical document without its member `log`, by cutting bytes out of it. */
+/** Return a canonical document without its member `log`, whose bytes are cut out. */
 export function withoutLog(text: string): string {
   const members: string[] = [];
   const seen = new Set<string>();
@@ -140,7 +148,7 @@ export function withoutLog(text: string): string {
     if (key !== '"log"') members.push(text.slice(at, end));
     at = end + 1;
     if (text[end] === ",") continue;
-    // Every byte is hashed or is the log's: nothing may stand beyond.
+    // Every byte is hashed or belongs to `log`: nothing may follow the document.
     if (text[end] !== "}" || at !== text.length) refuse("something follows its last member");
     return `{${members.join(",")}}`;
   }
@@ -158,14 +166,14 @@ async function sha256(text: string): Promise<string> {
   return Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
-// A key that this device does not know may change what a release means.
+// A key unknown to this device may change what a release means, so such tasks are refused.
 const KEYS =
   "about contrasts covariates duplicates experiment expiry features forget granularity intervals learner log max_staleness missing name " +
   "objective people privacy protocol public schema simulated target track weight";
 const OF_BLOCK: Record<string, string> = {
-  about: "contact controller notice purpose",
+  about: "archive contact controller notice purpose",
   covariates: "counts points size",
-  experiment: "arm assigned control guardrail metrics segments",
+  experiment: "arm assigned control guardrail metrics ratios segments",
   intervals: "tightest_at validity",
   learner:
     "averaging clip coordinates delays huber_c intervals radius scale scale_floor scale_multiplier scale_start step " +
@@ -192,7 +200,7 @@ const OF_TARGET = {
 const OF_FEATURE = "description label missing missing_share name typical unit";
 const TINY = 2 ** -1074;
 const LARGEST = 1e12;
-/** Python's bounds of each number: least, most, and whether it is an integer. Null and absent ones are defaults. */
+/** Each number's bounds, as in Python: least, most, and whether it is an integer. Null and absent numbers are defaults. */
 const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   duplicates: [1, 2 ** 24, 1],
   forget: [24_000, LARGEST, 1],
@@ -220,11 +228,12 @@ const NUMBERS: Record<string, readonly [number, number, 1?]> = {
   "weight.rows": [2, 100, 1],
 };
 const MOST_CELLS = 1000; // combinations of known columns: more would identify people
+const MOST_METRICS = 20;
 const MOST_LEVELS = 16;
 const MOST_POINTS = 512;
 const RATIO = 1.0199;
 
-/** Most rows of a person that count; 1 if people count alike. */
+/** The largest number of a person's rows that count; 1 if people count alike. */
 export const mostRows = ({ weight }: Pick<TaskDocument, "weight">): number => weight?.rows ?? 1;
 
 /** Whether a person whose record has not changed repeats their last answer. */
@@ -252,7 +261,7 @@ function guarantees({ guarantee, levels }: TaskDocument["privacy"]): Map<string,
   return new Map([["default", guarantee], ...own]);
 }
 
-/** The level of the largest budget of a task's grid that is no larger than a person's own. Raises `Refused`. */
+/** The level with the largest budget of the task's grid that does not exceed a person's own. Raises `Refused`. */
 export function levelOf(task: TaskDocument, budget: number): string {
   const grid = gridOf(task.privacy.levels);
   if (!grid) throw new Refused("level", "the task has no grid of budgets");
@@ -309,7 +318,7 @@ function checkNumbers(task: TaskDocument): void {
   if ((clip == null) === ((weights as unknown) === "clip") || scale_start! < scale_floor!) refuse("its learner is damaged");
 }
 
-/** Whether what people are shown of a column is text, of its own categories. */
+/** Whether what a column shows to people is text, and is given for categories of the column only. */
 function isWorded({ label, description, labels }: Feature | Target, values: string[] = []): boolean {
   const words = [label, description, ...Object.values(labels ?? {})].filter((each) => each != null);
   return words.every(isText) && Object.keys(labels ?? {}).every((each) => values.includes(each));
@@ -364,12 +373,18 @@ function isTarget(target: Target): boolean {
   return texts(classes) && rates;
 }
 
-function isExperiment(experiment: Experiment, known: Feature[]): boolean {
-  const { arm, control, assigned, guardrail, segments = [], metrics = [] } = experiment;
+function isExperiment(experiment: Experiment, target: Target, known: Feature[]): boolean {
+  const { arm, control, assigned, guardrail, segments = [], metrics = [], ratios = [] } = experiment;
   const arms = known.find(({ name }) => name === arm)?.categories;
   if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
-  if (metrics.length) refuse("each release is of one of its metrics, and this device answers tasks of one target only");
-  if (guardrail != null) allow(guardrail, "margin metric worse");
+  for (const ratio of ratios) allow(ratio as object, "denominator name numerator");
+  const isMetric = (metric: Target): boolean => isTarget(metric) && metric.kind !== "classes" && metric.quantiles == null;
+  if (!Array.isArray(metrics) || metrics.length > MOST_METRICS || !metrics.every(isMetric)) return false;
+  if (guardrail != null) {
+    allow(guardrail, "margin metric worse");
+    const { metric } = guardrail;
+    if (metric != null && ![target, ...metrics].some(({ name }) => name === metric)) return false;
+  }
   if (assigned == null) return true;
   allow(assigned, "by salt shares");
   const { by, salt, shares } = assigned;
@@ -380,8 +395,13 @@ function isExperiment(experiment: Experiment, known: Feature[]): boolean {
 /** Whether a text is the address of a page, so that a link to it runs nothing. */
 export const isPage = (text: unknown): text is string => isText(text) && /^https:\/\/[!-~]+$/.test(text);
 
-function isAbout({ purpose, controller, contact, notice }: About): boolean {
-  return [purpose, controller, contact].every((each) => each == null || isText(each)) && (notice == null || isPage(notice));
+function isArchive({ kept, readers, writers, ...others }: Archive): boolean {
+  return [kept, readers, writers].every(isText) && /^[1-9]\d*[dhms]$/.test(kept) && !Object.keys(others).length;
+}
+
+function isAbout({ purpose, controller, contact, notice, archive }: About): boolean {
+  const texts = [purpose, controller, contact].every((each) => each == null || isText(each));
+  return texts && (notice == null || isPage(notice)) && (archive == null || isArchive(archive));
 }
 
 function check(task: TaskDocument): void {
@@ -405,8 +425,8 @@ function check(task: TaskDocument): void {
   for (const feature of features) if (!isFeature(feature)) refuse("a feature has neither bounds nor categories, or is damaged");
   if (known.length && !(cellsOf(known) <= MOST_CELLS)) refuse(`its known columns have more than ${MOST_CELLS} combinations of values, which identify people`);
   if (!isTarget(target)) refuse("its target is damaged");
-  if (task.experiment != null && !isExperiment(task.experiment, known)) refuse("its experiment is damaged");
-  if (!distinct([target, ...features].map(({ name }) => name))) refuse("two of its columns have one name");
+  if (task.experiment != null && !isExperiment(task.experiment, target, known)) refuse("its experiment is damaged");
+  if (!distinct([target, ...metricsOf(task), ...features].map(({ name }) => name))) refuse("two of its columns have one name");
   for (const contrast of (contrasts ?? []) as object[]) allow(contrast, "against category feature");
   if (typeof privacy?.guarantee !== "object" || typeof privacy.levels !== "object") refuse("it has no guarantee");
   const grid = gridOf(privacy.levels);
@@ -426,6 +446,8 @@ function check(task: TaskDocument): void {
   const { repeat = "anew", per_person } = privacy;
   if (repeat !== "anew" && !(repeat === "same" && renewalOf(task) && per_person == null && /^(moments|examples|univariate)$/.test(protocol)))
     refuse("its answers cannot be repeated");
+  // Metrics that are not drawn would decide whether an answer is repeated.
+  if (repeat !== "anew" && metricsOf(task).length) refuse("its answers cannot be repeated beside metrics");
   const alike = { scores: task.public != null, moments: (task.moments as { release?: string } | undefined)?.release !== "observed", univariate: task.experiment != null }[protocol] ?? true;
   if (task.weight !== undefined && (alike || !task.weight?.rows)) refuse("its people count alike, and not as their rows");
   if (task.track != null && (task.track.window !== renewalOf(task) || known.length || !/^(scores|univariate)$/.test(protocol)))

@@ -1,4 +1,4 @@
-/** What tests of the device reach into; not part of the package. */
+/** Internals that tests of the device use; not part of the package. */
 export * from "./coding.js";
 export * from "./composite.js";
 export * from "./connect.js";

@@ -1,18 +1,20 @@
 /** The target alone, randomized once (`protocol: univariate`): for shares of classes, a mean or quantiles. */
 import { exp, logRatio, ONE, pureFits, root, standardNormal, UNITS } from "./exact.js";
+import { metricsOf } from "./experiment.js";
 import { cellOf } from "./known.js";
 import { added, type Vector } from "./lattice.js";
 import { calibrate, type Currency, epsilonUnits, isPure, type Loss, pureCost } from "./mechanisms.js";
 import { levelsOf, type Protocol, type Randomizer, rint, WITHOUT_MODEL } from "./protocol.js";
-import { mostRows, type Task } from "./task.js";
+import { mostRows, type Target, type Task } from "./task.js";
 import { Purpose, Refused, type Words } from "./words.js";
 
 const WORDS = 1n << 64n;
 const WIDTH = 2 ** 20;
 const LEVELS = 31; // to which a number is rounded, at random
-const WINDOWS_FROM = 2_890_000_000_000n; // mu^2 in units, from which windows have less variance than Gaussian noise
+const WINDOWS_FROM = 2_890_000_000_000n; // mu^2 in units; from it on windows have less variance than Gaussian noise
 
-// From an epsilon on: levels in a window, and outcomes that only a missing number favours, -1 if none is missing.
+// Rows: smallest epsilon; number of levels in a window; number of outcomes that only a missing number favours, -1 if
+// numbers are never missing.
 const ALWAYS = [
   [0, 30, -1], [1, 27, -1], [1.1, 24, -1], [1.2, 22, -1], [1.3, 16, -1], [1.4, 15, -1], [2.3, 14, -1], [2.5, 13, -1],
   [2.7, 12, -1], [2.9, 11, -1], [3, 10, -1], [3.5, 9, -1], [3.8, 8, -1], [4.1, 7, -1], [4.6, 6, -1], [5.1, 5, -1],
@@ -49,7 +51,7 @@ class Odds {
     return logRatio(this.threshold * (WORDS + this.slack), BigInt(this.layout.favoured) * this.other * WORDS);
   }
 
-  /** mu^2 in units, rounded up; null where 64 bits do not show it. It takes milliseconds, and so is computed once. */
+  /** mu^2 in units, rounded up; null if 64 bits cannot resolve it. It takes milliseconds, so it is computed once. */
   get square(): bigint | null {
     if (this.known === undefined) this.known = this.squared();
     return this.known;
@@ -95,7 +97,7 @@ function calibrated(layout: Layout, cap: Loss): Odds {
   let low = 0n;
   let high = other / unit;
   let chosen = at(low);
-  // Secants, within the bounds that are known.
+  // Secant steps, kept within the known bounds.
   let before = { at: low, square: chosen.square };
   let next = 1n;
   while (high - low > 1n) {
@@ -136,7 +138,7 @@ interface Subset {
   readonly variance: number;
 }
 
-/** The size of least variance, and its odds. */
+/** The subset size with the least variance, and its odds. */
 function bestSubset(k: number, cap: Loss): Subset {
   const known = new Map<number, Subset>();
   const at = (size: number): Subset => {
@@ -246,7 +248,7 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
     out[whole] = height - part;
     return out;
   };
-  // Rounded to a point of the simplex: what is left goes to the largest remainders.
+  // Round to a point of the simplex: what remains goes to the entries with the largest remainders.
   const mean = (rows: Vector[]): Vector => {
     const [n, points] = [rows.length, rows.map(quantise)];
     const sums = points[0]!.map((_, j) => points.reduce((sum, point) => sum + point[j]!, 0));
@@ -269,7 +271,7 @@ function simplex(k: number, cap: Loss): Randomizer & { readonly variance: number
   };
 }
 
-/** A threshold drawn at random, and an answer to whether the number exceeds it. */
+/** A random threshold, and a randomized answer to whether the number exceeds it. */
 function atThreshold(answer: Randomizer): Randomizer {
   return {
     ...answer,
@@ -285,7 +287,7 @@ function atThreshold(answer: Randomizer): Randomizer {
   };
 }
 
-/** The number of a record's cell as it is, beside its randomized target. */
+/** The number of a record's cell, without noise, beside its randomized target. */
 function beside(target: Randomizer): Randomizer {
   const joined = (v: Vector, numbers: Vector): Vector => Float64Array.of(v[0]!, ...numbers);
   return {
@@ -299,51 +301,103 @@ function beside(target: Randomizer): Randomizer {
   };
 }
 
-/** The pure guarantee by which selection has an (epsilon, delta) guarantee. */
+/** The pure guarantee by which selection meets an (epsilon, delta) guarantee: delta stays unused. */
 function pureOf(cap: Loss): Loss {
   return cap.currency === "approx" ? { currency: "epsilon", units: cap.units, delta: 0n } : cap;
 }
 
-export function univariate(task: Task, p: number): Protocol {
-  const { target } = task;
-  // All features are known ones.
-  const known = p > 1;
-  // Rows that a person lacks have no target.
-  const missing = target.missing_share !== 0 || mostRows(task) > 1;
-  const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
-  const quantiles = target.kind === "real" && target.quantiles != null;
-  const k = (classes || 2) + Number(missing);
-  if (k >= 2 ** 15) throw new Refused("task", "the task has too many classes");
+/** Number of classes, 0 of a number; of categories, a missing target included; and what is asked of it. */
+interface Kind {
+  readonly classes: number;
+  readonly missing: boolean;
+  readonly quantiles: boolean;
+  readonly k: number;
+}
 
-  const prefersGaussian = (cap: Loss): boolean => {
+function kindOf(target: Target, rows: number): Kind {
+  // Rows that a person lacks have no target.
+  const missing = target.missing_share !== 0 || rows > 1;
+  const classes = target.kind === "real" ? 0 : (target.classes?.length ?? 2);
+  return { classes, missing, quantiles: target.kind === "real" && target.quantiles != null, k: (classes || 2) + Number(missing) };
+}
+
+/** A coded target as the mechanism's input: the number of a class, or a place in the range. */
+function placeOf({ classes, missing, k }: Kind, y: number): number {
+  const rest = missing ? k - 1 : classes ? 0 : 0.5;
+  return y !== y ? rest : classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2;
+}
+
+/**
+ * The number of a part, drawn evenly whatever the record is, and that part's release alone; shorter ones end in zeros.
+ * Inputs are a cell and one number for each part.
+ */
+function drawnOf(parts: Randomizer[]): Randomizer {
+  const dimension = 1 + Math.max(...parts.map((part) => part.dimension));
+  return {
+    kind: parts[0]!.kind,
+    kinds: parts.map(({ kind }) => kind),
+    dimension,
+    draws: 1,
+    quantise: () => null,
+    randomize(v, words) {
+      words.next(Purpose.QUERY);
+      const number = Math.floor((words.hi * parts.length) / 2 ** 32);
+      const input = Float64Array.of(v[0]!, v[1 + number]!);
+      const out = new Float64Array(dimension);
+      out[0] = number;
+      out.set(parts[number]!.randomize(input, words), 1);
+      input.fill(0);
+      return out;
+    },
+    // The most expensive part's.
+    cost(currency) {
+      const most = (a: bigint, b: bigint): bigint => (a > b ? a : b);
+      const costs = parts.map((part) => part.cost(currency));
+      if (!costs.every((cost) => cost !== null)) return null;
+      return costs.reduce((a, b) => ({ currency, units: most(a.units, b.units), delta: most(a.delta, b.delta) }));
+    },
+  };
+}
+
+export function univariate(task: Task, p: number): Protocol {
+  // All features are known columns.
+  const known = p > 1;
+  const [kind, ...metrics] = [task.target, ...metricsOf(task)].map((each) => kindOf(each, mostRows(task))) as [Kind, ...Kind[]];
+  if (kind.k >= 2 ** 15) throw new Refused("task", "the task has too many classes");
+
+  const prefersGaussian = (cap: Loss, { classes, quantiles, k }: Kind): boolean => {
     if (isPure(cap)) return false;
     if (cap.currency === "approx") return cap.units === 0n;
-    // Where the likelihood of two points is not used, two classes are as several.
+    // With known columns the estimate does not use the likelihood of two points, so two classes are treated as several.
     if (classes === 2 && !known) return true;
     if (!classes && !quantiles) return cap.units * (cap.currency === "gdp" ? 1n : 2n) < WINDOWS_FROM;
     const subset = bestSubset(k, cap).variance * k;
     return !(subset < 0.99 * (simplex(k, cap).variance * (k - 1) + 1 - 1 / k));
   };
   let family: boolean | undefined;
-  const alone = (cap: Loss): Randomizer => {
+  const alone = (cap: Loss, { classes, quantiles, missing, k }: Kind): Randomizer => {
     if (family === undefined) {
-      // The default level's family, if all levels can have it.
-      family = prefersGaussian(cap);
+      // The family of the target at the default level, if it can give the guarantees of all levels.
+      family = prefersGaussian(cap, kind);
       for (const each of task.guarantees.values()) if ("pure" in each || each.approx?.["delta"] === 0) family = false;
     }
     if (quantiles) return atThreshold(family ? simplex(k, cap) : subsets(k, bestSubset(k, pureOf(cap))));
     if (family) return simplex(k, cap);
     return classes ? subsets(k, bestSubset(k, pureOf(cap))) : windows(missing, pureOf(cap));
   };
-  const mechanisms = levelsOf(task, (cap) => (known ? beside(alone(cap)) : alone(cap)));
+  const mechanisms = levelsOf(task, (cap) => {
+    if (!known) return alone(cap, kind);
+    const parts = [kind, ...metrics].map((each) => beside(alone(cap, each)));
+    return parts.length > 1 ? drawnOf(parts) : parts[0]!;
+  });
   return {
     kind: "target",
     ...WITHOUT_MODEL,
-    averages: () => family === true && !classes && !quantiles && !known,
+    averages: () => family === true && !kind.classes && !kind.quantiles && !known,
     vector({ x, y }) {
-      const rest = missing ? k - 1 : classes ? 0 : 0.5;
-      const place = y !== y ? rest : classes ? y : (Math.min(Math.max(y, -1), 1) + 1) / 2;
-      return known ? Float64Array.of(cellOf(task, x), place) : Float64Array.of(place);
+      const place = placeOf(kind, y);
+      // Coded metrics come before the constant.
+      return known ? Float64Array.of(cellOf(task, x), place, ...metrics.map((each, at) => placeOf(each, x[p - 1 + at]!))) : Float64Array.of(place);
     },
     mechanism: (level) => mechanisms.get(level)!,
     cost: (level, currency) => mechanisms.get(level)!.cost(currency),

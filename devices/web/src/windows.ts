@@ -16,12 +16,12 @@ export function renewalOf({ privacy: { window } }: { privacy: { window?: string 
   return window === "none" ? undefined : window;
 }
 
-/** A person's cap over all releases to a task, if it has one. */
+/** A person's cap over all releases to a task, if there is one. */
 export function wholeOf({ privacy }: { privacy: { window?: string; per_person: Guarantee | null; lifetime?: Guarantee | null } }): Guarantee | null {
   return (renewalOf({ privacy }) ? privacy.lifetime : privacy.per_person) ?? null;
 }
 
-/** The number of the window of a time, in seconds since 1970. */
+/** The number of the window that contains a time, in seconds since 1970. */
 export function windowOf(window: string, time: number): number {
   const day = Math.floor(time / DAY);
   if (window === "month") {
@@ -37,7 +37,7 @@ export function beginOf(window: string, number: number): number {
   return DAY * (number * daysOf(window) - (window === "week" ? MONDAY : 0));
 }
 
-/** The time of a release that belongs to a window: the first second of the window since 1970-01-01. */
+/** The time that a release of a window states: the window's first second, or 0 if that is before 1970. */
 export const timeOf = (window: string, number: number): number => Math.max(beginOf(window, number), 0);
 
 /** Seconds after a window's end over which devices spread their answers: a quarter of a window. */

@@ -24,7 +24,7 @@ export function readModel(task: Task, protocol: Protocol, partition: number, mes
   }
   if (typeof content !== "object" || content === null || Object.keys(content).sort().join() !== KEYS)
     hostile("it has other keys");
-  // No text of it contains a colon: a repeated key would show in their number.
+  // No text in a model contains a colon, so the number of colons shows repeated keys.
   if (message.split(":").length !== 7) hostile("a key is given twice");
   const { schema, kind, version, parameters } = content;
   if (schema !== 1 || kind !== "model") hostile("it is of another kind");
@@ -63,7 +63,7 @@ export interface Release {
   readonly query: Query | undefined;
   /** Seconds since 1970. */
   readonly now: number;
-  /** The window that is answered, if it is not that of `now`. */
+  /** The window that the release answers, if it is not that of `now`. */
   readonly window?: number | undefined;
 }
 
@@ -72,7 +72,7 @@ export const truncated = (time: number, granularity: number): number => {
   return whole - (whole % granularity);
 };
 
-/** Write a release: the message's bytes as text, all of it ASCII. */
+/** Return a release's message as ASCII text. */
 export function write(task: Task, protocol: Protocol, release: Release): string {
   const { id, level, partition, payload, version, query, now, window } = release;
   const { track } = task;

@@ -1,6 +1,6 @@
 /** Random 64-bit words, in one stream for each purpose. */
 
-/** What a word is for. Test vectors have one stream for each purpose; a device's own words need none. */
+/** What a word is for. Test vectors have one stream for each purpose; a device's own words have a single one. */
 export const enum Purpose {
   NOISE = 0,
   SPARE = 1,
@@ -19,7 +19,7 @@ export interface Words {
   next(purpose: Purpose): void;
 }
 
-/** Thrown for tasks, models and records of tasks that the device refuses; `reason` is stable, `message` for people. */
+/** Thrown when the device refuses a task, a model or a request. `reason` is stable; `message` is for people. */
 export class Refused extends Error {
   constructor(
     readonly reason: string,
@@ -29,7 +29,7 @@ export class Refused extends Error {
     this.name = "Refused";
   }
 
-  /** Modules of this package are bundled one by one, and each has this class. */
+  /** Each bundle of this package has a copy of this class, so `instanceof` goes by the name. */
   static [Symbol.hasInstance](error: unknown): error is Refused {
     return error instanceof Error && error.name === "Refused" && "reason" in error;
   }
@@ -37,7 +37,7 @@ export class Refused extends Error {
 
 const MOST = 16384; // getRandomValues gives at most 65,536 bytes a call
 
-/** The platform's secure randomness, about `expected` words of it at a time; `wipe` overwrites what was drawn. */
+/** The platform's secure randomness, drawn about `expected` words at a time; `wipe` overwrites what was drawn. */
 export class SecureWords implements Words {
   hi = 0;
   lo = 0;
@@ -66,7 +66,7 @@ export class SecureWords implements Words {
   }
 }
 
-/** Draw an integer uniform on [0, bound) from low bits of words, by rejection: one word a try, `bound` below 2^53. */
+/** Draw an integer uniform on [0, bound) from low bits of words, by rejection, with one word for each attempt; `bound` is below 2^53. */
 export function uniform(bound: number, purpose: Purpose, words: Words): number {
   let size = 1;
   while (size < bound) size *= 2;

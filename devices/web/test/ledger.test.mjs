@@ -1065,6 +1065,43 @@ for (const [kind, begin] of Object.entries(kinds)) {
       device.close();
     });
 
+    test("a release is of the target or of one metric, which is drawn, also if the record was held", async () => {
+      const metrics = [
+        { kind: "binary", missing_share: 0, name: "returned", negative: "no", positive: "yes" },
+        { high: 200, kind: "real", low: 0, name: "amount" },
+      ];
+      const assigned = { by: "server", salt: null, shares: [0.5, 0.5] };
+      const of = { arm: "arm", assigned, control: "control", guardrail: { margin: 0.01, metric: "returned", worse: "higher" }, metrics };
+      // An answer is wrong with a probability below 1e-12.
+      const privacy = { ...WEEKLY, guarantee: { pure: { epsilon: 30 } }, lifetime: null };
+      const counts = [0, 0, 0];
+      for (const way of ["release", "hold"]) {
+        const [gateway, place] = [new Gateway(experiment({ privacy, experiment: of })), begin()];
+        for (let week = 0; week < 21; week++) {
+          gateway.now = WEDNESDAY + week * WEEK;
+          const device = await settled(await connect(gateway, place, { clock: () => gateway.now }));
+          await device[way]({ ...visit, arm: "treatment", returned: "no", amount: 200 });
+          device.close();
+        }
+        for (const bytes of gateway.accepted) {
+          const { payload } = JSON.parse(bytes);
+          counts[payload[0]]++;
+          // The largest of 31 levels is one of two windows; a missing amount would be of outcomes above them.
+          if (payload[0] === 2) assert.ok(payload[1] === 5 && [30, 31].includes(payload[2]) && payload[3] === 0, bytes);
+          else assert.deepEqual(payload.slice(1), payload[0] === 0 ? [5, 0, 1] : [5, 1, 0]);
+        }
+      }
+      // Of 41 draws none is of one of three, but once in four million.
+      assert.equal(counts[0] + counts[1] + counts[2], 41);
+      assert.ok(Math.min(...counts) > 0, `${counts}`);
+      const gateway = new Gateway(experiment({ privacy, experiment: of }));
+      for (const [mechanisms, outcome] of [[["subset-selection"], "refused"], [["subset-selection", "window-selection"], "released"]]) {
+        const device = await settled(await connect(gateway, begin(), { policy: { mechanisms } }));
+        assert.equal((await device.release({ ...visit, arm: "treatment" })).outcome, outcome);
+        device.close();
+      }
+    });
+
     test("storage that is full releases nothing", async () => {
       const [gateway, place] = [new Gateway(), begin()];
       const store = await place.open();

@@ -112,12 +112,12 @@ async function held(line, prepared, choice, raw) {
   same("drawn", line, murk.isDrawn(line.held.count, words()), line.held.drawn);
   let text = null;
   const place = { read: () => text, write: (key) => (text = key) };
-  const { size } = prepared.coding;
+  const { width } = prepared.coding;
   const sealed = await murk.seal(murk.numbersOf(prepared.coding.code(raw)), place);
-  const coded = await murk.unseal(sealed.text, size + 1, place);
+  const coded = await murk.unseal(sealed.text, width + 1, place);
   const again = words();
   murk.drawPartition(prepared.task, again);
-  const wanted = { code: () => ({ x: coded.subarray(0, size), y: coded[size] }), now: line.held.due, window: line.held.window, rows: line.held.count };
+  const wanted = { code: () => ({ x: coded.subarray(0, width), y: coded[width] }), now: line.held.due, window: line.held.window, rows: line.held.count };
   same("held", line, murk.randomize(prepared, choice, wanted, again), line.held.bytes);
 }
 

@@ -9,14 +9,17 @@ from logging import INFO
 import click
 
 from murk.cli.interrupts import between_steps
-from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.metrics import archiver_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, existing_log, wait_for_task
+from murk.cli.logs import logging_options, say
+from murk.cli.metrics import MetricsAddress, archiver_metrics, metrics_port
+from murk.cli.options import as_json, begin_on, check_partitions, existing_log, partitions, wait_for_task
 from murk.cli.output import print_json, progress
-from murk.errors import UserError
 
 _ERROR_CODE = "MURK-CLI-002"
 
+_UNTOLD = (
+    "the task does not say that releases are archived, and so neither do consent cards and statements: declare "
+    "about.archive in the task before anybody releases (docs/archives.md)"
+)
 _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in seconds
 
 
@@ -24,13 +27,7 @@ _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in
 @existing_log
 @click.option("--to", "path", required=True, metavar="PATH", help="The archive: a folder, s3:// or gs://BUCKET/PREFIX.")
 @click.option("--follow", is_flag=True, help="Continue with new messages until stopped.")
-@click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(0),
-    multiple=True,
-    help="Archive this partition; may be repeated.  [default: all]",
-)
+@partitions(help="Archive this partition; may be repeated.  [default: all]")
 @click.option(
     "--every",
     type=click.FloatRange(0, min_open=True),
@@ -41,7 +38,7 @@ _SHORTEST, _LONGEST = 0.01, 1.0  # bounds of the pause while nothing arrives, in
 )
 @wait_for_task
 @metrics_port("Serve this archiver's health and Prometheus metrics on port N.")
-@logging_options
+@logging_options(progress=True)
 @as_json
 def command(
     log_url: str,
@@ -50,10 +47,7 @@ def command(
     partitions: tuple[int, ...],
     every: float,
     wait: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-    verbose: int,
-    log_json: bool,
+    metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
     """Copy a log's messages to an archive, each exactly once, up to the log's present end.
@@ -68,24 +62,22 @@ def command(
     from murk.stream.log.interface import Log, UnreachableError
     from murk.task import Task
 
-    start_logging(max(verbose, int(as_json)), log_json)
-    folder = folder_of(path)
+    folder, cautions = folder_of(path), []
     with ExitStack() as stack:
 
         def begin(log: Log, task: Task) -> Archiver:
-            for partition in partitions:
-                if partition >= task.log.partitions:
-                    raise UserError(
-                        f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}"
-                    )
-            return Archiver(log, task, folder, partitions or None, learner=device_for(task).engine())
+            check_partitions(partitions, task)
+            return Archiver(log, task, folder, device_for(task).engine(), partitions or None)
 
         log, task, archiver = begin_on(log_url, begin, wait=wait)
         stack.enter_context(log)
-        refresh = stack.enter_context(archiver_metrics(metrics_port, metrics_host, task, archiver))
+        if not task.archive_words:
+            cautions = [_UNTOLD]
+            say(f"murk: caution: {_UNTOLD}")
+        refresh = stack.enter_context(archiver_metrics(metrics, task, archiver))
         start = flushed = time.monotonic()
         ends, pause, trouble = log.ends(), _SHORTEST, ""
-        with progress(f"{task.name}: archived", None, quiet=as_json or log_json) as tick, between_steps() as asked:
+        with progress(f"{task.name}: archived", None, quiet=as_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (follow or not archiver.has_archived(ends)):
                     try:
@@ -102,7 +94,7 @@ def command(
                             say(f"murk: waiting: {error}", code=error.code)
                         read, trouble = 0, str(error)
                         refresh(trouble)
-                    if not (as_json or log_json):
+                    if not as_json:
                         tick(archiver.archived, trouble)
                     pause = _SHORTEST if read else min(_LONGEST, 1.5 * pause)
                     if not read:
@@ -118,6 +110,7 @@ def command(
         "lag": sum(each.lag for each in measured.values()),
         "bytes": sum(each.size for each in measured.values()),
         "seconds": time.monotonic() - start,
+        "warnings": cautions,
     }
     if as_json:
         print_json(summary)

@@ -94,7 +94,7 @@ def command(
         return
     if port is not None:
         raise UserError(
-            "--port is for the page of --web or --experiment: add one, or see a log's live page by `murk monitor`"
+            "--port is for the page of --web or --experiment: add one of them; `murk monitor` serves a log's live page"
         )
     for module in ("statsmodels", *(["matplotlib"] if picture else [])):
         if find_spec(module) is None:

@@ -120,8 +120,7 @@ def command(
     intake_read = None if intake is None else _read_intake(intake, task)
     from murk.stream.archive.files import shown_url
 
-    if archive is not None:
-        _check_archive(archive, task, deployment)
+    access = "" if archive is None else _check_archive(archive, task, deployment)
     path = Path(out or f"{task.name}.dossier.html")
     for output in [] if inputs is not None else [path, *([Path(registry)] if registry is not None else [])]:
         check_place(output)
@@ -145,6 +144,7 @@ def command(
         web,
         intake_read,
         shown_url(archive or ""),
+        access,
     )
     dossier = dossier_of(facts, _forecast(task, people, accounts, quiet=as_json), now=now)
     made = Inputs(now.strftime(TIME), example, audit, purpose, controller, web, simulated, people)
@@ -169,15 +169,30 @@ def command(
         click.echo(f"{registry}: a draft for the registry; fill in what begins with TODO")
 
 
-def _check_archive(path: str, task: Task, deployment: Deployment | None) -> None:
-    """Raise `UserError` unless there is an archive of the task's log at a path."""
-    from murk.stream.archive.files import folder_of
+def _check_archive(path: str, task: Task, deployment: Deployment | None) -> str:
+    """Return who may read and write an archive; raise `UserError` unless it is one of the task's log."""
+    from murk.stream.archive.files import LocalFolder, folder_of
     from murk.stream.archive.reader import ArchiveLog
 
-    archive = ArchiveLog(folder_of(path))
+    folder = folder_of(path)
+    archive = ArchiveLog(folder)
     other = deployment is not None and deployment.identity not in ("", archive.identity)
     if archive.task.hash != task.hash or other:
         raise UserError(f"--archive {archive.url}: it is the archive of another log or task", code="MURK-ARCHIVE-002")
+    if not isinstance(folder, LocalFolder):
+        return "Who can read the archive and write to it was not checked, since it is not a folder on this machine."
+    return _access(Path(path))
+
+
+def _access(folder: Path) -> str:
+    """Return who may read an archive's files and write to its folders, by their modes."""
+    inside = [each for each in (folder, *folder.rglob("*")) if not each.is_symlink()]
+    readable = any(each.is_file() and each.stat().st_mode & 0o044 for each in inside)
+    writable = any(each.stat().st_mode & 0o022 for each in inside)
+    if not readable and not writable:
+        return "Only the owner of the archive's folder can read its files and write to it."
+    rights = " and ".join(["read files"] * readable + ["write"] * writable)
+    return f"Other users of the machine can {rights} in the archive's folder: chmod -R go= makes it private."
 
 
 def _read_page(path: str) -> str:

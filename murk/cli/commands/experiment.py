@@ -199,10 +199,16 @@ def _count_alarms(task: Task, path: Path, person: str | None, runs: int, seed: i
         print_json({"task": task.name, **asdict(alarms)})
         return
     error = 100.0 * math.sqrt(0.05 * 0.95 / runs)
+    further = ""
+    if alarms.metrics_watched is not None:
+        further = (
+            f" Of metrics and ratios, sequences excluded zero in {alarms.metrics_watched:.1%} (at most 5% for all "
+            f"together), and intervals for one look in {alarms.metrics_fixed:.1%}."
+        )
     paragraph(
         f"Of {runs:,} runs with {alarms.people:,} people{'' if person else ', a row each,'} and no effect, "
         f"{alarms.looks} looks each: "
         f"sequences excluded zero in {alarms.watched:.1%} (at most 5%, give or take {error:.1g} points), intervals for "
         f"one look in "
-        f"{alarms.fixed:.1%}, and the arms' counts seemed wrong in {alarms.sample_ratio:.1%}."
+        f"{alarms.fixed:.1%}, and the arms' counts seemed wrong in {alarms.sample_ratio:.1%}.{further}"
     )

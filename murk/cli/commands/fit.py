@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.interrupts import between_steps
-from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.metrics import learner_metrics, metrics_port
+from murk.cli.logs import logging_options, say
+from murk.cli.metrics import MetricsAddress, learner_metrics, metrics_port
 from murk.cli.options import as_json, estimates, log_url
 from murk.cli.output import print_json, progress
 
@@ -50,7 +50,7 @@ _PAUSE = 0.05  # seconds between two looks at a log while nothing arrives
 )
 @estimates
 @metrics_port("Serve this process's health and Prometheus metrics on port N (one model).")
-@logging_options
+@logging_options(progress=True)
 @as_json
 def command(
     model_paths: tuple[str, ...],
@@ -60,10 +60,7 @@ def command(
     follow: bool,
     replay: bool,
     estimates: float,
-    metrics_port: int | None,
-    metrics_host: str,
-    verbose: int,
-    log_json: bool,
+    metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
     """Fit further models to the releases on a log, without spending more of anybody's budget.
@@ -80,15 +77,14 @@ def command(
 
     models = models_of(list(model_paths))
     names = [model.name for model in models]
-    if metrics_port is not None and len(models) > 1:
+    if metrics.port is not None and len(models) > 1:
         raise UserError("--metrics-port serves one model: fit each with a process of its own")
     if (log_url is None) == (archive is None):
         raise UserError("give either --log or --archive")
     if archive is None and processes > 1:
         raise UserError("--processes reads an archive: give --archive, or start more processes on the same log")
-    if archive is not None and (follow or replay or metrics_port is not None):
+    if archive is not None and (follow or replay or metrics.port is not None):
         raise UserError("--follow, --replay and --metrics-port need a log: an archive is read whole, as it is now")
-    start_logging(max(verbose, int(as_json)), log_json)
     start = time.monotonic()
     if archive is not None:
         from murk.results import archives
@@ -106,22 +102,22 @@ def command(
     with ExitStack() as stack:
         fittings = open_fittings(stack, models, log_url, estimates=published, replay=replay)
         first = fittings[0]
-        if first.pool is None and metrics_port is not None:
+        if first.pool is None and metrics.port is not None:
             raise UserError(f"--metrics-port: {first.name} is the task's own model, whose metrics `murk learn` serves")
         refresh: Callable[[], None] = lambda: None  # noqa: E731
         if first.pool is not None:
-            refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, first.device.task, first.pool))
+            refresh = stack.enter_context(learner_metrics(metrics, first.device.task, first.pool))
         ends = first.log.ends()
         title = f"{', '.join(names)}: learned"
         with (
-            progress(title, None, quiet=as_json or log_json) as tick,
+            progress(title, None, quiet=as_json) as tick,
             between_steps() as asked,
             suppress(KeyboardInterrupt),
         ):
             while not asked() and (follow or not all(fitting.has_learned(ends) for fitting in fittings)):
                 read = sum(fitting.step() for fitting in fittings)
                 refresh()
-                if not (as_json or log_json):
+                if not as_json:
                     tick(sum(fitting.n_releases for fitting in fittings), first.trouble)
                 if not read:
                     time.sleep(_PAUSE)

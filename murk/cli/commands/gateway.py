@@ -14,8 +14,8 @@ import click
 
 from murk._internal.atomic_files import warn_if_exposed
 from murk.cli.interrupts import between_steps
-from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.metrics import gateway_metrics, metrics_port
+from murk.cli.logs import logging_options, say
+from murk.cli.metrics import MetricsAddress, gateway_metrics, metrics_port
 from murk.cli.options import begin_on, existing_log, listening, store, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError, reason_of
@@ -116,7 +116,7 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 )
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
-@logging_options
+@logging_options(progress=False)
 @address_as_json
 def command(
     log_url: str,
@@ -136,10 +136,7 @@ def command(
     shuffle_url: str | None,
     store_path: str | None,
     wait: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-    verbose: int,
-    log_json: bool,
+    metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
     """Let devices read the task and the newest model, and send releases, over HTTP until stopped.
@@ -155,7 +152,6 @@ def command(
     from murk.gateway.oblivious import ObliviousKeys
     from murk.gateway.server import Gateway
 
-    start_logging(verbose, log_json)
     if tls_key is not None:
         warn_if_exposed(tls_key, "the key of the certificate")
     sys.setswitchinterval(_SWITCH)
@@ -200,7 +196,7 @@ def command(
             beside = shuffling_thread(log_url, shuffle_url, store_path, wait=wait)
             shuffling, check = stack.enter_context(beside)
             steps.append(check)
-        steps.append(stack.enter_context(gateway_metrics(metrics_port, metrics_host, task, gateway, shuffling)))
+        steps.append(stack.enter_context(gateway_metrics(metrics, task, gateway, shuffling)))
         with between_steps(gateway.reload) as asked, gateway:
             print_address(task.name, gateway, f"devices at {gateway.url}/v1/tasks/{task.name}", as_json)
             with suppress(KeyboardInterrupt):

@@ -12,11 +12,20 @@ from typing import TYPE_CHECKING
 import click
 
 from murk.cli.interrupts import between_steps
-from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.metrics import learner_metrics, metrics_port
-from murk.cli.options import as_json, begin_on, estimates, existing_log, idle, patiently, wait_for_task
+from murk.cli.logs import logging_options, say
+from murk.cli.metrics import MetricsAddress, learner_metrics, metrics_port
+from murk.cli.options import (
+    as_json,
+    begin_on,
+    check_partitions,
+    estimates,
+    existing_log,
+    idle,
+    partitions,
+    patiently,
+    wait_for_task,
+)
 from murk.cli.output import progress
-from murk.errors import UserError
 
 if TYPE_CHECKING:
     from murk.stream.log.interface import Log, Membership
@@ -34,12 +43,8 @@ COLLECT = (100_000, 20, 100)
 
 @click.command("learn")
 @existing_log
-@click.option(
-    "--partition",
-    "partitions",
-    type=click.IntRange(0),
-    multiple=True,
-    help="Learn this partition regardless of other learners; may be repeated.  [default: all assigned partitions]",
+@partitions(
+    help="Learn this partition regardless of other learners; may be repeated.  [default: all assigned partitions]"
 )
 @idle
 @click.option(
@@ -50,7 +55,7 @@ COLLECT = (100_000, 20, 100)
 @estimates
 @wait_for_task
 @metrics_port("Serve this process's health and Prometheus metrics on port N.")
-@logging_options
+@logging_options(progress=True)
 @as_json
 def command(
     log_url: str,
@@ -59,10 +64,7 @@ def command(
     name: str | None,
     estimates: float,
     wait: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-    verbose: int,
-    log_json: bool,
+    metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
     """Learn from the releases on a log, until stopped.
@@ -81,17 +83,11 @@ def command(
 
     gc.set_threshold(*COLLECT)
     _raise_descriptor_limit()
-    # With --json, nothing else shows progress.
-    start_logging(max(verbose, int(as_json)), log_json)
     with ExitStack() as stack:
 
         def join(log: Log, task: Task) -> Membership:
             check_shuffled(log, task)
-            for partition in partitions:
-                if partition >= task.log.partitions:
-                    raise UserError(
-                        f"--partition {partition}: {task.name!r} has the partitions 0 to {task.log.partitions - 1}"
-                    )
+            check_partitions(partitions, task)
             return AllPartitions(partitions) if partitions else log.join(name)
 
         log, task, membership = begin_on(log_url, join, wait=wait)
@@ -99,7 +95,7 @@ def command(
         device = device_for(task)
         published = partial(publisher, log, task, device, estimates)
         team = stack.enter_context(WorkerPool(log, task, device.engine, membership, estimates=published))
-        refresh = stack.enter_context(learner_metrics(metrics_port, metrics_host, task, team))
+        refresh = stack.enter_context(learner_metrics(metrics, task, team))
 
         def now() -> str:
             if team.trouble is not None:
@@ -111,7 +107,7 @@ def command(
 
         start = last = time.monotonic()
         shown_at, learned = 0.0, 0
-        with progress(f"{task.name}: learned", None, quiet=as_json or log_json) as tick, between_steps() as asked:
+        with progress(f"{task.name}: learned", None, quiet=as_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
                     read = team.step()
@@ -121,7 +117,7 @@ def command(
                         last = moment
                     else:
                         time.sleep(min(_LONGEST, max(_SHORTEST, _SHARE * (moment - last))))
-                    if not (as_json or log_json) and moment - shown_at > 0.2:
+                    if not as_json and moment - shown_at > 0.2:
                         if team.learners and team.trouble is None:
                             # Otherwise show the previous count, for example while the log is unreachable.
                             learned = sum(engine.n_releases for engine in team.learners.values())

@@ -15,7 +15,7 @@ import click
 
 from murk._internal.numbers import listed
 from murk.cli.interrupts import stoppable
-from murk.cli.logs import logging_options, say, start_logging
+from murk.cli.logs import logging_options, say
 from murk.cli.options import Mistake, existing_logs, is_mistake, listening, retrying, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.errors import UserError
@@ -73,7 +73,7 @@ _ERROR_CODE = "MURK-CLI-002"
     "may be repeated.",
 )
 @wait_for_task
-@logging_options
+@logging_options(progress=False)
 @address_as_json
 def command(
     task_paths: tuple[str, ...],
@@ -86,8 +86,6 @@ def command(
     references: tuple[str, ...],
     within: tuple[str, ...],
     wait: bool,
-    verbose: int,
-    log_json: bool,
     as_json: bool,
 ) -> None:
     """Serve metrics and live pages of the tasks on logs until interrupted.
@@ -104,7 +102,6 @@ def command(
     from murk.task import Task
     from murk.task.task import check_task_change
 
-    start_logging(verbose, log_json)
     # Report invalid names and references before waiting for a log.
     Hosts(host, allowed)
     expected = {task.name: task for task in map(Task.load, task_paths)}
@@ -230,7 +227,7 @@ def _begin(tasks: TaskMonitors, urls: Sequence[str], *, wait: bool) -> None:
     if tasks.monitors and wait:
         return
     for url, (error, _) in errors.items():
-        # A damaged log among a cluster's is shown on the page.
+        # If one log of a cluster is damaged, the page says so, and the other logs are monitored.
         if url in urls or missing or not tasks.monitors:
             raise error
     if missing:

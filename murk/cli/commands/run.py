@@ -10,37 +10,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from murk.cli.commands.learn import COLLECT
-from murk.cli.options import as_json, asking, level_or_column, population
+from murk.cli.options import PeopleOptions, as_json, population
 from murk.cli.output import progress
 
 if TYPE_CHECKING:
-    from murk.populations.order import Order
     from murk.populations.people import PopulationConfig
-    from murk.privacy import Guarantee
     from murk.task import Task
 
 
 @click.command("run")
 @population
 @as_json
-def command(
-    task_path: str,
-    source: str,
-    log_url: str | None,
-    ledger: str | None,
-    person: str | None,
-    time: str | None,
-    level: str,
-    guarantee_column: str | None,
-    seed: int | None,
-    order: Order,
-    rate: float | None,
-    block: int | None,
-    check: bool,
-    make_public: int | None,
-    lifetime: Guarantee | None,
-    as_json: bool,
-) -> None:
+def command(options: PeopleOptions, as_json: bool) -> None:
     """Learn TASK from a file of people: devices, log and learner in one process.
 
     People release in a random order, whatever the order of FILE. Every record is privatized on its person's simulated
@@ -48,23 +29,15 @@ def command(
     release windows of records. The same command resumes a killed run.
     """
     from murk.cli.report import print_check, print_result
-    from murk.populations.ledger_places import default_ledger
-    from murk.populations.people import PopulationConfig
-    from murk.producers import Policy
     from murk.task import Task
 
-    task = Task.load(task_path)
-    log_url = log_url or f"sqlite:///{task.name}.db"
-    agree = asking(log_url, source, simulated=seed is not None, agreed=make_public)
-    policy = Policy(lifetime=lifetime, public_sample=True)
-    population = PopulationConfig(
-        Path(source), person, level_or_column(level, guarantee_column), seed, block, policy, agree, order, time
-    )
-    if check:
+    task = Task.load(options.task_path)
+    log_url = options.log_of(task)
+    population = options.population(agree=options.asking(log_url))
+    if options.check:
         print_check(task, population, as_json)
         return
-    accounts = ledger or default_ledger(source, task.name, simulated=seed is not None)
-    report = execute(task, population, log_url, accounts, quiet=as_json, rate=rate)
+    report = execute(task, population, log_url, options.ledger_of(task), quiet=as_json, rate=options.rate)
     print_result(report, as_json=as_json)
 
 

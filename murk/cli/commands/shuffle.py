@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from murk.cli.interrupts import between_steps
-from murk.cli.logs import logging_options, say, start_logging
-from murk.cli.metrics import metrics_port, shuffler_metrics
+from murk.cli.logs import logging_options, say
+from murk.cli.metrics import MetricsAddress, metrics_port, shuffler_metrics
 from murk.cli.options import as_json, idle, patience, store, wait_for_task
 from murk.cli.output import print_json, progress
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @patience(help="How long to wait for a broker that does not answer.")
 @wait_for_task
 @metrics_port("Serve /metrics and /healthz on port N.")
-@logging_options
+@logging_options(progress=True)
 @as_json
 def command(
     from_url: str,
@@ -47,10 +47,7 @@ def command(
     idle: float | None,
     patience: float,
     wait: bool,
-    metrics_port: int | None,
-    metrics_host: str,
-    verbose: int,
-    log_json: bool,
+    metrics: MetricsAddress,
     as_json: bool,
 ) -> None:
     """Forward releases from an input log to the log of releases, in crowds of the size that the task asks for.
@@ -61,8 +58,6 @@ def command(
     from murk._internal.numbers import many
     from murk.cli.shuffling import shuffling
 
-    # With --json, nothing else shows progress.
-    start_logging(max(verbose, int(as_json)), log_json)
     with ExitStack() as stack:
         running = stack.enter_context(
             shuffling(from_url, to_url, store_path, replace=replace, patience=patience, wait=wait)
@@ -70,10 +65,10 @@ def command(
         task = running.task
         assert task.shuffle is not None
         crowd = task.shuffle.crowd
-        update = stack.enter_context(shuffler_metrics(metrics_port, metrics_host, running))
+        update = stack.enter_context(shuffler_metrics(metrics, running))
         start = last = time.monotonic()
         shown_at = 0.0
-        with progress(f"{task.name}: released", None, quiet=as_json or log_json) as tick, between_steps() as asked:
+        with progress(f"{task.name}: released", None, quiet=as_json) as tick, between_steps() as asked:
             with suppress(KeyboardInterrupt):
                 while not asked() and (idle is None or time.monotonic() - last <= idle):
                     done = running.step()
@@ -81,7 +76,7 @@ def command(
                     if done:
                         last = moment
                     update()
-                    if not (as_json or log_json) and moment - shown_at > 0.2:
+                    if not as_json and moment - shown_at > 0.2:
                         tick(running.totals.released, running.trouble or _words(running.totals, crowd))
                         shown_at = moment
             if asked():

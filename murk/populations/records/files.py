@@ -22,18 +22,22 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
 
-from murk._internal.bounded_lines import (
+from murk.errors import UserError
+from murk.populations.records.tables import KEYS_LOOKED_AT, ParquetTable, index_columns
+from murk.task.text_files import (
+    GZIP,
     MOST_ROW,
     BoundedLines,
     LongRowError,
     bounded_lines,
     csv_rows,
     cut_lines,
+    explain_row,
+    is_gzipped,
+    kind_of,
+    open_text,
     wide_csv,
 )
-from murk.errors import UserError
-from murk.populations.records.tables import KEYS_LOOKED_AT, ParquetTable, index_columns
-from murk.task.text_files import GZIP, explain_row, is_gzipped, kind_of, open_text
 
 _ERROR_CODE = "MURK-DATA-001"
 

@@ -24,11 +24,4 @@ if TYPE_CHECKING:
     from murk.privacy.central.sketch_renyi import phi as phi
     from murk.privacy.central.sketch_renyi import smallest_threshold as smallest_threshold
 
-_MODULES = {
-    ".accumulators": "Gram GramAccumulator Newton NewtonAccumulator Sketch SketchAccumulator",
-    ".gaussian_sketch": "GaussMixMechanism LARGEST_WINDOW LEAST_SPREAD",
-    ".gram_matrix": "GramMechanism",
-    ".newton_step": "NewtonMechanism",
-    ".sketch_renyi": "Analysis Method Neighbours joint_settings mixing_epsilon phi smallest_threshold",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

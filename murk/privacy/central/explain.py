@@ -6,8 +6,16 @@ import math
 from typing import TYPE_CHECKING
 
 from murk.privacy.conversions import zcdp_delta
-from murk.privacy.explain import CENTRAL, number
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
+from murk.privacy.guarantees import (
+    CENTRAL,
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    TruncatedCDP,
+    ZeroConcentratedDP,
+    number,
+)
 
 if TYPE_CHECKING:
     from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism

@@ -6,11 +6,8 @@ from murk._internal.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import WIDTH as WIDTH
-    from murk.privacy.mechanisms.base import Costed as Costed
     from murk.privacy.mechanisms.base import Mechanism as Mechanism
     from murk.privacy.mechanisms.base import Randomizer as Randomizer
-    from murk.privacy.mechanisms.caps import cost_in as cost_in
-    from murk.privacy.mechanisms.caps import truncated_cap as truncated_cap
     from murk.privacy.mechanisms.composite import CompositeMechanism as CompositeMechanism
     from murk.privacy.mechanisms.composite import divided as divided
     from murk.privacy.mechanisms.drawn import DrawnMechanism as DrawnMechanism
@@ -18,9 +15,12 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.known import KnownMechanism as KnownMechanism
     from murk.privacy.mechanisms.l2ball import L2BallMechanism as L2BallMechanism
     from murk.privacy.mechanisms.laplace import LaplaceMechanism as LaplaceMechanism
+    from murk.privacy.mechanisms.privacy_loss import Costed as Costed
     from murk.privacy.mechanisms.privacy_loss import Currency as Currency
     from murk.privacy.mechanisms.privacy_loss import PrivacyLoss as PrivacyLoss
     from murk.privacy.mechanisms.privacy_loss import cap_of as cap_of
+    from murk.privacy.mechanisms.privacy_loss import cost_in as cost_in
+    from murk.privacy.mechanisms.privacy_loss import truncated_cap as truncated_cap
     from murk.privacy.mechanisms.privunit import PrivUnitMechanism as PrivUnitMechanism
     from murk.privacy.mechanisms.randomized_response import RandomizedResponse as RandomizedResponse
     from murk.privacy.mechanisms.registry import BEST as BEST
@@ -32,21 +32,4 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms.simplex import SimplexGaussian as SimplexGaussian
     from murk.privacy.mechanisms.thresholds import ThresholdMechanism as ThresholdMechanism
 
-_MODULES = {
-    ".base": "Costed Mechanism Randomizer WIDTH",
-    ".caps": "cost_in truncated_cap",
-    ".composite": "CompositeMechanism divided",
-    ".drawn": "DrawnMechanism",
-    ".gaussian": "GaussianMechanism",
-    ".known": "KnownMechanism",
-    ".l2ball": "L2BallMechanism",
-    ".laplace": "LaplaceMechanism",
-    ".privacy_loss": "Currency PrivacyLoss cap_of",
-    ".privunit": "PrivUnitMechanism",
-    ".randomized_response": "RandomizedResponse",
-    ".registry": "BEST KINDS calibrate plain_kind",
-    ".selection": "SubsetSelection WindowSelection",
-    ".simplex": "SimplexGaussian",
-    ".thresholds": "ThresholdMechanism",
-}
-__all__, __getattr__, __dir__ = lazy_exports(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_exports(__name__)

@@ -17,10 +17,9 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
-from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF
+from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, PayloadBound, gaussian_square
 from murk.privacy.mechanisms.lattice import WIDTH as WIDTH
-from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.privacy_loss import Costed, Currency, PrivacyLoss
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -33,29 +32,6 @@ TAIL = 13
 _STEPS_BELOW = 2**31
 _NOISE_AT_ONCE = 2**20
 _BOUNDS = (1e-100, 1e100)
-
-
-class Costed(Protocol):
-    """Part of a mechanism that ledgers and workers use: guarantee, cost and bounds of payloads."""
-
-    @property
-    def kind(self) -> str:
-        """Name, such as ``"gaussian"``."""
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """Guarantee of one release, rounded up."""
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """All known guarantees of one release, `guarantee` first; an accountant chooses among them."""
-
-    @property
-    def magnitude(self) -> int:
-        """Bound on each coordinate of an honest payload, exceeded with probability below 1e-30."""
-
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """Return the cost of one release to an account in ``currency``, rounded up."""
 
 
 class Randomizer(Costed, Protocol):

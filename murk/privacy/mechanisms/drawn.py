@@ -13,7 +13,7 @@ from murk._internal.wiping import track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Wrapped, checked_indices
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class DrawnMechanism(Wrapped):
     Parameters
     ----------
     parts
-        Mechanisms of a cell and one private value each, `KnownMechanism`.
+        Mechanisms of a cell and private values, `KnownMechanism`.
+    width
+        Number of private values of each part.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class DrawnMechanism(Wrapped):
     """
 
     parts: tuple[Any, ...]
+    width: int = 1
 
     @property
     def noise(self) -> Any:  # type: ignore[override]
@@ -104,14 +107,13 @@ class DrawnMechanism(Wrapped):
 
     @wiped
     def randomize(self, vectors: npt.ArrayLike, noise: NoiseSource, records: npt.ArrayLike) -> Integers:
-        """Randomize m cells, each followed by an input of every part (m, 1 + parts), into payloads (m, d)."""
+        """Randomize m cells, each followed by the values of every part (m, 1 + k), into payloads (m, d)."""
         from murk.privacy.noise import Purpose
 
-        rows = np.asarray(vectors, dtype=np.float64)
-        if rows.ndim != 2 or rows.shape[1] != 1 + len(self.parts):
+        rows, size = np.asarray(vectors, dtype=np.float64), self.width * len(self.parts)
+        if rows.ndim != 2 or rows.shape[1] != 1 + size:
             raise UserError(
-                f"a cell and {len(self.parts)} private values need an array of shape (m, {1 + len(self.parts)}), got "
-                f"{rows.shape}"
+                f"a cell and {size} private values need an array of shape (m, {1 + size}), got {rows.shape}"
             )
         indices = checked_indices(records, len(rows))
         words = noise.words(indices, 1, Purpose.QUERY)[:, 0] >> _HALF_WORD
@@ -121,9 +123,14 @@ class DrawnMechanism(Wrapped):
         for number, part in enumerate(self.parts):
             drawn = np.flatnonzero(numbers == number)
             if len(drawn):
-                inputs = track(track(rows[drawn])[:, [0, 1 + number]])
+                inputs = track(track(rows[drawn])[:, self.columns(number)])
                 released[drawn, 1 : 1 + part.dimension] = part.randomize(inputs, noise, indices[drawn])
         return released
+
+    def columns(self, number: int) -> list[int]:
+        """Return the positions of the cell and of a part's values in the mechanism's input."""
+        start = 1 + number * self.width
+        return [0, *range(start, start + self.width)]
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
         """Raise `UserError`: releases of different parts have no common unit."""

@@ -12,7 +12,7 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.wiping import track, wiped
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -43,7 +43,7 @@ class KnownMechanism(Wrapped):
     (3, PureDP(epsilon=1.0), True, False)
     """
 
-    noise: Any  # of targets alone, or of matrices with private features
+    noise: Any  # mechanism of the target alone, or of matrices of private features and target
     cells: int
 
     @property

@@ -7,8 +7,7 @@ from typing import ClassVar, Literal
 
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import WIDTH, AdditiveMechanism, check_steps, checked_shape
-from murk.privacy.mechanisms.lattice import LAPLACE
-from murk.privacy.mechanisms.payload_limits import PayloadBound, laplace_square
+from murk.privacy.mechanisms.lattice import LAPLACE, PayloadBound, laplace_square
 from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.rounding import float_up
 

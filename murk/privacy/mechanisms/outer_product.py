@@ -12,8 +12,7 @@ import numpy.typing as npt
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.jit import deferred_to
-from murk._internal.memory import borrowed
+from murk._internal.jit import borrowed, deferred_to
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
@@ -242,7 +241,8 @@ def _worst(mechanism: OuterGaussian | OuterMechanism) -> float:
 def noise_of(mechanism: OuterGaussian | OuterMechanism) -> tuple[float, float]:
     """Return the least and largest noise variance of a released ``v v'`` over directions, for any v."""
     if (moments := _second_moment(mechanism)) is not None:
-        # The release of a shorter vector has the same mean square along the vector, but more of that is noise.
+        # A release has the same mean square along the vector whatever the vector's length, so for a shorter vector more
+        # of it is noise.
         across, along = moments
         return min(across, along - 1.0), max(across, along)
     return mechanism.variance, mechanism.variance

@@ -1,4 +1,8 @@
-"""Privacy loss in integer units, caps rounded down and costs up, so that a ledger compares without rounding."""
+"""Privacy loss in integer units, caps rounded down and costs up, so that a ledger compares without rounding.
+
+Truncated currencies are of caps in truncated concentrated privacy."""
+
+from __future__ import annotations
 
 import math
 import sys
@@ -6,14 +10,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from typing import Literal, get_args
+from functools import lru_cache
+from typing import Literal, Protocol, cast, get_args
 
 from murk.errors import UserError
-from murk.privacy.explain import number, order
-from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, TruncatedCDP, ZeroConcentratedDP
-from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational
+from murk.privacy.guarantees import (
+    ApproxDP,
+    GaussianDP,
+    Guarantee,
+    PureDP,
+    TruncatedCDP,
+    ZeroConcentratedDP,
+    number,
+    order,
+)
+from murk.privacy.rounding import decimal, float_up, log_odds_bounds, precise, pure_mu_bound, rational, require
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 
@@ -66,25 +79,25 @@ class PrivacyLoss:
         if self.delta_units and self.currency != "approx" and omega_of(self.currency) is None:
             raise UserError(f"an amount in {self.currency} has no delta, got {self.delta_units} units of it")
 
-    def _check_currency(self, other: "PrivacyLoss") -> None:
+    def _check_currency(self, other: PrivacyLoss) -> None:
         if self.currency != other.currency:
             raise UserError(
                 f"amounts in {other.currency} and {self.currency} cannot be compared or added; "
                 "ask the mechanism for its cost in the account's currency"
             )
 
-    def __add__(self, other: "PrivacyLoss") -> "PrivacyLoss":
+    def __add__(self, other: PrivacyLoss) -> PrivacyLoss:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
         self._check_currency(other)
         return PrivacyLoss(self.currency, self.units + other.units, self.delta_units + other.delta_units)
 
-    def __mul__(self, count: int) -> "PrivacyLoss":
+    def __mul__(self, count: int) -> PrivacyLoss:
         if not isinstance(count, int):
             return NotImplemented
         return PrivacyLoss(self.currency, self.units * count, self.delta_units * count)
 
-    def __floordiv__(self, cost: "PrivacyLoss") -> int:
+    def __floordiv__(self, cost: PrivacyLoss) -> int:
         """Return how many releases of this cost a cap of this amount allows."""
         if not isinstance(cost, PrivacyLoss):
             return NotImplemented
@@ -92,7 +105,7 @@ class PrivacyLoss:
         pairs = (self.units, cost.units), (self.delta_units, cost.delta_units)
         return min((amount // each for amount, each in pairs if each), default=sys.maxsize)
 
-    def __le__(self, other: "PrivacyLoss") -> bool:
+    def __le__(self, other: PrivacyLoss) -> bool:
         if not isinstance(other, PrivacyLoss):
             return NotImplemented
         self._check_currency(other)
@@ -269,3 +282,113 @@ class OddsMechanism(ABC):
         with precise():
             epsilon = log_odds(*self.odds)
         return epsilon_cost(epsilon, currency)
+
+
+_UP, _DOWN = Context(prec=6, rounding=ROUND_CEILING), Context(prec=6, rounding=ROUND_FLOOR)
+_APART = Decimal("1e-6")  # relative margin of omega: float functions, which find it, differ by less between machines
+
+
+class Costed(Protocol):
+    """Part of a mechanism that ledgers and workers use: guarantee, cost and bounds of payloads."""
+
+    @property
+    def kind(self) -> str:
+        """Name, such as ``"gaussian"``."""
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Guarantee of one release, rounded up."""
+
+    @property
+    def guarantees(self) -> tuple[Guarantee, ...]:
+        """All known guarantees of one release, `guarantee` first; an accountant chooses among them."""
+
+    @property
+    def magnitude(self) -> int:
+        """Bound on each coordinate of an honest payload, exceeded with probability below 1e-30."""
+
+    def cost(self, currency: Currency) -> PrivacyLoss:
+        """Return the cost of one release to an account in ``currency``, rounded up."""
+
+
+@lru_cache(maxsize=4096)
+def truncated_cost(claims: tuple[Guarantee, ...], currency: str) -> tuple[int, int] | None:
+    """Return the least (rho, delta) for orders up to a truncated currency's omega, in units, rounded up.
+
+    None if no claim bounds all orders up to omega. For a rho that bounds all orders, delta is 0; otherwise rho and
+    delta are those of the truncated guarantee with the least omega that suffices.
+    """
+    costs: list[tuple[float, int, int]] = []
+    for claim in claims:
+        if isinstance(claim, TruncatedCDP):
+            costs.append((claim.omega, ceil_units(rational(claim.rho)), ceil_units(rational(claim.delta), DELTA_UNITS)))
+            continue
+        with suppress(UserError):
+            costs.append((math.inf, ceil_units(rational(claim.to("zcdp").rho)), 0))
+    omega = omega_of(currency)
+    assert omega is not None
+    least = min((cost for cost in costs if cost[0] >= omega), default=None)
+    return None if least is None else least[1:]
+
+
+def cost_in(release: Costed, currency: str) -> PrivacyLoss:
+    """Return the cost of a mechanism's release in a cap's currency, rounded up.
+
+    In a truncated currency, mechanisms with a rho have a cost, and so have Gaussian sketches whose Renyi divergence is
+    bounded for all orders up to omega. Raises `UserError`, with the reason, for others.
+
+    >>> from murk.privacy import GaussianDP, TruncatedCDP, calibrate, cap_of
+    >>> noise = calibrate("gaussian", GaussianDP(0.5), dimension=3, radius=1.0)
+    >>> cost_in(noise, cap_of(TruncatedCDP(1.0, 8.0)).currency).rounded()
+    'rho = 0.125, omega = 8, delta = 0'
+    """
+    if omega_of(currency) is None:
+        return release.cost(cast(Currency, currency))
+    cost = truncated_cost(release.guarantees, currency)
+    if cost is not None:
+        return PrivacyLoss(currency, *cost)
+    reason = "it has only an (epsilon, delta) guarantee, which bounds no Renyi divergence; give a cap in approx instead"
+    if omegas := [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]:
+        reason = f"its Renyi divergence is bounded for orders up to {max(omegas)!r} only; give the cap no larger omega"
+    raise UserError(f"a release by {release.kind!r} has no cost in {currency}: {reason}")
+
+
+def truncated_cap(release: Costed, count: int, *, delta: float) -> TruncatedCDP:
+    """Return the cap that allows ``count`` releases and converts to the least epsilon at ``delta``.
+
+    If release i has rho_i and delta_i for orders up to omega, a ledger keeps sum rho_i <= rho and sum delta_i <= delta.
+    So the releases together are a `TruncatedCDP`, even if each is chosen in view of earlier ones. The cap has six
+    digits, rounded so that it allows ``count`` releases on every machine; for a count above 50,000, it may allow a few
+    more. Raises `UserError` if the mechanism has no such cost, no delta is left, or an argument is out of range.
+
+    Reference: Feldman, Zrnic, "Individual privacy accounting via a Renyi filter", 2021; Whitehouse, Ramdas, Rogers, Wu,
+    "Fully adaptive composition in differential privacy", 2023.
+
+    >>> from murk.privacy import ApproxDP, GaussMixMechanism
+    >>> window = GaussMixMechanism.calibrate(
+    ...     ApproxDP(1.0, 1e-6), rows=100, columns=4, feature_bound=1.0, target_bound=1.0, method="mixing"
+    ... )
+    >>> cap = truncated_cap(window, 16, delta=1e-6)
+    >>> round(cap.rho, 4), round(cap.omega, 3), round(cap.to("approx", delta=1e-6).epsilon, 2)
+    (0.2731, 7.177, 3.73)
+    """
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise UserError(f"count={count!r} is not a positive integer")
+    require("delta", delta, positive=True, below=1.0)
+    found = [claim.omega for claim in release.guarantees if isinstance(claim, TruncatedCDP)]
+    least = (float(_DOWN.create_decimal(Decimal(each) * (1 - _APART))) for each in found)
+    omegas = [omega for omega in least if omega > 1]
+    caps: list[tuple[float, float, TruncatedCDP]] = []
+    for omega in omegas or [2.0**power for power in range(2, 11)]:
+        total = cost_in(release, f"{TRUNCATED}{omega!r}") * count
+        shares = Fraction(total.units, UNITS), Fraction(total.delta_units, DELTA_UNITS)
+        rho, own = (float(_UP.create_decimal(decimal(share) * (1 + _APART))) for share in shares)
+        with suppress(UserError):
+            cap = TruncatedCDP(rho, omega, own)
+            implied = cap.to("approx", delta=delta)
+            assert isinstance(implied, ApproxDP)
+            caps.append((implied.epsilon, omega, cap))
+    if not caps:
+        problem = f"{count} releases by {release.kind!r} have no joint truncated guarantee at delta={delta:g}"
+        raise UserError(f"{problem}: give a larger delta, or fewer releases")
+    return min(caps)[-1]

@@ -38,8 +38,8 @@ _CLASSES_BELOW = 2**31
 class RandomizedResponse(OddsMechanism):
     r"""Keep a category with probability e^epsilon / (e^epsilon + k - 1), else draw one of the other k - 1.
 
-    One 64-bit word decides. Each other category gets the same integer number a of words and the true one the rest,
-    ``threshold = 2^64 - (k - 1) a``, so the distribution is exact:
+    One random 64-bit word decides. Each other category is selected by the same integer number a of the word's 2^64
+    values, and the true one by the rest, ``threshold = 2^64 - (k - 1) a``, so the distribution is exact:
 
     .. math:: \frac{P(\text{keep})}{P(\text{a given other})} = \frac{2^{64} - (k - 1) a}{a} \le e^\epsilon
 
@@ -48,7 +48,7 @@ class RandomizedResponse(OddsMechanism):
     Parameters
     ----------
     classes, threshold
-        Number k of categories, at least 2 and below 2^31; number of words that keep the category.
+        Number k of categories, at least 2 and below 2^31; number of values of the word that keep the category.
 
     Examples
     --------
@@ -192,6 +192,6 @@ class RandomizedResponse(OddsMechanism):
 
 
 def _fits(classes: int, other: int, unit: int, cap: PrivacyLoss, fewer: int) -> bool:
-    """Return whether a cap allows a release with ``other - fewer unit`` words for each other category."""
+    """Return whether a cap allows a release if ``other - fewer unit`` word values select each other category."""
     threshold = _WORDS - (classes - 1) * (other - fewer * unit)
     return RandomizedResponse(classes, threshold).cost(cast(Currency, cap.currency)) <= cap

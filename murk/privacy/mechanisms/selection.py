@@ -19,7 +19,7 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.mechanisms.privacy_loss import (
     UNITS,
     Currency,
@@ -400,10 +400,10 @@ class WindowSelection(SelectionMechanism):
     r"""Release a window of consecutive levels of a bounded number; windows that contain its level have larger odds.
 
     The number is rounded to one of L = 31 levels at random, so that its mean is unchanged. There are L + s - 1 windows
-    of s levels, which may reach beyond the ends; each level is in s windows. A missing number favours ``apart``
-    outcomes of its own and s - ``apart`` windows spread evenly. A release is the number of one outcome. Each outcome j
-    has a fixed number v_j (see `weights`), such that :math:`E v_j = y` for every level y and 0 for a missing number:
-    their mean is unbiased for any distribution.
+    of s levels, which may reach beyond the ends; each level is in s windows. A missing number also favours s outcomes:
+    ``apart`` that nothing else favours, and s - ``apart`` windows, evenly spread. A release is the number of one
+    outcome. Each outcome j has a fixed number v_j (see `weights`), such that :math:`E v_j = y` for every level y and 0
+    for a missing number: their mean is unbiased for any distribution.
 
     Reference: Li et al., "Estimating numerical distributions under local differential privacy", 2020 (square wave).
 
@@ -505,7 +505,8 @@ class WindowSelection(SelectionMechanism):
     def weights(self) -> Floats:
         """Two numbers for each outcome, (M, 2): their means are y and 0 for a number y, and 0 and 1 for a missing one.
 
-        They have the least mean square for evenly spread numbers of which 2% are missing.
+        Of all such numbers they have the least mean square over outcomes, if people's numbers are spread evenly and 2%
+        are missing.
         """
         shares = np.full(len(self.chances), 1.0 / LEVELS)
         wanted = np.zeros((len(self.chances), 2))
@@ -563,7 +564,7 @@ class WindowSelection(SelectionMechanism):
 
     @classmethod
     def calibrate(cls, guarantee: Guarantee, *, missing: bool) -> WindowSelection:
-        """Return the selection of least mean variance with ``guarantee``; ``missing``: may numbers be missing?"""
+        """Return the selection of least mean variance with ``guarantee``; ``missing`` allows missing numbers."""
         units = epsilon_units(guarantee)
         table = _MAYBE if missing else tuple((start, size, -1) for start, size in _ALWAYS)
         window, apart = next(row[1:] for row in reversed(table) if round(row[0] * UNITS) <= units)

@@ -15,7 +15,7 @@ from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import TAIL, WIDTH, Wrapped
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
+from murk.privacy.mechanisms.lattice import PayloadBound, gaussian_square
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

@@ -12,7 +12,7 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.mechanisms.selection import SubsetSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Words
-from murk._internal.jit import inlined, jit
-from murk._internal.memory import is_compiled, random_words, words_at
+from murk._internal.jit import inlined, is_compiled, jit, random_words, words_at
 
 WORDS = 8
 """Number of 64-bit words in a block."""

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from murk._internal.arrays import Integers, Words
-from murk._internal.jit import deferred_to
-from murk._internal.memory import borrowed
+from murk._internal.jit import borrowed, deferred_to
 from murk._internal.wiping import empty, track, wiped
 from murk.errors import MurkError, UserError
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NOISE_DISTRIBUTIONS, NoiseDistribution
@@ -29,6 +28,8 @@ from murk.privacy.noise.kernels import (
     REJECTED,
     WORDS,
     Progress,
+    Purpose,
+    block,
     draw,
     fast_gaussian,
     fill_words,
@@ -38,7 +39,6 @@ from murk.privacy.noise.kernels import (
     simulated_gaussian,
     simulated_laplace,
 )
-from murk.privacy.noise.philox import Purpose, block
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 

@@ -1,9 +1,9 @@
 """Records that a device holds until their window ends: one for each person and window, drawn uniformly.
 
 A record is stored as its coded numbers, with the number of the window's records and the person's name, so that its
-length says nothing about them. Each record of a window encrypts it anew, under the ledger's key with a pad of its own,
-whether it takes the held one's place or not: so the file alone does not show how many there were. It is deleted in the
-transaction that books its release.
+length says nothing about them. Whenever a further record of the window arrives, the record that is held afterwards, the
+old one or the new one, is encrypted anew under the ledger's key, with a new pad. So the file alone does not show how
+many records arrived. The held record is deleted in the transaction that books its release.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class HeldRecords:
         return next(read_held(iter(rows), self._key), None)
 
     def put(self, person: Id, record: Held, due: int) -> None:
-        """Hold a record in place of the one that is held; ``due`` counts for the first one."""
+        """Hold a record, in place of a held one; ``due`` is stored with a window's first record only."""
         self._connection.execute(
             "INSERT INTO held VALUES (?, ?, ?, ?, ?, ?) "
             "ON CONFLICT DO UPDATE SET level = excluded.level, record = excluded.record",

@@ -17,7 +17,7 @@ import numpy as np
 
 from murk._internal.sqlite import Database
 from murk.errors import UserError
-from murk.privacy.explain import CENTRAL
+from murk.privacy.guarantees import CENTRAL
 
 if TYPE_CHECKING:
     from murk.producers.ledger.costs import BookedTask
@@ -39,7 +39,7 @@ def is_capped(query: Query, task: int) -> bool:
 
 
 def strangers(query: Query, source: str | None, people: str) -> list[str]:
-    """Return ways in which people of real tasks were named, if names cannot be compared with ``people``.
+    """Return the ways in which people of real tasks were named that cannot be compared with ``people``.
 
     Rows of the same file, columns of the same name, and names given by applications can each be compared. People and
     organisations have different accounts and are not compared.
@@ -199,8 +199,8 @@ def read_run(file: Database, task_hash: str, source: str) -> Run | None:
 def check_people(file: Database, task: int, source: str, people: str, *, begun: bool) -> None:
     """Raise a UserError if some of these people may have released before under names that cannot be compared.
 
-    They may have if people of another file released to the task and in one of the two files each row is a person. They
-    also may have if the work begins under a cap over all tasks and people were named in another way before.
+    There are two such cases: people of another file released to the task, and in one of the two files each row is a
+    person; or the work begins under a cap over all tasks, and people were named in another way before.
     """
     if not begun and is_capped(file.query, task):
         check_recognised(file.query, file.path, "these records", source, people)

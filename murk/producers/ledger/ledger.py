@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from murk.errors import MurkError, UserError
 from murk.privacy import PrivacyLoss
-from murk.producers.ledger.changes import CapChange, read_changes, remove_cap, set_cap
-from murk.producers.ledger.costs import BookedTask, Cap, Charge, Costs, check_tighter
+from murk.producers.ledger.costs import (
+    BookedTask,
+    Cap,
+    CapChange,
+    Charge,
+    Costs,
+    check_tighter,
+    read_changes,
+    remove_cap,
+    set_cap,
+)
 from murk.producers.ledger.identity import Run, check_named, check_people, read_run, several_ways, strangers
 from murk.producers.ledger.names import (
     KEY_BYTES,
@@ -244,10 +253,11 @@ class Ledger:
         simulated: bool | None = None,
         window: str = NONE,
         known: str = "",
+        archive: str = "",
     ) -> None:
         """Bind a task to the log that its releases go to; raise a UserError if they went to another log.
 
-        ``known`` names the columns that are sent as they are.
+        ``known`` names the columns that are sent as they are; ``archive`` says what people are told about an archive.
         """
         if self.closed_on is not None:
             raise self._file.was_closed()
@@ -256,9 +266,10 @@ class Ledger:
         if not bound:
             with self._file.write() as connection:
                 connection.execute(
-                    "INSERT INTO tasks (hash, name, log, simulated, window, known) VALUES (?, ?, ?, ?, ?, ?) "
+                    "INSERT INTO tasks (hash, name, log, simulated, window, known, archive) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?) "
                     "ON CONFLICT (hash) DO NOTHING",
-                    (task_hash, name, log_identity, simulated, window, known),
+                    (task_hash, name, log_identity, simulated, window, known, archive),
                 )
             bound = self._file.query(query, (task_hash,))
         if bound[0][0] != log_identity:
@@ -317,7 +328,8 @@ class Ledger:
         With ``renews`` the cap holds in each window of the task. The ledger records the day and both caps (`changes`).
 
         ``instead_of`` is a promised cap of another currency, or in tcdp of another omega; the new cap replaces it in
-        the same transaction. Raises UserError, and changes nothing, if ``instead_of`` is not promised there.
+        the same transaction. Raises UserError, and changes nothing, if ``instead_of`` is not promised in the same
+        scope.
         """
         self._common.forget()
         scope, today = (self._optional_number(task_hash) or 0, level), _today()
@@ -326,7 +338,8 @@ class Ledger:
                 same = Cap(*scope, instead_of.currency, instead_of.units, instead_of.delta_units, renews)
                 if not remove_cap(connection, same, today):
                     raise UserError(
-                        f"the ledger {self.path} promises no cap of {instead_of} there: give one of Ledger.promises"
+                        f"the ledger {self.path} promises no cap of {instead_of} in this scope: give one of "
+                        "Ledger.promises"
                     )
             set_cap(connection, Cap(*scope, cap.currency, cap.units, cap.delta_units, renews), today)
 
@@ -589,7 +602,7 @@ class Ledger:
         return run
 
     def strangers(self, source: str, people: str) -> list[str]:
-        """Return ways in which people of real tasks were named, if names cannot be compared with ``people``."""
+        """Return the ways in which people of real tasks were named that cannot be compared with ``people``."""
         return strangers(self._file.query, self.names.source(source), people)
 
     def order_key(self, task_hash: str, source: str) -> bytes:

@@ -1,8 +1,9 @@
 """Memos: each person's last answer to a task that repeats answers while a person's coded record stays the same.
 
-A memo is a keyed fingerprint of what all of a person's records give, and the payload, encrypted under the ledger's key
-with a pad of its own. So the file alone shows neither records nor which releases of a log are whose. Someone who has
-the key, too, can test a guess of the record behind a person's last answer. A memo is deleted when the person withdraws.
+A memo has the payload of the answer, and a keyed fingerprint of the vectors computed from all of the person's records.
+Both are encrypted under the ledger's key with a pad of their own. So the file alone shows neither records nor who made
+a release on the log. Someone who also has the key can test a guess of the record behind a person's last answer. A memo
+is deleted when the person withdraws.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _ERROR_CODE = "MURK-LEDGER-001"
 _NONCE: Final = 16
 _PRINT: Final = 16
 _PURPOSE: Final = b"murk memo"
-_DECIMALS: Final = 9  # decimals of a vector that count, so that the order in which rows are added up does not
+_DECIMALS: Final = 9  # decimals that a fingerprint uses: further ones depend on the order in which rows are added up
 
 
 @dataclass(frozen=True)

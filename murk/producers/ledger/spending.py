@@ -132,7 +132,7 @@ class Windows:
         return {person: ended[name] for person, name in called.items() if name in ended}
 
     def sums(self, person: Key | None = None) -> WindowCounts:
-        """Count the windows of an organisation, or all."""
+        """Count the windows of an organisation, or of all organisations."""
         return count_windows(self._file, self._where, self._values(person))
 
     def _values(self, person: Key | None) -> tuple[object, ...]:
@@ -477,7 +477,7 @@ class Spending:
         caps, fresh = self._common.terms(self._connection, self._booked)
         windows, newest = self._requests.windows, self._newest()
         if windows is None and any(cap.renews for each in caps.values() for cap in each):
-            raise MurkError("the budget of this task renews: a request of a release needs its window")
+            raise MurkError("the budget of this task renews in each window: a request to release must give its window")
         wanted = [self._price_of(level) for level in self._requests.levels]
         for number in set(wanted) - fresh.keys():
             fresh[number] = self._lacking(caps[number], {}, {}, number)
@@ -506,8 +506,8 @@ class Spending:
             lacking = fresh[number] if past is None else self._lacking(caps[number], past, current, number)
             memo = memos.get(person)
             if lacking is not None and not lacking[3] and memo is not None and memo.level in self._repeats:
-                # A person without a budget repeats their last answer, whatever their record is now: whether they send
-                # must not disclose whether their record changed.
+                # A person without budget repeats their last answer, whatever their record is now: otherwise their
+                # silence would disclose that the record has changed.
                 number = self._repeats[memo.level]
                 lacking = self._lacking(caps[number], past or {}, current, number)
                 self.only_repeats.add(index)

@@ -13,11 +13,18 @@ from typing import Any
 from murk._internal.sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.central.explain import against_a_blank_record, any_two_records, promised
-from murk.privacy.explain import CENTRAL, percent
-from murk.privacy.guarantees import figures, guarantee_from_dict
+from murk.privacy.guarantees import CENTRAL, figures, guarantee_from_dict, percent
 from murk.privacy.mechanisms.privacy_loss import really_given
-from murk.producers.ledger.changes import CapChange, read_changes
-from murk.producers.ledger.costs import CURRENCIES, REPEATED, Cap, Cost, parse_history, read_prices
+from murk.producers.ledger.costs import (
+    CURRENCIES,
+    REPEATED,
+    Cap,
+    CapChange,
+    Cost,
+    parse_history,
+    read_changes,
+    read_prices,
+)
 from murk.producers.ledger.identity import Run
 from murk.producers.ledger.names import NameKey
 from murk.producers.ledger.spending import Owner, WindowCounts, count_by_owner, count_windows
@@ -122,7 +129,7 @@ class TaskAccount:
     ``withdrawn_on`` is a day (seconds since 1970; None if unknown). ``from_file`` tells whether records of the task
     came from a file, which another party than the person may hold. For a budget that renews, ``renewed`` tells in how
     many windows the person has released, and the first day of the newest one. ``known`` names the columns that are sent
-    as they are.
+    as they are; ``archive`` says what the task tells people about an archive of their releases.
     """
 
     name: str
@@ -139,6 +146,7 @@ class TaskAccount:
     from_file: bool = False
     renewed: Renewed | None = None
     known: str = ""
+    archive: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +249,8 @@ def _task_lines(task: TaskAccount) -> list[str]:
         lines.append(_window_words(task.name, task.windows))
     if task.known:
         lines.append(f"{task.name}: {known_words(task.known)}")
+    if task.archive:
+        lines.append(f"{task.name}: {task.archive}")
     if task.renewed is not None:
         lines.append(f"{task.name}: {task.renewed.describe()}.")
     if task.accountant.releases > 1:
@@ -375,10 +385,10 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
     newest = {task: (number, count, parse_history(text)) for task, number, count, text in file.query(renewals, owner)}
     history = {price: released for price, released, *_ in rows if released}
     tasks = []
-    found = file.query("SELECT number, name, hash, simulated, window, known FROM tasks ORDER BY number")
+    found = file.query("SELECT number, name, hash, simulated, window, known, archive FROM tasks ORDER BY number")
     # A withdrawal from a task holds for all tasks of its name.
     left = {name: withdrawn[number] for number, name, *_ in reversed(found) if number in withdrawn and name}
-    for number, name, task_hash, simulated, window, known in found:
+    for number, name, task_hash, simulated, window, known, archive in found:
         of_task = [row for row in rows if prices[row[0]].task == number]
         sums = None if home else count_windows(file, "task = ? AND person = ?", (number, person))
         windows = None if sums == WindowCounts() else sums
@@ -404,7 +414,7 @@ def account(file: Database, owner: Owner, key: NameKey) -> Account:
         states = levels, statuses, is_gone, number in published
         origin = bool(simulated), number in of_files
         total = _compose({row[0]: row[1] for row in of_task if row[1]}, prices)
-        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed, known))
+        tasks.append(TaskAccount(name, task_hash, *states, *total, windows, day, *origin, renewed, known, archive))
     lifetime = _cap_statuses([promise for promise in promises if promise.task == 0], history, prices)
     names = {task.name for task in tasks} | {""}
     raised = tuple(each for each in read_changes(file) if each.is_raise and each.task in names)

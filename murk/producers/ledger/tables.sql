@@ -1,8 +1,10 @@
 -- A task that people may release to; `log` is the identity of its only log. `simulated` is NULL if unknown; `window` is
--- that in which its budget renews; `known` names the columns that are sent as they are.
+-- that in which its budget renews; `known` names the columns that are sent as they are; `archive` says what people are
+-- told about an archive of the releases.
 CREATE TABLE IF NOT EXISTS tasks (
     number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, name TEXT NOT NULL, log TEXT NOT NULL,
-    simulated INTEGER, window TEXT NOT NULL DEFAULT 'none', known TEXT NOT NULL DEFAULT '');
+    simulated INTEGER, window TEXT NOT NULL DEFAULT 'none', known TEXT NOT NULL DEFAULT '',
+    archive TEXT NOT NULL DEFAULT '');
 
 -- Files that people released from, by a keyed hash (`names`) of their SHA-256: from an unkeyed digest anyone who knows
 -- all records but one can guess the last. Number 0 means that an application names people and records.

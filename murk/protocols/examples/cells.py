@@ -31,7 +31,7 @@ from murk._internal.wiping import empty, track, wiped
 from murk.errors import UserError
 from murk.privacy import Guarantee, RandomizedResponse
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import PayloadBound
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.task.coding import PARTS
 from murk.task.features import INDICATOR, CategoryFeature, ClassTarget, DateFeature
@@ -88,7 +88,7 @@ class Column:
     def shares(self, X: Floats) -> Floats:
         """Return probabilities (m, k) of rounding coded records (m, p) to the points, whose mean is the coded value.
 
-        A missing category, which is 0 in all codes, is equally likely to be any.
+        A missing category, which is 0 in all codes, is rounded to each category with equal probability.
         """
         known, codes = len(self.points) - self.indicated, self.width - self.indicated
         out = empty((len(X), len(self.points)))
@@ -155,7 +155,7 @@ class Cells:
             if size is None and grid is None:
                 raise task.error_at(
                     f"{feature.name!r} is a number, and cells have finitely many values: say examples: "
-                    "{release: cells, grid: 5} to round it to 5 values (best to all that it has), or "
+                    "{release: cells, grid: 5} to round it to 5 values (best is a grid of all values that occur), or "
                     + _other(isinstance(task.target, ClassTarget)),
                     "features",
                     task.features.index(feature),
@@ -230,6 +230,10 @@ class Cells:
         cells[track(np.isnan(vectors[:, -1]))] = self.classes - 1
         return cells
 
+    def mechanism(self, guarantee: Guarantee) -> CellMechanism:
+        """Return the least noisy mechanism of these cells."""
+        return CellMechanism.calibrate(guarantee, self)
+
 
 @dataclass(frozen=True)
 class CellMechanism(Wrapped):
@@ -249,7 +253,7 @@ class CellMechanism(Wrapped):
 
     @property
     def magnitude(self) -> int:
-        """Largest number of a cell."""
+        """Largest cell number."""
         return self.cells.classes - 1
 
     @property

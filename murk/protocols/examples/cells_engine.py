@@ -32,13 +32,15 @@ from murk.inference.levels import quantile_of
 from murk.inference.poisoning import Influence
 from murk.privacy.noise import NoiseSource
 from murk.protocols.averages import NeverPublished
+from murk.protocols.engine import RecordEngine
 from murk.protocols.examples import losses
 from murk.protocols.examples.cells import CellMechanism, CellTable, cell_vectors, note_of
 from murk.protocols.examples.estimate import SANDWICH
-from murk.protocols.examples.newton import FIRST_REFRESH, TRUST
+from murk.protocols.examples.layout import FIRST_REFRESH
+from murk.protocols.examples.newton import TRUST
 from murk.protocols.examples.settings import ExampleSettings
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.one_record import Held, RecordEngine
+from murk.protocols.one_record import Held
 from murk.protocols.options import chosen_noise, levels_of
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
@@ -56,8 +58,8 @@ _GROWTH = 8
 _STEPS = 50
 _CLOSE = 1e-10
 # Linear predictors with standard errors below this limit leave the Hessian nearly as it is, along every direction and
-# in any coding. Errors would be below a larger limit by chance too often, as noise that adds to a rare cell's share
-# lowers its standard error and moves its estimate.
+# in any coding. A larger limit would be met by chance too often, since noise that increases a rare cell's share lowers
+# its standard error and moves its estimate.
 _SURE = 0.15
 _PSEUDO = 2.0  # pseudo-releases of each value of the target, added to the real ones for pooled shares
 _COMPATIBLE = 3.0  # standard errors up to which a share agrees with its estimate
@@ -632,7 +634,7 @@ def _beside(factors: Floats, X: Floats) -> Floats:
 
 
 def _influence(engines: Sequence[CellEngine], sums: CellSums, fit: CellFit) -> Influence:
-    """Return a bound on how far one forged cell moves an estimate: its gradient, and its Hessian, at the estimate.
+    """Return bounds on how far one forged cell moves an estimate, by its gradient and by its Hessian there.
 
     A gradient g moves no combination of coefficients by more than ``sqrt(g' M^-1 g)`` of the standard errors that
     gradients of covariance M give.

@@ -5,31 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from murk._internal.arrays import Floats
 from murk._internal.wiping import copied, empty
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
-from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
-from murk.protocols.examples.cells import Cells, CellTable, cell_vectors
-from murk.protocols.examples.newton import triangle
-from murk.protocols.examples.outer import to_units
+from murk.protocols.examples.device_kernels import to_units, to_vectors
 from murk.protocols.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.protocols.options import InverseScalingStep
 from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.stated import StatedCoordinates
-from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
-from murk.stream.wire.state import history_bytes
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes, longest_release
 from murk.task.features import ClassTarget
-from murk.task.privacy import cap_refusal
 from murk.task.protocols.examples import BY_RULE
 from murk.task.task import Task
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
-    from murk.protocols.examples.cells_engine import CellEngine
+    from murk.protocols.examples.cells import Cells
+    from murk.protocols.examples.cells_device import CellDevice
     from murk.protocols.examples.engine import IWPEngine
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -71,7 +67,7 @@ class ExampleDevice:
         out = empty((len(rows), self.dimension))
         out.fill(0.0)
         scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
-        f.to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
+        to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
         return out
 
     def engine(self) -> IWPEngine:
@@ -90,42 +86,11 @@ class ExampleDevice:
         return estimate([engine.snapshot() for engine in engines])
 
 
-@dataclass(frozen=True)
-class CellDevice:
-    """Released cells: a record's combination of values, and how a learner uses it."""
-
-    settings: ExampleSettings  # public settings, from `settle`
-    mechanisms: Mapping[str, Any]
-    table: CellTable  # the model's columns and target in each cell
-    kind = "example"
-    interactive = False
-    averages = False
-    dimension = 1
-
-    def check_state(self) -> None:
-        """Accept every task, as the number of cells is limited."""
-
-    def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
-        """Return the vectors (x, y) of coded records ``X``, ``(m, p)``, the constant last; NaN without a target."""
-        return cell_vectors(X, y, self.settings.features, self.settings.target)
-
-    def engine(self) -> CellEngine:
-        """Return a learner for this task's releases, at version 0."""
-        from murk.protocols.examples.cells_engine import CellEngine
-
-        return CellEngine(self.settings, self.mechanisms, table=self.table)
-
-    def estimate(self, engines: Sequence[CellEngine]) -> Estimate:
-        """Return the joint estimate of several partitions."""
-        from murk.protocols.examples.cells_engine import estimate
-
-        return estimate(engines)
-
-
 def check_size(settings: ExampleSettings) -> None:
     """Refuse examples with too many numbers for a message or a learner's state. Raises UserError with the sizes."""
     p = settings.features
-    numbers = k.ROWS * p + (2 * triangle(p) if settings.newton else 0)
+    numbers = k.ROWS * p + (2 * k.triangle(p) if settings.newton else 0)
+    numbers += k.moments_of(settings.dimension) if settings.exact else 0
     state = 11 * numbers + history_bytes(len(settings.names)) + 4096
     release = longest_release(ExampleDevice.kind, settings.dimension)
     if state > MAX_STATE or release > MAX_MESSAGE:
@@ -140,6 +105,14 @@ def check_size(settings: ExampleSettings) -> None:
 def labels_of(task: Task) -> tuple[str, ...]:
     """Return the names of the classes of a task's target; empty for other targets."""
     return tuple(task.target.classes) if isinstance(task.target, ClassTarget) else ()
+
+
+def cells_of(task: Task) -> Cells:
+    """Return the combinations of values of a task that releases cells."""
+    # Imported here, as devices of other releases do not need it.
+    from murk.protocols.examples.cells import Cells
+
+    return Cells.of_task(task, task.block.grid)
 
 
 def settings_of(task: Task) -> ExampleSettings:
@@ -167,7 +140,7 @@ def settings_of(task: Task) -> ExampleSettings:
         if block.newton is None
         else block.newton,
         calibration=task.privacy.calibration,
-        cells=Cells.of_task(task, block.grid) if block.release == "cells" else None,
+        cells=cells_of(task) if block.release == "cells" else None,
         kind=task.privacy.mechanism if block.release == "joint" else None,
         labels=labels_of(task),
         **{name: getattr(block, name) for name in ("intercept", "split", "truncation", "regularization", "batch")},
@@ -183,10 +156,9 @@ def device_for(task: Task) -> ExampleDevice | CellDevice:
     """
     settings = settings_of(task)
     if settings.cells:
-        randomizers = task.privacy.by_level(settings.mechanism)
-        if task.privacy.per_person is not None and (why := cap_refusal(randomizers, task.privacy.per_person)):
-            raise task.error_at(why, "privacy", "per_person")
-        return CellDevice(settle(settings, randomizers), randomizers, CellTable.of(settings.cells))
+        from murk.protocols.examples.cells_device import cell_device_for
+
+        return cell_device_for(task, settings)
     # Checked before mechanisms are made: their errors would blame the guarantees.
     check_size(settings)
 

@@ -10,7 +10,8 @@ are at most 2 apart, as ``|r - r'| <= a + a'``:
 
 .. math:: |w - w'|^2 + (a - a')^2 + (r - r')^2 \le 2 |w|^2 + 2 |w'|^2 + (a - a')^2 + (a + a')^2 \le 4
 
-and at most 2 from the missing one: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no more noise.
+and at most 2 from the point of a missing target: ``|w|^2 + a^2 + r^2 + 2 <= 4``. So length, target and presence need no
+more noise.
 
 Least squares uses ``u = (w, r)`` and ``t = a`` of a release (labels), or ``u = (w, a)`` and ``t = r`` (real targets):
 
@@ -37,7 +38,7 @@ from murk.errors import UserError
 from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms import lattice
 from murk.privacy.mechanisms.base import Wrapped
-from murk.privacy.mechanisms.payload_limits import PayloadBound, gaussian_square
+from murk.privacy.mechanisms.lattice import PayloadBound, gaussian_square
 from murk.privacy.noise import NoiseSource
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.layout import Array
@@ -45,40 +46,6 @@ from murk.protocols.examples.layout import Array
 _ERROR_CODE = "MURK-LEARN-001"
 
 BESIDE = 2  # Numbers of a release beyond the features
-
-
-@jit
-def to_direction(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write ``(w, a, r, m / sqrt 2)``, as in the module, of coded features, shortened to ``bound`` if not ``boxed``."""
-    last = x.shape[0] - 1
-    largest, square = 0.0, 0.0
-    for j in range(last):
-        xj = x[j]
-        if xj - xj != 0.0 or y != y:
-            xj = 0.0
-        elif boxed == 1:
-            xj = min(max(xj, -1.0), 1.0)
-        out[j] = xj
-        largest = max(largest, abs(xj))
-    # Two steps, so that no square overflows.
-    shrink = bound / largest if boxed == 0 and largest > bound else 1.0
-    for j in range(last):
-        out[j] *= shrink
-        square += out[j] * out[j]
-    shrink = bound / math.sqrt(square) if boxed == 0 and square > bound * bound else 1.0
-    inverse = 1.0 / math.sqrt(shrink * shrink * square + 1.0)
-    if y != y:
-        inverse = 0.0
-    elif form == k.DIRECTED_LABEL:
-        y = 1.0 if y > 0.5 else -1.0
-        shrink *= y
-    else:
-        y = min(max(y, -1.0), 1.0)
-    for j in range(last):
-        out[j] *= shrink * inverse
-    out[last] = inverse
-    out[last + 1] = y * inverse if y == y else 0.0
-    out[last + 2] = 0.0 if y == y else 1.0
 
 
 @jit
@@ -133,7 +100,7 @@ def ridge_of(whole: Array, real: Array, constant: float, target: float) -> float
     """Return an unbiased estimate of ``lambda / |x|^2``, a release's share of the penalty."""
     square = constant * constant
     if whole[k.FORM] == k.DIRECTED_LABEL:
-        # For labels, |t| is the constant as well.
+        # With a label, the released target has the size of the constant, 1 / |x|, too: average both squares.
         square = 0.5 * (square + target * target)
     return float(real[k.DIRECTED_RIDGE] * (square - real[k.VARIANCE]))
 

@@ -21,15 +21,18 @@ from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.outer_product import OuterGaussian
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
+from murk.protocols.engine import IterateEngine
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import outer
+from murk.protocols.examples.device_kernels import to_units, to_vectors
 from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.laplace import learn_laplace
 from murk.protocols.examples.layout import sizes
-from murk.protocols.examples.outer import learn_outer, to_units
+from murk.protocols.examples.newton import to_estimate
+from murk.protocols.examples.outer import learn_outer
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, fill, level_rows
-from murk.protocols.one_record import NO_WORDS, IterateEngine, KernelMemory, trials_for
+from murk.protocols.one_record import NO_WORDS, KernelMemory, trials_for
 from murk.protocols.options import levels_of
 from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import RejectedError
@@ -44,19 +47,21 @@ _OUTER_BLOCK = 512  # records whose outer products stay in the processor's cache
 _ALL = np.zeros(0, dtype=np.int64)  # level indices that mean: all rows are at the current level
 _NO_LEVELS = np.zeros((0, k.LEVEL_REALS)), np.zeros((0, k.LEVEL_WHOLES), dtype=np.int64)
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "gathered", "reference", "aimed")
+_UNKNOWN = -1e300  # a sum of weights that stays below 0, so that there is no mean loss
+_ORDERED = [k.SUM_WEIGHT, k.SUM_SPREAD, k.SUM_SQUARES, k.BATCH_WEIGHT, k.LAST_STEP]
 _COUNTS = ("n_releases", "updates", "in_batch", "refused", "next_refresh", "identified")
 
 
 class Memory(KernelMemory):
     """State, settings and work space of one learner, with views into its two arrays (see `layout`).
 
-    ``rows`` are the state vectors, (9, p); ``triangles`` the Newton step's sums; ``noise`` and ``words`` one record's
-    noise and random words.
+    ``rows`` are the state vectors, (9, p); ``triangles`` the Newton step's sums; ``moments`` exact sums of outer
+    products; ``noise`` and ``words`` one record's noise and random words.
     """
 
     def __init__(self, settings: ExampleSettings) -> None:
         numbers = settings.dimension
-        self._allocate(*sizes(settings.features, numbers, int(settings.newton)))
+        self._allocate(*sizes(settings.features, numbers, settings.newton_sums))
         fill(self.real, self.whole, settings)
         self._bind()
         self.x[-1] = 1.0
@@ -67,7 +72,8 @@ class Memory(KernelMemory):
         rows, tail = k.REAL_HEADER + k.ROWS * p, len(real) - p - numbers
         self._open(tail, p)
         self.rows = real[k.REAL_HEADER : rows].reshape(k.ROWS, p)
-        self.triangles = real[rows:tail].reshape(2, -1)
+        moments = rows + p * (p + 1) if whole[k.POLISH] != k.NO_STEP else rows
+        self.triangles, self.moments = real[rows:moments].reshape(2, -1), real[moments:tail]
         self.noise = whole[k.WHOLE_HEADER : k.WHOLE_HEADER + (p - 1 if whole[k.FORM] == k.LABEL else numbers)]
         self.words = whole[k.WHOLE_HEADER + 2 * numbers :].view(np.uint64)
 
@@ -110,6 +116,9 @@ class IWPEngine(NeverPublished, IterateEngine):
         )
         self._labelled = settings.form == k.LABEL
         self._row_names = (*_ROWS, "first", "second") if settings.weighted else _ROWS
+        if settings.exact:
+            # The right-hand side follows from the sums.
+            self._row_names = (*_ROWS[:-1], "first")
         self._bounds = map_levels(_bounds_of, mechanisms)
         self.current: ExampleMechanism | None = None
         # Refuses a level that is too noisy for the loss before any release.
@@ -298,9 +307,14 @@ class IWPEngine(NeverPublished, IterateEngine):
             "dimension": self.settings.features,
             **{name: int(whole[index]) for name, index in zip(_COUNTS, _PLACES, strict=True)},
             "sums": pack(self.real[k.FIRST_SUM : k.LAST_SUM + 1]),
-            "rows": {name: pack(self.rows[i]) for i, name in enumerate(self._row_names)},
-            "triangles": pack(self.triangles.ravel()),
+            "rows": {name: pack(self.rows[_ROW_PLACES[name]]) for name in self._row_names},
+            **{name: pack(sums) for name, sums in self._sums.items()},
         }
+
+    @property
+    def _sums(self) -> dict[str, Floats]:
+        """Sums of the Newton step that a state has, as views."""
+        return {"moments": self.memory.moments} if self.settings.exact else {"triangles": self.triangles.ravel()}
 
     @locked
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -310,18 +324,20 @@ class IWPEngine(NeverPublished, IterateEngine):
             check_header(state, self.settings.digest, "dimension", p)
             rows = np.array([unpack(state["rows"][name], p) for name in self._row_names])
             sums = unpack(state["sums"], k.LAST_SUM - k.FIRST_SUM + 1)
-            triangles = unpack(state["triangles"], self.triangles.size).reshape(2, -1)
+            newton = [unpack(state[name], held.size) for name, held in self._sums.items()]
             counts = [count_of(state[name], name) for name in _COUNTS]
         if counts[2] >= self.settings.batch:
             raise MurkError("the state's counts do not fit a learner with these settings")
-        self.rows[: len(rows)] = rows
-        self.triangles[:] = triangles
+        self.rows[[_ROW_PLACES[name] for name in self._row_names]] = rows
+        for held, loaded in zip(self._sums.values(), newton, strict=True):
+            held[:] = loaded
         self.real[k.FIRST_SUM : k.LAST_SUM + 1] = sums
         for index, count in zip(_PLACES, counts, strict=True):
             self.whole[index] = count
 
 
 _PLACES = (k.COUNT, k.UPDATES, k.IN_BATCH, k.REFUSED, k.NEXT_REFRESH, k.IDENTIFIED)
+_ROW_PLACES = {name: place for place, name in enumerate((*_ROWS, "first", "second"))}
 
 
 class OuterEngine(IWPEngine):
@@ -342,6 +358,70 @@ class OuterEngine(IWPEngine):
     def _learn_block(self, X: Floats, y: Floats) -> None:
         super()._learn_block(X, y)
         self._record_kernel = self._fits_kernel()
+
+    # Exact sums, which depend neither on the order of releases nor on a reference point
+
+    @property
+    def joins(self) -> bool:
+        """Whether learners of parts of a partition can be joined."""
+        return self.settings.exact
+
+    @locked
+    def begin_part(self) -> None:
+        """Leave out the iterate and the figures of the loss, which depend on the order of releases."""
+        self._leave_out()
+
+    def _leave_out(self) -> None:
+        self.rows[: k.REFERENCE] = 0.0
+        self.real[_ORDERED] = 0.0
+        self.whole[[k.UPDATES, k.IN_BATCH]] = 0
+        self.real[k.LOSS_WEIGHT] = _UNKNOWN
+
+    @locked
+    def join(self, later: OuterEngine) -> None:
+        """Add the exact sums of another learner of the same model."""
+        self._leave_out()
+        self._add(later, later.memory.moments)
+
+    def summarized(self, others: Sequence[OuterEngine]) -> OuterEngine:
+        """Return a learner of what this one and others have learned, with the sums of the Newton step."""
+        whole = copy.copy(self)
+        for other in others:
+            whole.join(other)
+        whole.summarize()
+        return whole
+
+    @locked
+    def adopt(self, whole: OuterEngine) -> None:
+        """Continue from a state of the task's own learner, whose sums contain those of this model's columns."""
+        self._leave_out()
+        selection = next(iter(self.mechanisms.values())).numbers
+        places, signs = selection.places, selection.signs
+        size = whole.dimension
+        first, second = whole.memory.moments[:size], symmetric_of(whole.memory.moments[size:], size)
+        products = (second[np.ix_(places, places)] * np.outer(signs, signs))[np.triu_indices(len(places))]
+        self._add(whole, np.concatenate([first[places] * signs, products]))
+
+    def _add(self, other: OuterEngine, moments: Floats) -> None:
+        self.memory.moments += moments
+        for place in (k.POLISH_WEIGHT, k.POLISH_SQUARES):
+            self.real[place] += other.real[place]
+        self.rows[k.FIRST, :2] += other.rows[k.FIRST, :2]
+        for place in (k.COUNT, k.REFUSED):
+            self.whole[place] += other.whole[place]
+        self.whole[k.NEXT_REFRESH] = max(self.whole[k.NEXT_REFRESH], self.whole[k.COUNT] + 1)
+        self.summarize()
+
+    def summarize(self, point: Floats | None = None) -> None:
+        """Write the sums of the Newton step from exact ones, with residuals at ``point``, by default the estimate."""
+        outer.summarize(self.whole, self.real)
+        if point is None:
+            to_estimate(self.whole, self.real, self.rows[k.AVERAGE], self.rows[k.REFERENCE])
+            point = self.rows[k.REFERENCE]
+        size = self.dimension
+        residuals = outer.residual_map(point, float(self.real[k.DIRECTED_RIDGE]))
+        meat = residuals @ symmetric_of(self.memory.moments[size:], size) @ residuals.T
+        self.triangles[1] = meat[np.tril_indices(len(point))]
 
     @wiped
     def _learn_records(self, X: Floats, y: Floats, mechanisms: Sequence[ExampleMechanism] | None) -> None:
@@ -384,7 +464,7 @@ class OuterEngine(IWPEngine):
         if not releases:
             return
         columns = columns_of(releases)
-        # A part of an outer product decodes the whole of it.
+        # A mechanism for part of an outer product decodes whole payloads.
         payloads = columns.rows(getattr(next(iter(self.mechanisms.values())), "received", self.dimension))
         levels = self._level_indices(columns)
         self.current = None
@@ -414,7 +494,7 @@ class LaplaceEngine(OuterEngine):
     def _vectors(self, rows: Floats, targets: Floats) -> Floats:
         vectors = empty((len(rows), self.settings.features))
         settings = self.settings
-        f.to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, vectors)
+        to_vectors(settings.form, int(settings.boxed), settings.scale, rows, targets, vectors)
         return vectors
 
     def _numbers_of(self, vectors: Floats, targets: Floats) -> Floats:
@@ -422,6 +502,13 @@ class LaplaceEngine(OuterEngine):
         if self.settings.form == k.REAL:
             numbers[:, -1] = self.settings.scale * np.asarray(targets)
         return numbers
+
+
+def symmetric_of(triangle: Floats, size: int) -> Floats:
+    """Return the symmetric matrix of an upper triangle's entries, row by row."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size)] = triangle
+    return matrix + np.triu(matrix, 1).T
 
 
 def engine_of(settings: ExampleSettings, mechanisms: Mapping[str, Any], **more: Any) -> Any:

@@ -48,11 +48,19 @@ NOT_ASKED = (
 LIGHT = 0.002  # smallest weight at which a hypothesis enters intervals
 _NEAR = 0.98
 _PSEUDO = 2.0  # pseudo-releases of each label, added to the real ones for the variance of residuals
-_MANY = 100.0  # rarer labels along the rarest direction of the features from which released residuals are precise
+_MANY = 100.0  # rarer labels, along the rarest direction of features, from which released residuals are precise
 
 
 def estimate(engines: Sequence[Any]) -> Estimate:
     """Return the estimate of one or more partitions: weighted averages, and added sums of Newton steps."""
+    if not engines[0].settings.exact:
+        return estimate_of_sums(engines)
+    first, *others = engines
+    return replace(estimate_of_sums([first.summarized(others)]), partitions=len(engines))
+
+
+def estimate_of_sums(engines: Sequence[Any]) -> Estimate:
+    """Return the estimate from learners that have the sums of the Newton step."""
     return replace(_estimate(engines), influence=influence_of(engines))
 
 
@@ -105,7 +113,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
     factors = np.ones(free)
     if settings.weighted and entry > 0.0:
-        # Of directions near the noise those are seen which it has lifted: errors are of values over the factors.
+        # Near the noise only directions that it has lifted are seen, so standard errors are multiplied by the factors.
         factors = selection_factors((values - TRUST * noise) / math.sqrt(2.0 * entry))
         seen &= factors <= _MOST_LIFTED
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
@@ -135,7 +143,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             raw = bend - settings.regularization * np.eye(free)
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))
         covariance = back @ wide @ meat @ wide @ back.T * share
-        spread[:free] = np.sqrt(np.diag(covariance))
+        spread[:free] = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     if settings.weighted:
         # A curvature that stands out from noise by chance is overstated, and its coefficient far too small.
         spread[doubtful] = math.inf
@@ -187,7 +195,7 @@ def _coded(settings: Any, coefficients: Floats) -> Floats:
 
 
 def _least_square(engine: Any, theta: Floats, mean: float, least: float, people: float) -> float:
-    """Return the factor by which the mean of ``r r'`` at least exceeds the mean Hessian, for any released residuals.
+    """Return a lower bound on the ratio of the mean of ``r r'`` to the mean Hessian, for any released residuals.
 
     With few releases the rarer label is rare or absent, and released residuals hardly vary. So the bound is the
     model's: the mean square of the loss's slope is its mean curvature for `log` (nearly for `probit`), and ``cosh z``
@@ -292,7 +300,8 @@ def _floored_solution(
     seen = np.arange(len(values)) >= few
     along = (vectors.T @ aimed) / np.where(seen, values, np.maximum(values, least))
     inverse = back @ (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
-    error = np.sqrt(np.diag(inverse @ meat @ inverse.T))
+    # Of a few releases, a variance may be zero up to rounding.
+    error = np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse.T), 0.0))
     # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
     length = np.linalg.norm(back, axis=1)
     share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length

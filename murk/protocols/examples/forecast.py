@@ -19,10 +19,11 @@ from murk.inference.estimate import Estimate
 from murk.protocols import population as design
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable, note_of, rounded_names
-from murk.protocols.examples.device import CellDevice, ExampleDevice, settings_of
+from murk.protocols.examples.cells_device import CellDevice
+from murk.protocols.examples.device import ExampleDevice, settings_of
 from murk.protocols.examples.directions import parts
-from murk.protocols.examples.engine import IWPEngine, engine_of
-from murk.protocols.examples.estimate import estimate as estimate_of
+from murk.protocols.examples.engine import IWPEngine, OuterEngine, engine_of
+from murk.protocols.examples.estimate import estimate_of_sums
 from murk.protocols.examples.newton import factors
 from murk.protocols.examples.settings import POLISHED
 from murk.protocols.population import Records
@@ -87,7 +88,7 @@ def estimate(
         whole.whole[k.COUNT] += size
     whole.rows[k.REFERENCE] = theta
     whole.covariates = device.covariates
-    return estimate_of([whole])
+    return estimate_of_sums([whole])
 
 
 def _of_cells(
@@ -114,6 +115,8 @@ def _simulated(
     engine.rows[k.REFERENCE] = theta
     drawn = rng.choice(len(records.shares), size=people, p=records.shares)
     engine.learn_records(records.X[drawn], records.y[drawn], [mechanism])
+    if isinstance(engine, OuterEngine) and engine.settings.exact:
+        engine.summarize(theta)
     return engine
 
 
@@ -198,13 +201,13 @@ def effect_variance(device: ExampleDevice | CellDevice, task: Task, people: int)
 
 
 def bias(task: Task) -> str:
-    """Return which bias half-widths leave out, in words; empty if none."""
+    """Return, in words, the bias that half-widths do not include; empty if there is none."""
     rounded = () if (cells := settings_of(task).cells) is None else CellTable.of(cells).rounded
     return f"the bias of examples, whose devices round {rounded_names(task.coding.names, rounded)}" if rounded else ""
 
 
 def remarks(task: Task) -> Iterator[str]:
-    """Yield that half-widths leave out the bias of numbers that devices round."""
+    """Yield the remark that half-widths do not include the bias from rounding numbers on devices."""
     settings = settings_of(task)
     if settings.cells and (note := note_of(settings.names, CellTable.of(settings.cells).rounded)):
         yield f"examples: {note.removeprefix('; ')}. Half-widths do not show this bias (docs/iwp-sgd.md)."

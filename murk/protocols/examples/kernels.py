@@ -6,14 +6,13 @@ import math
 
 import numpy as np
 
-from murk._internal.jit import deferred, inlined, jit, jit_short
-from murk._internal.memory import borrowed, integers_at, numbers_at, words_at
+from murk._internal.jit import borrowed, inlined, integers_at, jit, jit_short, numbers_at, words_at
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise.chacha import fresh_words
-from murk.privacy.noise.kernels import fast_gaussian, room_for
-from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.kernels import Purpose, block, fast_gaussian, room_for
 from murk.protocols.examples import layout as k
-from murk.protocols.examples.directions import own_variance, quantise_direction, read_direction, ridge_of, to_direction
+from murk.protocols.examples.device_kernels import to_vector
+from murk.protocols.examples.directions import own_variance, quantise_direction, read_direction, ridge_of
 from murk.protocols.examples.layout import Array, sizes
 from murk.protocols.examples.newton import follow, follow_direction, refresh
 from murk.protocols.examples.transforms import SQUARED, slopes, value
@@ -24,36 +23,6 @@ _FAIR = np.uint64(2**63)
 IMPLAUSIBLE = 8.0  # Gaussian noise exceeds this many standard deviations with probability below 2e-15
 State = tuple[Array, Array, Array, Array, Array, Array]  # state vectors from `k.ITERATE` on, and the reference point
 STEP_SHARE = 1.0  # noise-aware steps, as a share of the step that is best in the worst case (benchmarks/iwp.py)
-
-
-@inlined
-def to_vector(form: int, boxed: int, scale: float, x: Array, y: float, out: Array) -> None:
-    """Write the vector that a record's mechanism randomizes: a direction, ``y x``, ``(x, y)`` or ``(x, scale y)``.
-
-    The constant of x is last; non-finite features count as 0, and others are clipped to [-1, 1] if ``boxed``. ``y`` is
-    0 or 1, or clipped to [-1, 1]. A missing target (NaN) gives zeros.
-    """
-    last = x.shape[0] - 1
-    if form >= k.DIRECTED_LABEL:
-        to_direction(form, boxed, scale, x, y, out)
-        return
-    for j in range(last):
-        xj = x[j]
-        if xj - xj != 0.0 or y != y:
-            xj = 0.0
-        elif boxed == 1:
-            xj = min(max(xj, -1.0), 1.0)
-        out[j] = xj
-    if y != y:
-        out[last] = 0.0
-    elif form == k.REAL:
-        out[last] = scale * min(max(y, -1.0), 1.0)
-    else:
-        label = 1.0 if y > 0.5 else -1.0
-        out[last] = label
-        if form == k.PRODUCT:
-            for j in range(last):
-                out[j] *= label
 
 
 @inlined
@@ -217,7 +186,7 @@ def state_views(real: Array, whole: Array) -> tuple[State, Array, Array]:
     """Return views of the state's vectors (the reference may be the average), of x and of the release."""
     p, at = whole[k.FEATURES], k.REAL_HEADER
     tail = real.shape[0] - p - whole[k.NUMBERS]
-    point = at + (k.REFERENCE if whole[k.POLISH] == 1 else k.AVERAGE) * p
+    point = at + (k.AVERAGE if whole[k.POLISH] == k.NO_STEP else k.REFERENCE) * p
     state = (
         real[at : at + p],
         real[at + p : at + 2 * p],
@@ -366,13 +335,6 @@ def learn_decoded(real: Array, whole: Array, vectors: Array, targets: Array) -> 
         apply(whole, real, state, u, targets[i])
     for j in range(u.shape[0]):
         u[j] = 0.0
-
-
-@deferred
-def to_vectors(form: int, boxed: int, scale: float, X: Array, y: Array, out: Array) -> None:
-    """Apply :func:`to_vector` to every row."""
-    for i in range(X.shape[0]):
-        to_vector(form, boxed, scale, X[i], y[i], out[i])
 
 
 _NO_ROWS, _NO_TARGETS = np.zeros((0, k.LEVEL_REALS)), np.zeros(0)

@@ -24,8 +24,7 @@ import math
 
 import numpy as np
 
-from murk._internal.jit import jit
-from murk._internal.memory import borrowed
+from murk._internal.jit import borrowed, jit
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.kernels import add_loss, set_level, state_views, step_on
 from murk.protocols.examples.layout import Array

@@ -15,6 +15,8 @@ PRODUCT, LABEL, REAL, DIRECTED_LABEL, DIRECTED_REAL, OUTER_LABEL, OUTER_REAL = 0
 NOISE_AWARE, INVERSE_SCALING = 0, 1
 NO_AVERAGE, POLYAK, POLYNOMIAL_DECAY = 0, 1, 2
 UNIFORM, INVERSE_VARIANCE = 0, 1
+# Sums of the Newton step: none, those of residuals at a reference point, or exact first and second moments of releases.
+NO_STEP, AT_REFERENCE, EXACT = 0, 1, 2
 
 # Indices into ``whole``. NUMBERS: numbers in a release. FREE: learned coefficients. UNCORRECTED: 1 if releases are
 # treated as the records themselves. STEPS to THRESHOLD belong to the current level.
@@ -87,6 +89,7 @@ UNIFORM, INVERSE_VARIANCE = 0, 1
     REAL_HEADER,
 ) = range(36)
 
+FIRST_REFRESH = 16  # releases at the first Newton step
 LEVEL_REALS = TARGET_LIMIT - UNIT + 1
 LEVEL_WHOLES = THRESHOLD - STEPS + 1
 FIRST_SUM, LAST_SUM = SUM_WEIGHT, BEND_SQUARES
@@ -96,11 +99,25 @@ ITERATE, AVERAGE, SCALING_A, SCALING_B, GATHERED, REFERENCE, AIMED, FIRST, SECON
 
 
 @jit_helper
+def moments_of(numbers: int) -> int:
+    """Return the number of first and second moments of a release."""
+    return numbers + numbers * (numbers + 1) // 2
+
+
+@jit_helper
 def sizes(features: int, numbers: int, newton: int) -> tuple[int, int]:
     """Return the lengths of ``whole`` and ``real``.
 
-    ``whole``: header, noise, payload, random words with one for a coin. ``real``: header, state vectors, triangles, x,
-    the released vector.
+    ``whole``: header, noise, payload, random words with one for a coin. ``real``: header, state vectors, triangles,
+    exact sums, x, the released vector.
     """
     whole = WHOLE_HEADER + 2 * numbers + words_for(numbers) + 1
-    return whole, REAL_HEADER + (ROWS + 1) * features + newton * features * (features + 1) + numbers
+    triangles = features * (features + 1) if newton != NO_STEP else 0
+    exact = moments_of(numbers) if newton == EXACT else 0
+    return whole, REAL_HEADER + (ROWS + 1) * features + triangles + exact + numbers
+
+
+@jit_helper
+def triangle(p: int) -> int:
+    """Return the number of entries in a triangle of a (p, p) matrix."""
+    return p * (p + 1) // 2

@@ -1,7 +1,8 @@
 """Models on a log of released examples: other columns, another target, another loss.
 
-A release is a vector, or the outer product of one with itself, plus noise on each number. The numbers of a model's
-columns are a release of these columns with the same noise, from which the model is learned as a task's own would be:
+A release is a vector, or the outer product of one with itself, plus noise on each number. Of a release, the numbers
+that belong to a model's columns are again a release, of these columns, with the same noise. Each model is learned from
+them as the task's own model is:
 
 =============================  ================================  =======================================
 release                        features and target               loss
@@ -36,12 +37,13 @@ from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism,
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.cells import CellTable
-from murk.protocols.examples.device import CellDevice, ExampleDevice, check_size, labels_of, settings_of
+from murk.protocols.examples.cells_device import CellDevice
+from murk.protocols.examples.device import ExampleDevice, check_size, labels_of, settings_of
 from murk.protocols.examples.directions import ExampleDirections
 from murk.protocols.examples.engine import IWPEngine, engine_of
 from murk.protocols.examples.estimate import WEIGHTED
 from murk.protocols.examples.losses import Noise
-from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, settle
+from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, level_rows, settle
 from murk.protocols.further_models import EntrySelection, FurtherModel, all_numbers
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
@@ -58,15 +60,28 @@ class PartOfOuter(OuterMechanism):
     """Mechanism of a part of released outer products: the numbers of ``features`` columns, the target included."""
 
     noise: Any
+    released: ExampleSettings = field(kw_only=True)  # of the log's task
     whole: OuterGaussian | OuterMechanism = field(kw_only=True)
     numbers: EntrySelection = field(kw_only=True)
 
     @classmethod
-    def of(cls, whole: ExampleMechanism, numbers: EntrySelection, features: int) -> PartOfOuter:
+    def of(
+        cls, released: ExampleSettings, whole: ExampleMechanism, numbers: EntrySelection, features: int
+    ) -> PartOfOuter:
         """Return the part of a log's mechanism of outer products."""
         assert isinstance(whole, OuterGaussian | OuterMechanism)
         inner = whole.noise if isinstance(whole, OuterMechanism) else whole
-        return cls(features, inner, whole=whole, numbers=numbers)
+        return cls(features, inner, released=released, whole=whole, numbers=numbers)
+
+    @property
+    def origin(self) -> tuple[ExampleSettings, OuterGaussian | OuterMechanism]:
+        """Settings and mechanism of the whole release, which determine its weight and whether it is plausible."""
+        return self.released, self.whole
+
+    @cached_property
+    def _limit(self) -> float:
+        """Largest length of a plausible release."""
+        return float(level_rows(self.released, [self.whole])[0][0, k.LIMIT - k.UNIT])
 
     @property
     def dimension(self) -> int:
@@ -79,8 +94,14 @@ class PartOfOuter(OuterMechanism):
         return self.whole.dimension
 
     def decode(self, payload: npt.ArrayLike) -> Floats:
-        """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers."""
-        return np.asarray(self.whole.decode(payload)[:, self.numbers.places] * self.numbers.signs)
+        """Decode whole payloads (m, received) into unbiased estimates of the columns' numbers; infinite if implausible.
+
+        Squares are added in the order of the kernel that judges whole releases.
+        """
+        whole = self.whole.decode(payload)
+        part = np.asarray(whole[:, self.numbers.places] * self.numbers.signs)
+        part[~(np.cumsum(whole * whole, axis=1)[:, -1] <= self._limit**2)] = np.inf
+        return part
 
 
 @dataclass(frozen=True)
@@ -167,13 +188,16 @@ def part_of(model: Model, task: Task, columns: Columns, whole: ExampleDevice | C
     if released.outer:
         numbers = EntrySelection.of(*_of_matrix(columns, p))
         size = settings.features + 1
-        parts = map_levels(lambda each: PartOfOuter.of(each, numbers, size), whole.mechanisms)
-        return _part(derived, settings, parts, all_numbers, note)
+        parts = map_levels(lambda each: PartOfOuter.of(released, each, numbers, size), whole.mechanisms)
+        of_state = released.exact and settings.weighting == released.weighting
+        return replace(_part(derived, settings, parts, all_numbers, note), of_state=of_state)
     if released.directed and own and columns.places == tuple(range(p)):
         return _part(derived, settings, whole.mechanisms, all_numbers, note)
     if released.directed or (released.form == k.PRODUCT and not own):
         if released.directed and model.regularization > 0.0:
-            raise model.refuse("regularization", "is served by directions for all features of the task only; remove it")
+            raise model.refuse(
+                "regularization", "can be given for directions only with all features of the task; remove it"
+            )
         # A label multiplies all numbers of a direction, so that the target is 1/|x|.
         index = {OWN: p - 1, p - 1: p} if released.form == k.DIRECTED_LABEL else {OWN: p}
         indices = [index.get(each, each) if released.directed else each for each in (*columns.places, columns.aim)]

@@ -21,10 +21,10 @@ import math
 
 import numpy as np
 
-from murk._internal.jit import jit, jit_helper
+from murk._internal.jit import jit
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.directions import own_variance, ridge_of
-from murk.protocols.examples.layout import Array
+from murk.protocols.examples.layout import Array, triangle
 from murk.protocols.examples.transforms import SQUARED, bends, slopes
 
 _SWEEPS = 60
@@ -92,18 +92,11 @@ def floored(real: Array, p: int, size: int, least: float, out: Array) -> bool:
     return True
 
 
-FIRST_REFRESH = 16
 _GROWTH = 16
 
 # A is inverted if its smallest eigenvalue exceeds this share of its noise: below, intervals hold the truth too rarely
 # (benchmarks/iwp.py).
 TRUST = 0.7
-
-
-@jit_helper
-def triangle(p: int) -> int:
-    """Return the number of entries in a triangle of a (p, p) matrix."""
-    return p * (p + 1) // 2
 
 
 @jit
@@ -258,10 +251,9 @@ def uncertainty(real: Array, p: int) -> float:
 
 
 @jit
-def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
+def to_estimate(whole: Array, real: Array, average: Array, reference: Array) -> None:
     """Move the reference point to the polished estimate, projected onto the ball, or to the average."""
     p = whole[k.FEATURES]
-    whole[k.NEXT_REFRESH] += max(whole[k.COUNT] // _GROWTH, 1)
     found, least = np.zeros(p), TRUST * uncertainty(real, p)
     done = real[k.POLISH_WEIGHT] > 0.0 and solution_of(real, p, whole[k.FREE], least, found)
     whole[k.IDENTIFIED] = 1 if done else 0
@@ -275,6 +267,14 @@ def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None
     shrink = real[k.RADIUS] / math.sqrt(square) if square > real[k.RADIUS] * real[k.RADIUS] else 1.0
     for j in range(p):
         reference[j] = found[j] * shrink
+
+
+@jit
+def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None:
+    """Move the reference point, and discount residuals at earlier ones."""
+    p = whole[k.FEATURES]
+    whole[k.NEXT_REFRESH] += max(whole[k.COUNT] // _GROWTH, 1)
+    to_estimate(whole, real, average, reference)
     # Residuals at earlier reference points are discounted, as they say little about residuals at the newest.
     fade = 1.0 - 1.0 / (_GROWTH + 1.0)
     meat = k.REAL_HEADER + k.ROWS * p + triangle(p)

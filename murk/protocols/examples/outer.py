@@ -20,42 +20,17 @@ import math
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.jit import deferred, inlined, jit, jit_when_worth
-from murk._internal.memory import borrowed, integers_at, numbers_at, rows_at
+from murk._internal.jit import borrowed, inlined, integers_at, jit, jit_when_worth, numbers_at, rows_at
 from murk.privacy.mechanisms.outer_product import write_outer
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.protocols.examples import layout as k
-from murk.protocols.examples.directions import to_direction
+from murk.protocols.examples.device_kernels import to_unit
 from murk.protocols.examples.kernels import State, add_loss, set_level, state_views, step_on, take_words
 from murk.protocols.examples.layout import Array, sizes
 from murk.protocols.linear_algebra import symmetric
 from murk.protocols.one_record import LEARNED
 
 _HALF = math.sqrt(0.5)
-
-
-@jit
-def to_unit(form: int, boxed: int, bound: float, x: Array, y: float, out: Array) -> None:
-    """Write v of coded features, (p + 1,); zeros where the target is missing. See `to_direction` for the bounds."""
-    p = x.shape[0]
-    direction = np.empty(p + 2)
-    target = y
-    if form == k.OUTER_LABEL and y == y:
-        target = 1.0 if y > 0.5 else -1.0
-    to_direction(k.DIRECTED_REAL, boxed, bound, x, target, direction)
-    # |x|^2 / (|x|^2 + 1) = 1 / (1 + a^2), with a = 1/|x| as released with directions.
-    shrink = 1.0 / math.sqrt(1.0 + direction[p - 1] * direction[p - 1])
-    for j in range(p + 1):
-        out[j] = direction[j] * shrink
-    direction[:] = 0.0
-
-
-@deferred
-def to_units(form: int, boxed: int, bound: float, X: Array, y: Array, out: Array) -> None:
-    """Apply :func:`to_unit` to every row."""
-    X, out = borrowed(X), borrowed(out)
-    for i in range(X.shape[0]):
-        to_unit(form, boxed, bound, X[i], y[i], out[i])
 
 
 @inlined
@@ -115,14 +90,73 @@ def _ridge(real: Array, u: Array) -> float:
 
 
 @jit
+def add_moments(real: Array, p: int, u: Array, weight: float) -> None:
+    """Add a release's numbers and their products to the exact sums."""
+    size, at = u.shape[0], k.REAL_HEADER + k.ROWS * p + p * (p + 1)
+    square = weight * weight
+    for i in range(size):
+        real[at + i] += weight * u[i]
+    at += size
+    for i in range(size):
+        own, row = u[i], real[at : at + size - i]
+        for j in range(size - i):
+            # The product of the numbers comes first, so that a part of them has the same bits in any order.
+            row[j] += square * (own * u[i + j])
+        at += size - i
+
+
+@jit
+def summarize(whole: Array, real: Array) -> None:
+    """Write the matrix and the right-hand side of the Newton step, and the sizes of both, from exact sums."""
+    p, size = whole[k.FEATURES], whole[k.NUMBERS]
+    aimed, bend = k.REAL_HEADER + k.AIMED * p, k.REAL_HEADER + k.ROWS * p
+    means = bend + p * (p + 1)
+    square, at, length = means + size, 0, 0.0
+    ridge = real[k.DIRECTED_RIDGE] * real[means + size - 3]
+    for i in range(p):
+        for j in range(i, p):
+            factor = 1.0 if i == j else _HALF
+            real[bend + j * (j + 1) // 2 + i] = real[means + at] * factor + (ridge if i == j else 0.0)
+            length += real[square]
+            square += size - at
+            at += 1
+        real[aimed + i] = real[means + at] * _HALF
+        square += size - at
+        at += 1
+    real[k.MEAT_SQUARES], real[k.BEND_SQUARES] = real[k.POLISH_SQUARES], length
+
+
+def residual_map(theta: Floats, ridge: float) -> Floats:
+    """Return the matrix (p, d) that maps a decoded release to its gradient at theta, penalty included."""
+    p = len(theta)
+    rows, columns = np.triu_indices(p + 1)
+    factors, turned = np.where(rows == columns, 1.0, _HALF), np.append(theta, -1.0)
+    out = np.zeros((p + 1, len(rows)))
+    numbers = np.arange(len(rows))
+    out[rows, numbers] = factors * turned[columns]
+    off = rows != columns
+    out[columns[off], numbers[off]] = (factors * turned[rows])[off]
+    out[:p, -3] += ridge * theta
+    return out[:p]
+
+
+@jit
 def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float, pulled: Array) -> float:
     """Add a release's matrix and residual at the reference point to the sums; return its loss there."""
     p = rho.shape[0]
     times(u, rho, pulled)
     found = loss_of(rho, pulled)
-    if whole[k.POLISH] == 0:
+    if whole[k.POLISH] == k.NO_STEP:
         return found
     square, ridge = weight * weight, _ridge(real, u)
+    real[k.POLISH_WEIGHT] += weight
+    real[k.POLISH_SQUARES] += square
+    # Public rows need the sums of squared weights times the largest and the smallest noise variance.
+    real[k.REAL_HEADER + k.FIRST * p] += square * real[k.VARIANCE]
+    real[k.REAL_HEADER + k.FIRST * p + 1] += square * real[k.TARGET_VARIANCE]
+    if whole[k.POLISH] == k.EXACT:
+        add_moments(real, p, u, weight)
+        return found
     aimed, bend = k.REAL_HEADER + k.AIMED * p, k.REAL_HEADER + k.ROWS * p
     meat, at, length = bend + p * (p + 1) // 2, 0, 0.0
     for i in range(p):
@@ -138,13 +172,8 @@ def follow_outer(whole: Array, real: Array, rho: Array, u: Array, weight: float,
         start = meat + i * (i + 1) // 2
         for j in range(i + 1):
             real[start + j] += square * pulled[i] * pulled[j]
-    real[k.POLISH_WEIGHT] += weight
-    real[k.POLISH_SQUARES] += square
     real[k.MEAT_SQUARES] += square
     real[k.BEND_SQUARES] += square * length
-    # Public rows need the sums of squared weights times the largest and the smallest noise variance.
-    real[k.REAL_HEADER + k.FIRST * p] += square * real[k.VARIANCE]
-    real[k.REAL_HEADER + k.FIRST * p + 1] += square * real[k.TARGET_VARIANCE]
     return found
 
 
@@ -161,6 +190,8 @@ def learn_matrix(whole: Array, real: Array, state: State, u: Array, pulled: Arra
         real[k.SUM_SPREAD] += weight * weight * real[k.SPREAD]
     else:
         whole[k.REFUSED] += 1
+    if whole[k.POLISH] == k.EXACT and whole[k.COUNT] == whole[k.NEXT_REFRESH]:
+        summarize(whole, real)
     step_on(whole, real, state)
 
 

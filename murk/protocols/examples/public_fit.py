@@ -204,8 +204,8 @@ def acting(theta: Floats) -> Floats:
 def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
     """Return whether directions are fitted with public rows, which depends on public settings alone.
 
-    They are for labels, with a noise variance of at least 1 at the noisiest level (mu <= 2), and at least 20 rows for
-    each coefficient.
+    They are if the targets are labels, the noise variance at the noisiest level is at least 1 (mu <= 2), and there are
+    at least 20 rows for each coefficient.
     """
     enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough

@@ -7,42 +7,42 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 
+from murk import privacy
 from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
 from murk.errors import UserError
-from murk.privacy import CompositeMechanism, GaussianMechanism, Guarantee, LaplaceMechanism, RandomizedResponse
-from murk.privacy.mechanisms import divided
+from murk.privacy import GaussianMechanism, Guarantee
 from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism, matrix_size, noise_of, outer_mechanism
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import losses
-from murk.protocols.examples.cells import CellMechanism, Cells
 from murk.protocols.examples.directions import BESIDE, ExampleDirections
-from murk.protocols.examples.newton import FIRST_REFRESH
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
 from murk.protocols.stated import StatedCoordinates
 from murk.task.learning import ASKED
 from murk.task.protocols.examples import example_release
 
+if TYPE_CHECKING:
+    from murk.privacy import CompositeMechanism, LaplaceMechanism, RandomizedResponse
+    from murk.protocols.examples.cells import CellMechanism, Cells
+
 _ERROR_CODE = "MURK-LEARN-001"
+_LAPLACE: Final = "laplace"
 
 ReleaseForm = Literal["outer", "directions", "joint", "separate", "cells"]
-ExampleMechanism = (
-    GaussianMechanism
-    | LaplaceMechanism
-    | CompositeMechanism
-    | ExampleDirections
-    | OuterGaussian
-    | OuterMechanism
-    | CellMechanism
+# A text, as a device loads the class of its own mechanism alone.
+ExampleMechanism: TypeAlias = (
+    "GaussianMechanism | LaplaceMechanism | CompositeMechanism | ExampleDirections | OuterGaussian | OuterMechanism "
+    "| CellMechanism"
 )
 
 LARGEST_LAPLACE = 16  # coefficients under Laplace noise, if not quadratic: derivatives are accurate up to order 34
 POLISHED = 64  # Largest number of coefficients polished by default, as the Newton step keeps and updates O(p^2) sums
+MOST_EXACT = 20  # largest number of coefficients of outer products with exact O(p^4) sums, which take 300 kB of a state
 
 
 def released(release: str | None, loss: str, guarantees: Iterable[Guarantee] = (), coded: int = 0) -> Any:
@@ -97,7 +97,7 @@ class ExampleSettings:
     def __post_init__(self) -> None:
         if self.target == "classes" and not self.cells:
             raise UserError(
-                f"release={self.release!r} has one number for the target, which serves two classes; for more give "
+                f"release={self.release!r} codes the target as one number, so it has two classes; for more give "
                 "release='cells' and loss='log', or use ScoreClassifier"
             )
         if self.labels and self.size > _MOST_OF_CLASSES:
@@ -127,13 +127,13 @@ class ExampleSettings:
         if self.kind not in (None, "gaussian") and not self.outer and not self.laplace:
             raise UserError(
                 f"mechanism={self.kind!r} is for release='outer', where any unbiased noise works"
-                f"{', and for release=' + repr('joint') if self.kind == LaplaceMechanism.kind else ''}; "
+                f"{', and for release=' + repr('joint') if self.kind == _LAPLACE else ''}; "
                 f"learning from release={self.release!r} requires other noise: leave mechanism= out"
             )
         if self.laplace and self.loss not in losses.DIRECTED_LOSSES and self.features > LARGEST_LAPLACE:
             raise UserError(
                 f"mechanism='laplace' with loss={self.loss!r} is for at most {LARGEST_LAPLACE} coefficients, as its "
-                f"correction takes as many further derivatives; here are {self.features}. Give fewer features, or "
+                f"correction needs as many derivatives, not for {self.features}. Give fewer features, or "
                 "loss='quadratic'"
             )
         if self.calibration == "classic" and (self.outer or self.cells):
@@ -209,7 +209,17 @@ class ExampleSettings:
     @cached_property
     def laplace(self) -> bool:
         """Whether the released vector has Laplace noise."""
-        return self.kind == LaplaceMechanism.kind and self.release == "joint"
+        return self.kind == _LAPLACE and self.release == "joint"
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether a state has the first and second moments of all released numbers."""
+        return self.newton and self.outer and self.features <= MOST_EXACT
+
+    @property
+    def newton_sums(self) -> int:
+        """Code of the Newton step's sums in kernels."""
+        return k.EXACT if self.exact else k.AT_REFERENCE if self.newton else k.NO_STEP
 
     @property
     def weighted(self) -> bool:
@@ -256,7 +266,7 @@ class ExampleSettings:
         if self.outer:
             return outer_mechanism(self.kind, guarantee, self.features + 1)
         if self.cells:
-            return CellMechanism.calibrate(guarantee, self.cells)
+            return self.cells.mechanism(guarantee)
         if is_pure(guarantee) and not self.laplace:
             raise UserError(
                 f"IWP-SGD cannot give {guarantee!r} with release={self.release!r}: its correction inverts Gaussian "
@@ -270,18 +280,18 @@ class ExampleSettings:
         if self.release == "joint":
             # The constant adds to a product's length; with a real target it is public and not released.
             radius = self.bound if self.form == k.PRODUCT else math.hypot(inner, self.scale)
-            kind = LaplaceMechanism if self.laplace else GaussianMechanism
+            kind = privacy.LaplaceMechanism if self.laplace else GaussianMechanism
             return kind.calibrate(guarantee, dimension=p, radius=radius, method=method)  # type: ignore[arg-type]
-        first, second = divided(guarantee, self.split, label=self.form == k.LABEL)
+        first, second = privacy.mechanisms.divided(guarantee, self.split, label=self.form == k.LABEL)
         if p < 2:
             raise UserError("a separate release needs at least one feature besides the constant")
         features = GaussianMechanism.calibrate(first, dimension=p - 1, radius=inner, method=method)
         target: GaussianMechanism | RandomizedResponse
         if self.form == k.LABEL:
-            target = RandomizedResponse.calibrate(second, classes=2)
+            target = privacy.RandomizedResponse.calibrate(second, classes=2)
         else:
             target = GaussianMechanism.calibrate(second, dimension=1, radius=1.0, method=method)
-        return CompositeMechanism((features, target))
+        return privacy.CompositeMechanism((features, target))
 
     def noise(self, mechanism: ExampleMechanism) -> losses.Noise:
         """Return the noise of a mechanism's releases."""
@@ -290,15 +300,15 @@ class ExampleSettings:
             return losses.Noise(most, target_variance=least)
         if isinstance(mechanism, ExampleDirections):
             return losses.Noise(mechanism.variance, mechanism.variance, mechanism.variance)
-        if isinstance(mechanism, GaussianMechanism | LaplaceMechanism):
+        if isinstance(mechanism, GaussianMechanism | privacy.LaplaceMechanism):
             variance = mechanism.variance
             if self.form == k.PRODUCT:
                 return losses.Noise(variance, constant_variance=variance, laplace=self.laplace)
             return losses.Noise(variance, target_variance=variance / self.scale**2, laplace=self.laplace)
-        assert isinstance(mechanism, CompositeMechanism)
+        assert isinstance(mechanism, privacy.CompositeMechanism)
         features, target = mechanism.parts
         assert isinstance(features, GaussianMechanism)
-        if isinstance(target, RandomizedResponse):
+        if isinstance(target, privacy.RandomizedResponse):
             return losses.Noise(features.variance, keep=target.weights[0])
         return losses.Noise(features.variance, target_variance=target.variance)
 
@@ -333,30 +343,34 @@ def _level_row(settings: ExampleSettings, mechanism: ExampleMechanism) -> tuple[
         raise UserError(
             f"this budget's noise (standard deviation {math.sqrt(noise.variance):.4g}) is too large for the "
             f"{settings.loss} loss in a ball of radius {radius:.4g}: the largest radius that works is "
-            f"{0.999 * largest:.4g}. Give a smaller radius, use loss='quadratic', or make the learner with this budget "
-            "in levels=, so that its radius allows for it"
+            f"{0.999 * largest:.4g}. Give a smaller radius, use loss='quadratic', or include this budget in the "
+            "learner's levels=, which its default radius allows for"
         )
     real, whole = np.zeros(k.LEVEL_REALS), np.zeros(k.LEVEL_WHOLES, dtype=np.int64)
     if settings.outer:
+        # A part of an outer product is weighted, and implausible, like the whole of it.
+        settings, mechanism = getattr(mechanism, "origin", (settings, mechanism))
+        radius = settings.radius
+        assert radius is not None
         # b, and each of the p products of A with theta, have half the noise variance of an entry.
         real[k.SPREAD - k.UNIT] = (1.0 + radius**2) * (1.0 + 0.5 * (settings.features + 1) * noise.variance)
         real[k.VARIANCE - k.UNIT], real[k.TARGET_VARIANCE - k.UNIT] = noise.variance, noise.target_variance
-        assert not isinstance(mechanism, CompositeMechanism)
+        assert not isinstance(mechanism, privacy.CompositeMechanism)
         real[k.UNIT - k.UNIT] = mechanism.unit
         real[k.LIMIT - k.UNIT] = 1.0 + math.sqrt(mechanism.variance) * (math.sqrt(settings.dimension) + 8.0)
         return real, whole
-    features = mechanism.parts[0] if isinstance(mechanism, CompositeMechanism) else mechanism
-    assert isinstance(features, GaussianMechanism | LaplaceMechanism | ExampleDirections)
+    features = mechanism.parts[0] if isinstance(mechanism, privacy.CompositeMechanism) else mechanism
+    assert isinstance(features, GaussianMechanism | privacy.LaplaceMechanism | ExampleDirections)
     noised = settings.features if settings.directed or settings.form == k.PRODUCT else settings.features - 1
     limit = settings.bound + math.sqrt(noise.variance) * (math.sqrt(noised) + 8.0)
     target_limit = 1.0 + 8.0 * math.sqrt(noise.target_variance)
-    if isinstance(features, LaplaceMechanism):
+    if isinstance(features, privacy.LaplaceMechanism):
         # Laplace noise has long tails, so that every vector that a receiver accepts counts as plausible.
         ((_, _, square),) = features.payload_bound.parts
         limit = features.spacing * math.sqrt(square)
         target_limit = limit / settings.scale
     unit, spacing, steps, threshold = features.unit / settings.scale, 0.0, 0, np.uint64(0)
-    if isinstance(mechanism, CompositeMechanism):
+    if isinstance(mechanism, privacy.CompositeMechanism):
         target = mechanism.parts[1]
         if isinstance(target, GaussianMechanism):
             unit, spacing, steps = target.unit, target.spacing, target.steps
@@ -397,8 +411,8 @@ def fill(real: Floats, whole: Integers, settings: ExampleSettings) -> None:
     whole[k.WEIGHTING] = k.UNIFORM if settings.weighting == "uniform" else k.INVERSE_VARIANCE
     whole[k.BOXED] = settings.boxed
     whole[k.UNCORRECTED] = not settings.corrected
-    whole[k.POLISH] = settings.newton
-    whole[k.NEXT_REFRESH] = FIRST_REFRESH if settings.newton else 0
+    whole[k.POLISH] = settings.newton_sums
+    whole[k.NEXT_REFRESH] = k.FIRST_REFRESH if settings.newton else 0
     real[k.WIDTH], real[k.RADIUS], real[k.BOUND] = losses.LOGIT_WIDTH, settings.radius, settings.bound
     # The penalty is weighted like the loss.
     real[k.DIRECTED_RIDGE if weighted else k.RIDGE] = settings.regularization

@@ -23,8 +23,7 @@ from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Lo
 from murk.protocols.gradients.settings import Settings
 from murk.protocols.options import InverseScalingStep
 from murk.protocols.public_covariates import PublicCovariates
-from murk.stream.wire.codec import MAX_STATE
-from murk.stream.wire.state import history_bytes
+from murk.stream.wire.codec import MAX_STATE, history_bytes
 from murk.task.coding import Coding
 from murk.task.features import ClassTarget
 from murk.task.task import Task

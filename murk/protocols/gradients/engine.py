@@ -18,17 +18,17 @@ from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Mechanism, lattice
-from murk.privacy.mechanisms.lattice import NOISE_OF
-from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.mechanisms.lattice import FORGED, NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.sources import draw_noise
+from murk.protocols.engine import IterateEngine
 from murk.protocols.gradients import estimate as inference
 from murk.protocols.gradients import kernels as k
 from murk.protocols.gradients.kernels import age_factor, is_published
 from murk.protocols.gradients.memory import Memory, level_rows
 from murk.protocols.gradients.settings import Settings
-from murk.protocols.one_record import NO_WORDS, IterateEngine, finish_draw, take_random
+from murk.protocols.one_record import NO_WORDS, finish_draw, take_random
 from murk.protocols.options import InverseScalingStep, levels_of
 from murk.protocols.public_covariates import PublicCovariates
 from murk.stream.wire.codec import RejectedError

@@ -39,7 +39,7 @@ def estimate(
 ) -> Estimate:
     """Simulate the estimate from a number of people, spread over partitions."""
     if device.settings.intervals is None and device.covariates is None:
-        # There is no interval, and the note says why.
+        # Nothing to simulate: there is no interval, and the estimate's note says why.
         return device.estimate([SGDEngine(device.settings, device.mechanisms, seed=0, classes=device.classes)])
     each = max(people // partitions, 1)
     sizes = split(each, levels)

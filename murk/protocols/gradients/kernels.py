@@ -17,8 +17,8 @@ ball of radius R. Sums decay: h uses about the newest quarter of the releases, a
 *Publication.* Which versions (numbers of releases learned) a partition publishes follows from the version alone, so
 that a replay publishes the same ones. With ``floor = releases // 64`` the spacing at version v is the largest power of
 two not above ``max(1, v // 200, min(floor, v // 100))``: at most 1% of the count, and 0.25% to 0.5% of it once past the
-floor. It only changes at versions that both the old and the new spacing divide, so the gap after a published v is
-exactly it.
+floor. The spacing only changes at versions that both the old and the new one divide. So the version published after v
+is exactly one spacing later.
 """
 
 from __future__ import annotations
@@ -28,13 +28,22 @@ from typing import Any
 
 import numpy as np
 
-from murk._internal.jit import deferred, inlined, jit, jit_helper, jit_short
-from murk._internal.memory import borrowed, integers_at, numbers_at, words_at
+from murk._internal.jit import (
+    borrowed,
+    deferred,
+    inlined,
+    integers_at,
+    jit,
+    jit_helper,
+    jit_short,
+    numbers_at,
+    words_at,
+)
 from murk.privacy.mechanisms import lattice
 from murk.privacy.noise import kernels as draws
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.distributions import LAPLACE_NOISE
-from murk.privacy.noise.philox import Purpose
+from murk.privacy.noise.kernels import Purpose
 from murk.protocols.gradients.objectives import BALANCED, HUBER_SCALE, LOGISTIC, SOFTMAX
 from murk.protocols.one_record import LEARNED, NO_WORDS, TOO_FEW
 from murk.task.learning import MaxStaleness

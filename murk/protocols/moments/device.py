@@ -14,15 +14,14 @@ from murk._internal.lazy import bounding
 from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Randomizer
-from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import curve_for, response_range_of
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.mechanisms import WHOLE, MomentMechanism, calibrated
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
 from murk.protocols.public_covariates import covariates_of
 from murk.protocols.stated import StatedCoordinates
-from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
-from murk.stream.wire.state import history_bytes
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate

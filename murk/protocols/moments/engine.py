@@ -18,16 +18,17 @@ from murk._internal.wiping import track, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms.composite import CompositeMechanism
-from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.mechanisms.lattice import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.protocols.averages import NeverPublished
+from murk.protocols.engine import RecordEngine
 from murk.protocols.moments import kernels as k
 from murk.protocols.moments.estimate import Fit, fit
 from murk.protocols.moments.mechanisms import Level, MomentMechanism
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, influence_of
-from murk.protocols.one_record import Held, KernelMemory, RecordEngine, trials_for
+from murk.protocols.one_record import Held, KernelMemory, trials_for
 from murk.protocols.options import levels_of
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of

@@ -21,9 +21,9 @@ from murk.inference.estimate import Estimate
 from murk.inference.linear_probability import Allowance, LineEstimate, allowance
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.privacy.mechanisms.outer_product import matrix_size
-from murk.protocols.covariates import Covariates
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
@@ -298,7 +298,7 @@ def _errors(at: _At) -> Floats:
     """Return standard errors of the coded features' coefficients."""
     back = at.means.back
     errors = np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
-    # Public rows have no noise to select by.
+    # Without noise, as public rows have none, nothing was selected.
     chosen = at.means.layout.observed and not np.isfinite(at.people)
     return errors * selection_of(at.means.private) if chosen else errors
 

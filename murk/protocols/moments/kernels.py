@@ -13,8 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from murk._internal.jit import deferred, jit, jit_helper, jit_when_worth
-from murk._internal.memory import borrowed, integers_at, numbers_at, rows_at, words_at
+from murk._internal.jit import (
+    borrowed,
+    deferred,
+    integers_at,
+    jit,
+    jit_helper,
+    jit_when_worth,
+    numbers_at,
+    rows_at,
+    words_at,
+)
 from murk.privacy.noise.chacha import fresh_words
 from murk.privacy.noise.kernels import fast_gaussian, room_for
 from murk.protocols.linear_algebra import confine

@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from murk import privacy
 from murk._internal.arrays import Floats, Integers
 from murk._internal.wiping import copied, empty, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
-from murk.privacy.mechanisms import BEST, CompositeMechanism, GaussianMechanism, calibrate, divided
+from murk.privacy.mechanisms import BEST, GaussianMechanism, calibrate
 from murk.privacy.mechanisms.base import DirectionMechanism, Randomizer, RoundedGaussian, check_room, direction_spread
 from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.privacy.noise import NoiseSource
@@ -141,9 +142,11 @@ def calibrated(
     sizes, bounds = (statistics.cross, statistics.size), (statistics.radius**2, statistics.weight * statistics.radius)
     parts: Any = tuple(
         calibrate("gaussian", part, dimension=size, radius=bound, method=method)
-        for part, size, bound in zip(divided(guarantee, 0.5, label=False), sizes, bounds, strict=True)
+        for part, size, bound in zip(
+            privacy.mechanisms.divided(guarantee, 0.5, label=False), sizes, bounds, strict=True
+        )
     )
-    return CompositeMechanism(parts, guarantee if isinstance(guarantee, ApproxDP) else None)
+    return privacy.CompositeMechanism(parts, guarantee if isinstance(guarantee, ApproxDP) else None)
 
 
 def _better(own: MomentMechanism, guarantee: Guarantee) -> Randomizer:
@@ -183,7 +186,7 @@ class Level:
         """Return the level of a mechanism from :func:`calibrated`."""
         d, cross = statistics.dimension, statistics.cross
         ball = isinstance(mechanism, DirectionMechanism)
-        if isinstance(mechanism, CompositeMechanism):
+        if isinstance(mechanism, privacy.CompositeMechanism):
             units, noise = mechanism.units, mechanism.variances
         else:
             units, noise = np.full(d, mechanism.unit), np.full(d, _noise(mechanism, statistics))

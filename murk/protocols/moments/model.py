@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import LOSSES, Curve, ResponseRange
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.statistics import Statistics
 
 if TYPE_CHECKING:

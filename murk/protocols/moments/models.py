@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from murk.protocols.covariates import Covariates
 from murk.protocols.further_models import FurtherModel, all_numbers
 from murk.protocols.mean_functions import LINKS, LOSSES, curve_of, response_range_of
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.device import MomentDevice
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics

@@ -21,8 +21,8 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 from murk.errors import UserError
-from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import Curve
+from murk.protocols.moments.covariates import Covariates
 
 _ERROR_CODE = "MURK-LEARN-001"
 

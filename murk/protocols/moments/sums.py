@@ -15,8 +15,8 @@ from murk.inference.misfit import UNLIKE
 from murk.inference.poisoning import Influence, longest
 from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms import CompositeMechanism
-from murk.protocols.covariates import Covariates
 from murk.protocols.moments import kernels
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _SHORTER = 0.7  # factor of the squared norm at which a vector is taken as typical, as shorter vectors count for more
-_FEWEST = 1e-6  # Smallest share of targets to divide by
+_FEWEST = 1e-6  # least share of targets that moments are divided by
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Private:
         """Return the sums divided by their weights, and by the share of people with a target.
 
         In an ``observed`` layout, a released direction has covariance ``v I + a u u'``, with u the direction of its
-        vector f. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, as if shorter vectors were of fewer
+        vector f. This adds ``a (g'f)^2 / |f|^2`` to the variance of ``g'f``, which is computed as a smaller number of
         people.
         """
         weights = sums.sums[kernels.WEIGHTS : kernels.WEIGHTS + 2]
@@ -157,7 +157,7 @@ def design_of(private: Private, public: Covariates | None, covariance: str, repa
 
 
 def _seen(private: Private) -> tuple[Floats, Floats]:
-    """Return each feature's least eigenvalue beside the constant, and the standard deviation of its noise, (p - 1,)."""
+    """Return the least eigenvalue of each feature's moments with the constant, (p - 1,), and its noise's deviation."""
     means, squares = private.matrix[:-1, -1], np.diag(private.matrix)[:-1]
     least = (squares + 1.0) / 2.0 - np.hypot((squares - 1.0) / 2.0, means)
     # The eigenvector: ``x_j - m 1``, of length 1.
@@ -168,7 +168,7 @@ def _seen(private: Private) -> tuple[Floats, Floats]:
 
 
 def selection_of(private: Private) -> Floats:
-    """Return factors of the coefficients' standard errors, as nothing is learned where noise hides a feature, (p,).
+    """Return factors of standard errors, (p,), since coefficients are shown only if their features exceed the noise.
 
     The intercept has the largest factor.
     """
@@ -195,7 +195,7 @@ def influence_of(
         parts = mechanism.parts if isinstance(mechanism, CompositeMechanism) else (mechanism, mechanism)
         lengths = longest(parts[0]), longest(parts[1])  # of `x x'` and of `x y`
         shifts = [w * length / root for w, length, root in zip(level.weights, lengths, roots, strict=True)]
-        # The parts of one release share its length; separate releases each have a length.
+        # The two parts of a joint release share one bound on the length; separate releases have a bound each.
         together = sum(shifts) if isinstance(mechanism, CompositeMechanism) else max(shifts)
         moved, turned = max(moved, together), max(turned, level.weights[0] * lengths[0])
     # Off-diagonal entries occur twice in a matrix.

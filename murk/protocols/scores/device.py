@@ -23,8 +23,7 @@ from murk.protocols.scores.settings import FIRST, REMEMBERED, WINDOW_ROUNDS, Set
 from murk.protocols.scores.survey.coordinates import STATED_ERROR, THRESHOLDS, UNTOLD, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.windows import windows_of
-from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, longest_release
-from murk.stream.wire.state import history_bytes
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes, longest_release
 from murk.task.features import ClassTarget, RealTarget, stated_location
 from murk.task.privacy import DEFAULT_LEVEL
 from murk.task.task import Task
@@ -286,7 +285,7 @@ def device_for(task: Task) -> ScoreDevice:
         settings = Settings(*facts, once=True, curve=_curve_of(task), coordinates=_stated(task), weighed=weighed)
         if labels and not settings.matrices:
             raise UserError(
-                f"scores of several classes without rounds are for few features, and the task {task.name!r} has "
+                f"scores of several classes with interactive: false need few features, and the task {task.name!r} has "
                 f"{coding.size} coded ones, whose second moments are too noisy: give the task fewer features, or "
                 "protocol: gradients"
             )

@@ -18,7 +18,7 @@ from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import MurkError
 from murk.inference.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.inference.target_range import TargetRange
-from murk.privacy.mechanisms.payload_limits import FORGED, PayloadBound
+from murk.privacy.mechanisms.lattice import FORGED, PayloadBound
 from murk.protocols.device import HostileModelError, loaded_state_arithmetic
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
@@ -111,7 +111,7 @@ class ScoreEngine:
         index = _PLACES[release.query]
         if index >= len(self.lengths):
             expected = "a matrix" if index == 1 else "an answer of one number"
-            raise RejectedError("dimension", f"{expected}, but this task asks nobody for one")
+            raise RejectedError("dimension", f"{expected}, which this task asks nobody for")
         if len(release.payload) != self.lengths[index]:
             raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
         if not self._payload_bounds[release.level][index].holds(release.payload):
@@ -135,7 +135,7 @@ class ScoreEngine:
         try:
             answers = columns_of(releases).split(*_ANSWERED)
         except MurkError:
-            # Answers to one query have different lengths.
+            # `split` fails if answers to one query have different lengths.
             return False
         lengths = {*enumerate(self.lengths)}
         return all(
@@ -296,7 +296,7 @@ class ScoreEngine:
         if self.settings.once:
             return NEVER
         count, rounds = self.now.count, self.now.rounds
-        # A survey's rounds may be shorter, also the one before the newest model.
+        # Rounds of a survey may be shorter, even the last one before the newest model.
         before = rounds[-1].start - rounds[-2].start if len(rounds) > 1 else NEVER
         return min(256, self.settings.round_end(count) - count, before)
 
@@ -609,7 +609,7 @@ class SharedScoreEngine(ScoreEngine):
         return Round(version, self._models[version])
 
     def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
-        # Twice as many: releases admitted before the newest models arrived are learned after them.
+        # Twice as many models as rounds: releases admitted before the newest models arrived are learned after them.
         self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
         return replace(before, count=count, rounds=tuple(sorted(rounds, key=attrgetter("start")))[-REMEMBERED:])
 

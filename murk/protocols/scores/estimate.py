@@ -51,7 +51,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 MOST: Final = 256  # largest multiple of the present number of people that is forecast
 
 _MARGIN = 2  # factor on forecasts, as half of all runs at the threshold itself would fall short
-_LARGEST_HALF: Final = 1e300  # above every finite half-width
+_LARGEST_HALF: Final = 1e300  # the limit if none is given: every finite half-width is below it
 _ROWS = (10_000, 3_000, 1_000)
 _LARGEST = {"mu": 10.0, "epsilon": 16.0, "rho": 50.0}  # larger budgets are hardly private and not advised
 _SEEN = 2.0  # standard deviations from which a curvature stands out from noise
@@ -63,7 +63,7 @@ class Need:
 
     people: int | None = None  # total number of people, at these budgets
     budgets: Mapping[str, Guarantee] = field(default_factory=dict)  # level to guarantee, with the current people
-    public_rows: int | None = None  # number of public covariates like the people's, with the current people and budgets
+    public_rows: int | None = None  # number of public covariates, with the current people and budgets
     least: bool = False  # whether it may take far more: noise still hides the curvature along this coefficient
     seen: bool = True  # whether enough stood out from noise for a forecast
     # whether a statement of the feature's spread would suffice, where noise hides that spread; else None
@@ -276,7 +276,7 @@ class Outlook:
         weighed = matrices.expected / matrices.variances
         if float(np.sum(weighed * matrices.measured)) < _SEEN * math.sqrt(float(np.sum(weighed * matrices.expected))):
             return None
-        # Each coefficient's direction, with the others at their most likely, in the newest coordinates.
+        # For each coefficient the direction in which the most likely others follow it, in the newest coordinates.
         along = solution.newest.back.T @ solution.covariance
         along = along / np.linalg.norm(along, axis=0)
         measured = np.einsum("ij,ik,kj->j", along, matrices.measured, along)
@@ -404,7 +404,7 @@ class Forgery:
 
     @classmethod
     def of(cls, rounds: Sequence[Round], mechanisms: LevelMechanisms) -> Forgery:
-        """Return the influence and the signs of forged answers in rounds."""
+        """Return how far forged answers could have moved estimates, and the signs of forgery in rounds."""
         influences = [influence_of(query, rounds, mechanisms) for query in QUERIES_THAT_MOVE]
         exceeded = excesses(rounds)
         widened = sum(
@@ -497,7 +497,7 @@ class ScoreEstimate(Estimate):
         ]
 
     def stream_change(self) -> StreamChange | None:
-        """Return how the stream contradicts one model of one group of people; None if it does not."""
+        """Return how the stream contradicts a single model of a single group of people; None if it does not."""
         if self.outlook is None:
             return None
         widened, change = disagreement(self.outlook.solution), self._feature_change
@@ -537,7 +537,7 @@ class ScoreEstimate(Estimate):
         return ProbabilityLine.of(self.outlook.found, self.outlook.settings.response, self.solution.moments)
 
     def effects(self, level: float = 0.95) -> tuple[Floats, Floats] | None:
-        """Return the line's slopes and their half-widths, if it gives more precise average effects than log odds."""
+        """Return slopes and half-widths of `line`, if its average effects are more precise than those from log odds."""
         if not self.by_line or self.line is None:
             return None
         quantile = quantile_of(level)

@@ -13,14 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers, Words
-from murk._internal.jit import jit, jit_block_when_worth, jit_helper, jit_when_worth
-from murk._internal.memory import integers_at, numbers_at, rows_at, words_at
+from murk._internal.jit import (
+    integers_at,
+    jit,
+    jit_block_when_worth,
+    jit_helper,
+    jit_when_worth,
+    numbers_at,
+    rows_at,
+    words_at,
+)
 from murk.privacy.mechanisms import GaussianMechanism
 from murk.privacy.mechanisms.lattice import quantise_l2
 from murk.privacy.mechanisms.outer_product import OuterGaussian, write_outer
 from murk.privacy.noise.chacha import fresh_words
-from murk.privacy.noise.kernels import fast_gaussian, room_for
-from murk.privacy.noise.philox import Purpose, block
+from murk.privacy.noise.kernels import Purpose, block, fast_gaussian, room_for
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.one_record import (
     LEARNED,
@@ -339,6 +346,6 @@ class AnswerKernel(LearnKernel):
 
 
 def record_kernel(pair: ScoreMechanisms, model: Model) -> bool:
-    """Return whether the kernel of one record implements both mechanisms of a level, and asks as a model does."""
+    """Return whether the kernel of one record implements both mechanisms of a level, and all queries of a model."""
     gaussian = type(pair.score) is GaussianMechanism and type(pair.matrix) in (OuterGaussian, type(None))
     return gaussian and not model.survey and model.sets is None

@@ -59,7 +59,8 @@ def feature_change(
     basis[np.arange(size), upper[0], upper[1]] += 0.5
     basis[np.arange(size), upper[1], upper[0]] += 0.5
     information, weighed, squares = np.zeros((size, size)), np.zeros(size), 0.0
-    residuals: list[tuple[Floats, Floats]] = []  # each round's differences, and their slopes in the common ones
+    # Each round's differences, and their slopes along the differences common to all rounds.
+    residuals: list[tuple[Floats, Floats]] = []
     predictions = [mean_matrix(model, rows, plain, flat=True) for model, _ in released]
     for (model, answer), predicted in zip(released, predictions, strict=True):
         into = model.transform @ back
@@ -140,5 +141,6 @@ def impossible(found: Summaries) -> tuple[Query, ...]:
 
 def _beyond(distance: float, answer: Answer) -> bool:
     numbers = matrix_size(len(answer.mean)) if answer.mean.ndim == 2 else answer.mean.size
-    # People's spread does not count, as the mean of any sample is possible; directions are noisier along their input.
+    # Only noise, without the variance between people, whose sample may have any mean. Directions have more noise
+    # along their vector, which `whole` allows for.
     return distance > math.sqrt((answer.noise + answer.whole) * largest_square(numbers))

@@ -17,7 +17,8 @@ from murk.errors import MurkError, UserError
 from murk.inference.prediction_sets import PredictionSets
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
-from murk.protocols.one_record import TOO_FEW, Held, RecordEngine, finish_draw, trials_for
+from murk.protocols.engine import RecordEngine
+from murk.protocols.one_record import TOO_FEW, Held, finish_draw, trials_for
 from murk.protocols.scores import fast_records as k
 from murk.protocols.scores.engine import Answered, PartitionState, ScoreEngine, merged_of, partition_state, reaches
 from murk.protocols.scores.estimate import ScoreEstimate

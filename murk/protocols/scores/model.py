@@ -10,7 +10,7 @@ With coded features x (the constant last), the published origin a and transform 
   ``(y - m) / w`` takes the place of z_j, and the answer for a missing target is 0.
 - *covered*, where prediction sets are asked for: 1 if the target is in the set of the published prediction at the
   published threshold, -1 if not, and 2 C - 1 for a missing target, C the nominal coverage.
-- *scatter* ``1/2 z z' c(z)`` (0 for a missing target if people are weighed by their rows), and *curvature*
+- *scatter* ``1/2 z z' c(z)`` (0 for a missing target if people are weighted by their numbers of rows), and *curvature*
   ``w(t) z z' c(z)``, with ``w = p (1 - p) (r(1) - r(0))`` the slope of the score's mean in the logit, ``p`` the
   probability at t, and with ``M = min(R, 2 sqrt dim z)`` instead of R. At most M/2 in Frobenius norm; both are released
   as ``v v'``, ``v = sqrt(2 w c / M) z``, no longer than 1.
@@ -221,7 +221,7 @@ def check_model(flat: Floats, features: int, contrasts: int = 1, *, matrices: bo
     if not np.all(np.isfinite(flat)):
         raise HostileModelError("the model holds numbers that are not finite: refused")
     if flat[contrasts * features + features * features + _NUMBERS - 3] not in range(len(THRESHOLDS)):
-        raise HostileModelError("the model names no list of a survey's thresholds: refused")
+        raise HostileModelError("the number of the model's list of survey thresholds is unknown: refused")
     model = Model.of(flat, features, sets=sets)
     if model.survey and not model.surveyed:
         raise HostileModelError("the model asks about no feature: refused")
@@ -265,7 +265,7 @@ class Response:
     classes: int = 0  # K for a target of K classes, else 0
     # mean function other than the logistic one or the line; for answers at a model of zeros only
     curve: CodedCurve | None = None
-    # Whether people are weighed by their rows: rows that a person lacks have no target, and count in no matrix.
+    # Whether people are weighted by their numbers of rows: added rows have no target, and count in no matrix.
     weighed: bool = False
 
     def level(self, logit: Floats) -> Floats:
@@ -319,9 +319,9 @@ def vectors(X: Floats, y: Floats, model: Model, response: Response, query: Query
     """Return the mechanism's inputs for coded records, (m, p): scores, or the v of matrices ``v v'`` in units of M/2.
 
     Missing targets (NaN) give zeros except in a scatter, so that the ratio of curvatures to scatters is the share of
-    targets present. If people are weighed by their rows, missing targets give zeros in scatters, too, so that all
-    answers have the same weights. The query ``covered`` has the input 1 if the target is inside the set, else -1,
-    (m, 1), and 2 ``coverage`` - 1 for a missing target, which leaves the threshold unbiased.
+    targets present. If people are weighted by their numbers of rows, missing targets give zeros in scatters as well:
+    then answers to all queries weight people alike. The query ``covered`` has the input 1 if the target is inside the
+    set, else -1, (m, 1), and 2 ``coverage`` - 1 for a missing target, which leaves the threshold unbiased.
     """
     X, y = copied(X), copied(y)
     item = item_of(query)

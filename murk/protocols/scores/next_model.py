@@ -46,7 +46,7 @@ def following(
     if not answers or count <= settings.survey_rounds[-1]:
         model = settings.first_model(mechanisms)
         if model.sets is not None and count < settings.survey_rounds[-1]:
-            # They have too few answers for the threshold of prediction sets, too.
+            # These rounds also have too few answers for the threshold of prediction sets.
             model = replace(model, sets=replace(model.sets, share=0.0))
         return model, coordinates
     return next_model(settings, answers, count, mechanisms), coordinates
@@ -124,7 +124,7 @@ def _exponent(
         return settings.exponent
     if settings.covariates is None or not settings.binary or not solution.public or solution.missing:
         return 1.0
-    # If late models skipped rounds, the round before may have had an odd number, too.
+    # Look at the round before as well: if a late model made learners skip a round, its number may be odd, too.
     if settings.round_number(count) % 2 == 0 or before.exponent != 1.0:
         return 1.0
     mechanism: Any = mechanisms["default"].score

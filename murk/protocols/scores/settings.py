@@ -125,7 +125,7 @@ class Settings:
     coordinates: Coordinates | None = None  # centres and spreads of the features, if known without public covariates
     windows: Windows | None = None  # windows for which sums are kept besides those by round
     repeats: int = 1  # largest number of answers of one person, for which prediction sets allow
-    weighed: bool = False  # whether people are weighed by their rows
+    weighed: bool = False  # whether people are weighted by their numbers of rows
 
     @cached_property
     def longest(self) -> int:

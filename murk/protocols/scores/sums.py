@@ -13,8 +13,8 @@ from murk._internal.arrays import Floats, Integers
 from murk.errors import MurkError
 from murk.inference.poisoning import longest
 from murk.privacy.mechanisms.base import direction_spread, is_directional
+from murk.privacy.mechanisms.lattice import NATS
 from murk.privacy.mechanisms.outer_product import matrix_size
-from murk.privacy.mechanisms.payload_limits import NATS
 from murk.protocols.linear_algebra import symmetric
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
 from murk.protocols.scores.model import ABOVE, ALL_QUERIES, QUERIES, Model, Query, above, item_of, model_size

@@ -219,7 +219,7 @@ def check_gram(moment: Floats, records: int, mechanism: GramMechanism, largest: 
     if trace > 1.001 * (room + _FAR * math.sqrt(p) * noise):
         raise RejectedError("magnitude", "rows longer than their records and noise can make them")
     if float(np.linalg.eigvalsh(even)[0]) < -1.001 * noise * (2.0 * math.sqrt(d) + _FAR):
-        raise RejectedError("magnitude", "a negative eigenvalue, beyond the noise")
+        raise RejectedError("magnitude", "an eigenvalue that is more negative than the noise allows")
 
 
 class NewtonEngine(WindowEngine[NewtonSettings, NewtonMechanism, NewtonSums]):

@@ -22,7 +22,7 @@ from murk.inference.estimate import Estimate
 from murk.privacy import Accountant, ApproxDP, cap_of, cost_in
 from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.central.newton_step import EDGE
-from murk.privacy.mechanisms.base import Costed
+from murk.privacy.mechanisms.privacy_loss import Costed
 from murk.protocols.population import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.protocols.summaries.device import WindowDevice, device_for, windows_cap
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
@@ -150,7 +150,7 @@ def effect_variance(device: Any, task: Task, people: int) -> float:
         variance = moments_variance(scale**2 / 2.0 / mechanism.target_weight**2, scale**2 / 2.0, people**2)
         return variance + 1.0 / people + misfit_variance(task)
     if isinstance(mechanism, NewtonMechanism):
-        # As above, for the step: its Hessian is a quarter of X'X, and it has no bias of the model.
+        # As for second moments, but the step's Hessian is a quarter of X'X, and the model causes no bias.
         scale, left = _local_scale(mechanism.step), max(people - int(mechanism.first), 1)
         variance = moments_variance(2.0 * scale**2 / mechanism.step.target_weight**2, 8.0 * scale**2, left**2)
         return variance + 1.0 / left
@@ -163,7 +163,7 @@ def _local_scale(mechanism: GramMechanism) -> float:
 
 
 def remarks(task: Task) -> Iterator[str]:
-    """Yield how many windows an organisation's cap allows, or a cap for several ones below the sum of their costs."""
+    """Yield how many windows an organisation's cap allows, or a cap for several windows below their total cost."""
     try:
         mechanisms, guarantee = device_for(task).mechanisms, task.privacy.guarantee
     except UserError as error:

@@ -115,7 +115,7 @@ class Scores:
         high, low = self.known + self.doubt, self.known - self.doubt
         if not self.constant:
             low[0] = 0.0
-        # If no distribution has these sums, all distributions with no larger squares and no more people are allowed.
+        # If no distribution has these sums, allow all with at most these squares and this number of people.
         bounded = [0, 2, 4]
         for rows, least, limits in (
             (self.rows, low, high),

@@ -192,8 +192,8 @@ class SketchSums(WindowSums):
 def sketch_precision(*, rows: int, records: int, noise: float, unit: float) -> float:
     """Return a sketch's weight by public numbers, ``1 / (1 + n (1 + t)^2 / k)`` with ``t = v / (n m)``.
 
-    Times n, it is proportional to the inverse variance of the sketch's estimate of one person's mean square m, and at
-    most k: the sampling of n records and the k rows both add to that variance.
+    Times n, the weight is proportional to the inverse variance of the sketch's estimate of one record's mean square m;
+    it is at most k, as the sampling of n records and the k random rows both add to that variance.
     """
     if records == 0:
         return 0.0

@@ -11,8 +11,8 @@ V_l at level l, both at the overall shares. The covariance is
 :math:`H^{-1} (\sum \kappa^2 \mathrm{Cov}(r) \otimes x x' + \Lambda) H^{-1}`. The weak prior makes the fit exist, and
 intervals allow for this prior.
 
-Every covariance is the larger of two: by each cell's own residuals, and by residuals that are pooled over cells. While
-a rare outcome has not occurred in a small cell, the covariance by its own residuals is far too small. There is no
+Every covariance is the larger of two: from each cell's own residuals, and from residuals pooled over cells. While a
+rare outcome has not occurred in a small cell, the covariance from its own residuals is far too small. There is no
 interval before the smallest category has max(100, 25 skew^2) people, for the skewness of one release.
 """
 
@@ -58,8 +58,8 @@ class CellMeans:
     errors: Floats  # standard errors (cells, k), infinite where too few people answered
     absent: Floats  # estimated shares of missing targets, (cells,); zeros if every person has one
     absent_errors: Floats  # their standard errors, (cells,)
-    sums: Floats  # of the last class's indicators or of numbers, and of targets that are there, (cells, 2)
-    covariances: Floats  # of these sums, by each cell's own releases and by all, (2, cells, 2, 2)
+    sums: Floats  # estimated sums of the last class's indicators or of numbers, and of present targets, (cells, 2)
+    covariances: Floats  # of these sums: from each cell's own releases, and from all, (2, cells, 2, 2)
     fewest: float  # least number of people for an interval
 
     def mean(self, inside: NDArray[np.bool_]) -> tuple[float, float, int]:
@@ -92,7 +92,7 @@ class KnownEstimate(Estimate):
     line_covariance: Floats | None = None
     line_spread: Floats | None = None  # standard errors, infinite where unknown
     cells: CellMeans | None = None
-    metrics: tuple[Estimate, ...] = ()  # of the metrics of an experiment, each from releases of its own
+    metrics: tuple[Estimate, ...] = ()  # estimates of an experiment's metrics, each from its own releases
 
     @property
     def people_by_cell(self) -> dict[tuple[int, ...], int]:
@@ -306,7 +306,7 @@ def table_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statis
         if count:
             known = statistics[level]
             assert isinstance(known, Cells)
-            by_level.append((known, *known.by_cell(np.array(sums, dtype=np.float64))))
+            by_level.append((known, *known.by_group(np.array(sums, dtype=np.float64))))
     used = np.flatnonzero(sum(counts for _, counts, _ in by_level))
     levels = [Level.of(known, counts[used], sums[used]) for known, counts, sums in by_level]
     return Table(settings.classes, settings.known.codes(used), levels), used

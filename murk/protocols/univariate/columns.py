@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 MISSING: Final = "missing"  # label of a missing or undeclared value
 SMALLEST: Final = 20  # number of people below which a cell points at people
-MOST_SMALL: Final = 0.05  # largest share of people in such cells
+MOST_SMALL: Final = 0.05  # largest share of people in cells of fewer than `SMALLEST`
 ENOUGH: Final = 1_000  # releases from which on a stream's cells can be judged
 
 

@@ -19,8 +19,7 @@ from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.protocols.univariate.columns import KnownColumns
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.windows import windows_of
-from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE
-from murk.stream.wire.state import history_bytes
+from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes
 from murk.task.features import ClassTarget, RealTarget, quantile_name
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ class TargetDevice:
 
     @property
     def of_target(self) -> TargetDevice:
-        """The same without metrics, for a person whose release is of the target."""
+        """The same device without metrics, for a person whose release is of the target."""
         if not self.settings.metrics:
             return self
         mechanisms = {level: mechanism.parts[0] for level, mechanism in cast("Any", self.mechanisms).items()}
@@ -137,11 +136,11 @@ def device_for(task: Task) -> TargetDevice:
     places = set(known.places)
     coded = len(task.coding.names) - 1
     private = tuple(each for each in range(coded) if known.columns and each not in places)
-    metrics = tuple(
-        Settings(names, 2 if metric.kind == "binary" else 0, metric.missing_share != 0.0, (), known)
-        for metric in task.metrics
-    )
     rows = task.most_rows
+    metrics = tuple(
+        Settings(names, 2 if each.kind == "binary" else 0, each.missing_share != 0.0, (), known, private=private)
+        for each in task.metrics
+    )
     settings = Settings(names, classes, missing, quantiles, known, windows_of(task), rows, private, metrics)
     family = settings.family(bounding(task.privacy.levels).values())
     return TargetDevice(settings, task.privacy.by_level(lambda guarantee: settings.mechanism(guarantee, family)))

@@ -15,7 +15,7 @@ from murk._internal.wiping import wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms.payload_limits import FORGED
+from murk.privacy.mechanisms.lattice import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
 from murk.protocols.univariate import mixed

@@ -18,7 +18,7 @@ Totals = Mapping[str, tuple[int, list[int]]]  # level to the number of releases 
 
 METHOD: Final = "delta method"
 _KNOWN: Final = 0.25  # largest relative standard error of the share of targets present that leaves intervals bounded
-_LEAST: Final = 1e-6  # least share of targets present to divide by
+_LEAST: Final = 1e-6  # least share of targets present that sums are divided by
 _OF_PRESENT: Final = "of people with a target; noise and the sampling of people count"
 _OF_ROWS: Final = "of rows with a target; noise and the sampling of people count"
 _OF_ALL: Final = "noise and the sampling of people count; the task states that every person has a target"

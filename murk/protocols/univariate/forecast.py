@@ -201,9 +201,9 @@ def residual_variances(device: TargetDevice, records: Records) -> tuple[float, f
     mean = float(records.shares[present] @ records.y[present]) / share
     exact = float(records.shares[present] @ (records.y[present] - mean) ** 2) / share**2
     if isinstance(inner, Products):
-        # Adjustment by private features may reduce people's own part, and adds noise of its own.
+        # Adjusting for private features may reduce the variance between people, and adds noise; neither is forecast.
         unit = 0.25 if device.settings.classes else 1.0
-        # The residual V_0y - m V_00 has the noise of both products where V_00 is released, that of the latter twice.
+        # The residual is V_0y - m V_00. If V_00 is released, it has noise, too, of twice the variance.
         coded = 2.0 * mean - 1.0 if device.settings.classes else mean
         products = 1.0 + 2.0 * coded**2 if device.settings.missing else 1.0
         noise = unit * inner.factor**2 * inner.noise * products / share**2

@@ -8,11 +8,11 @@ beta``. The line solves
 .. math:: \sum k R_0 = 0, \qquad \sum R_1 = 0
 
 which is least squares of y on x: products of known columns are exact, those of known with private ones are private
-entries times the codes, and noise is on private entries only. The covariance is the sandwich of the scores
-``(k R_0, R_1)``, with the spread of releases within each cell: the larger of the covariances by each cell's own and by
-pooled residuals (see `murk.protocols.univariate.cells`). It includes the noise in second moments, to first order.
-Coefficients of private features, and the part of other coefficients that these move, are ratios. Their denominator is
-the private features' variance given the known columns. With the relative noise r of this variance, intervals reach the
+entries times the codes, and noise is on private entries only. The covariance is the sandwich of the scores ``(k R_0,
+R_1)``, with the spread of releases within each cell: the larger of the covariances by each cell's own and by pooled
+residuals (see `murk.protocols.univariate.cells`). It includes the noise in second moments, to first order. Coefficients
+of private features, and the part of other coefficients that depends on them, are ratios. Their denominator is the
+private features' variance given the known columns. With the relative noise r of this variance, intervals reach the
 farther end of Fieller's; there is none if r exceeds a half. Log odds do not follow from products: of two classes the
 line is that of labels -1 and +1.
 """
@@ -34,10 +34,11 @@ from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Products, Statistics
 
-# Noise of the private features' least variance, relative to it, from which there is no interval. A smaller bound would
-# show only variances that noise made large, with coefficients far too small: at this one intervals are hardly bounded.
+# Largest noise of the private features' least variance, relative to this variance, at which there are intervals. With
+# a smaller limit only variances that noise made large would pass, and their coefficients are far too small. At this
+# limit intervals are so wide that they are hardly bounded.
 _MOST_DOUBTFUL: Final = 0.5
-_LEAST: Final = 1e-6  # least share of targets present to divide by
+_LEAST: Final = 1e-6  # least share of targets present that sums are divided by
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def fit_of(settings: Settings, totals: Totals, statistics: Mapping[str, Statisti
         note += "; of people whose known columns all have a declared value"
     if not clear:
         note += "; the noise is not small beside the variance of the private features"
-    # From known codes, the constant and private features to the order of all coded features.
+    # Map from the order "known codes, constant, private features" to the order of all coded features.
     order = np.argsort([*settings.known.places, len(names) - 1, *settings.private])
     values, spread = values[order], spread[order]
     covariance, divided = covariance[np.ix_(order, order)], divided[np.ix_(order, order)]

@@ -78,8 +78,8 @@ def part_of(model: Model, task: Task, columns: Columns, whole: TargetDevice) -> 
     if columns.aim != OWN or columns.uses_own_target:
         raise model.refuse(
             "target",
-            f"the log of {task.name!r} has known columns, which serve models of its own target by any of them: leave "
-            "it out",
+            f"the log of {task.name!r} has known columns: it serves models of the task's own target by any of these "
+            "columns; leave target out",
         )
     derived = task_of(model, task, columns, {})
     part = device_for(derived).settings

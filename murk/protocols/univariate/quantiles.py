@@ -40,13 +40,13 @@ _FEWEST: Final = (
     10.0  # squared largest contributions that the variance of a run exceeds, so that its sum is near normal
 )
 _LEVEL: Final = 0.95  # level at which the note of an estimate states that it has no interval
-_LEAST: Final = 1e-6  # least share of targets present to divide by
+_LEAST: Final = 1e-6  # least share of targets present that sums are divided by
 _GRID: Final = 2.0 * np.arange(THRESHOLDS + 1) / THRESHOLDS - 1.0  # thresholds and the upper bound, in coded units
 
 
 @lru_cache(maxsize=256)
 def critical_value(level: float) -> float:
-    """Return the standard errors from which one of the tests at one end rejects, for intervals at ``level``.
+    """Return the number of standard errors from which a test at one end rejects, for intervals at ``level``.
 
     >>> round(critical_value(0.95), 2)
     2.5
@@ -151,7 +151,7 @@ def _thresholds(statistics: Statistics) -> Thresholds:
 def _tests(
     q: float, sums: Floats, counts: Mapping[str, Floats], statistics: Mapping[str, Statistics]
 ) -> tuple[Floats, Floats]:
-    """Return by how many standard errors, at most, runs of answers from each candidate on, and before it, reject it.
+    """Return the largest number of standard errors by which runs of answers, after and before a candidate, reject it.
 
     ``sums`` are those of D at each threshold, weighted by inverse variance.
     """

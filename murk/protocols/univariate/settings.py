@@ -44,7 +44,7 @@ _BETTER: Final = 0.99
 
 @dataclass(frozen=True)
 class Settings:
-    """The public settings of a target alone, or beside known columns and private features."""
+    """The public settings of a target alone, or together with known columns and private features."""
 
     # Names of the reported numbers: shares of all classes or of the positive one, a mean, quantiles, or coefficients.
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class Settings:
     windows: Windows | None = None  # windows for which sums are kept besides the total sums
     rows: int = 1  # largest number of a person's rows that count
     private: tuple[int, ...] = ()  # positions of the private coded features beside known columns
-    metrics: tuple[Settings, ...] = ()  # of each metric among which, and the target, a release is drawn
+    metrics: tuple[Settings, ...] = ()  # of each metric: a release is of the target or of one metric, drawn at random
 
     @property
     def weight(self) -> float:
@@ -91,13 +91,13 @@ class Settings:
     def vectors(self, X: Floats, y: Floats) -> Floats:
         """Return the mechanism's inputs for coded records: `positions`, or the vector v of private features and target.
 
-        They are `positions` of the target and of each metric, or the vector v of private features and target.
+        There is one of the target, and one of each metric.
         """
-        private = self._private_vectors(X, y) if self.private else self.positions(y)
+        private = self._private_values(X, y)
         if self.metrics:
             # Coded metrics come before the constant.
             codes = X[:, len(self.names) - 1 : -1].T
-            others = [metric.positions(code) for metric, code in zip(self.metrics, codes, strict=True)]
+            others = [metric._private_values(X, code) for metric, code in zip(self.metrics, codes, strict=True)]  # noqa: SLF001 - another one of its class
             private = track(np.hstack([private, *map(track, others)]))
         if not self.known.columns:
             return private
@@ -105,6 +105,9 @@ class Settings:
         out[:, 0] = track(self.known.numbers(X))
         out[:, 1:] = private
         return out
+
+    def _private_values(self, X: Floats, y: Floats) -> Floats:
+        return self._private_vectors(X, y) if self.private else self.positions(y)
 
     def _private_vectors(self, X: Floats, y: Floats) -> Floats:
         """Return v of coded records, (m, p + 2); labels are coded to -1 and +1."""
@@ -152,18 +155,19 @@ class Settings:
 
     def mechanism(self, guarantee: Guarantee, family: str | None = None) -> TargetMechanism:
         """Return the mechanism of a family, by default the better one, that has ``guarantee`` with least variance."""
-        if self.private:
-            # Devices of other tasks do not need it.
-            from murk.privacy.mechanisms.outer_product import outer_mechanism
-
-            return KnownMechanism(outer_mechanism(None, guarantee, len(self.private) + 2), self.known.cells)
-        family = family or self._best_family(guarantee)
+        family = family or self.family([guarantee])
         if self.metrics:
             # Devices of other tasks do not need it.
             from murk.privacy.mechanisms.drawn import DrawnMechanism
 
             parts = (replace(self, metrics=()), *self.metrics)
-            return DrawnMechanism(tuple(part.mechanism(guarantee, family) for part in parts))
+            width = len(self.private) + 2 if self.private else 1
+            return DrawnMechanism(tuple(part.mechanism(guarantee, family) for part in parts), width)
+        if self.private:
+            # Devices of other tasks do not need it.
+            from murk.privacy.mechanisms.outer_product import outer_mechanism
+
+            return KnownMechanism(outer_mechanism(None, guarantee, len(self.private) + 2), self.known.cells)
         labelled = bool(self.classes or self.quantiles)
         bare = _mechanism(self.categories, labelled, self.missing, guarantee, family)
         if self.known.columns:

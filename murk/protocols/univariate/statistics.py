@@ -69,7 +69,8 @@ class Statistics(Protocol):
 def statistics_of(settings: Settings, mechanism: TargetMechanism) -> Statistics:
     """Return the statistics that sum a mechanism's releases."""
     if isinstance(mechanism, ThresholdMechanism):
-        return Thresholds(mechanism)
+        noise = mechanism.noise
+        return Thresholds(mechanism, Points(noise) if isinstance(noise, SimplexGaussian) else Subsets(noise))
     if isinstance(mechanism, DrawnMechanism):
         parts = zip((settings, *settings.metrics), mechanism.parts, strict=True)
         # Of known columns, each part has cells.
@@ -393,7 +394,7 @@ class Grid:
             shares = weights @ sums / count
             squares = (weights * (at @ self.chances)) @ weights.T
             covariance = (squares - np.outer(shares, shares)) / count
-            # Weights at a share below its error would depend on the noise.
+            # Shares are raised to their error: at smaller shares the weights would depend on noise.
             error = np.sqrt(np.maximum(np.diag(covariance), 1.0 / count**2))
             at = np.maximum(shares, error)
             at /= at.sum()
@@ -401,91 +402,75 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Thresholds:
-    """Number of releases at each threshold, and the sums of their payloads."""
+class Grouped:
+    """Number of releases of each group, which their first number names, and the sums of their further numbers."""
 
-    mechanism: ThresholdMechanism
+    mechanism: Any
+    inner: Any  # statistics of a group
 
-    @cached_property
-    def inner(self) -> Subsets | Points:
-        """The statistics of one threshold: shares of people at or below it, of those above, and of missing targets."""
-        noise = self.mechanism.noise
-        return Points(noise) if isinstance(noise, SimplexGaussian) else Subsets(noise)
+    @property
+    def groups(self) -> int:
+        """Number of groups."""
+        return int(self.mechanism.cells)
 
     @property
     def size(self) -> int:
         """Number of integers that are summed."""
-        return THRESHOLDS * self.mechanism.dimension
+        return self.groups * (1 + int(self.inner.size))
 
     @property
     def longest(self) -> float:
-        """Largest change of a share by replacing one release, times the number of releases."""
-        return self.inner.longest
+        """Largest change of a number of one group by replacing one release, times the number of releases."""
+        return float(self.inner.longest)
 
     @property
     def variance(self) -> float:
-        """Variance of a share at a threshold that is estimated from one release there."""
-        return self.inner.variance
+        """Variance of a group's number that is estimated from one release of the group."""
+        return float(self.inner.variance)
 
     def add(self, payloads: Integers) -> Integers:
-        """Return the numbers and sums by threshold."""
-        sums = np.zeros((THRESHOLDS, self.mechanism.dimension), dtype=np.int64)
-        ones = np.ones((len(payloads), 1), dtype=np.int64)
-        np.add.at(sums, payloads[:, 0], np.hstack([ones, payloads[:, 1:]]))
+        """Return the numbers and sums by group."""
+        order = np.argsort(payloads[:, 0], kind="stable")
+        groups, starts = np.unique(payloads[order, 0], return_index=True)
+        sums = np.zeros((self.groups, 1 + self.inner.size), dtype=np.int64)
+        for group, rows in zip(groups, np.split(order, starts[1:]), strict=True):
+            sums[group, 0] = len(rows)
+            sums[group, 1:] = self.inner.add(payloads[rows, 1:])
         return sums.ravel()
 
-    def summary(self, sums: Floats, count: int) -> Summary:
-        """Return the shares of people, averaged over the thresholds."""
-        return self.inner.summary(sums.reshape(THRESHOLDS, -1)[:, 1:].sum(axis=0), count)
+    def by_group(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return the number of releases (groups,) and the sums (groups, size) of each group."""
+        by_group = sums.reshape(self.groups, -1)
+        return by_group[:, 0], by_group[:, 1:]
 
-    def shares(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the number of releases at each threshold (t,) and, times it, the estimated shares (t, k)."""
-        by_threshold = sums.reshape(THRESHOLDS, -1)
-        counts = by_threshold[:, 0]
-        used = np.maximum(counts, 1.0)
-        return counts, counts[:, None] * self.inner.mechanism.decode(by_threshold[:, 1:] / used[:, None])
+    def summary(self, sums: Floats, count: int) -> Summary:
+        """Return the estimate for all groups together."""
+        summary: Summary = self.inner.summary(self.by_group(sums)[1].sum(axis=0), count)
+        return summary
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Number of releases of each cell of known columns, and the sums of their targets."""
+class Thresholds(Grouped):
+    """`Grouped` by threshold: shares of people at or below it, of those above, and of missing targets."""
+
+    mechanism: ThresholdMechanism
+    inner: Subsets | Points
+
+    groups = THRESHOLDS
+
+    def shares(self, sums: Floats) -> tuple[Floats, Floats]:
+        """Return numbers of releases by threshold (t,), and the estimated shares (t, k) multiplied by these numbers."""
+        counts, totals = self.by_group(sums)
+        used = np.maximum(counts, 1.0)
+        return counts, counts[:, None] * self.inner.mechanism.decode(totals / used[:, None])
+
+
+@dataclass(frozen=True)
+class Cells(Grouped):
+    """`Grouped` by cell of known columns."""
 
     mechanism: KnownMechanism
-    inner: Subsets | Points | Windows | Numbers | Products  # sums of a cell's private numbers
-
-    @property
-    def size(self) -> int:
-        """Number of integers that are summed."""
-        return self.mechanism.cells * (1 + self.inner.size)
-
-    @property
-    def longest(self) -> float:
-        """Largest change of a number of one cell by replacing one release, times the number of releases."""
-        return self.inner.longest
-
-    @property
-    def variance(self) -> float:
-        """Variance of a number that is estimated from one release."""
-        return self.inner.variance
-
-    def add(self, payloads: Integers) -> Integers:
-        """Return the numbers and sums by cell."""
-        order = np.argsort(payloads[:, 0], kind="stable")
-        cells, starts = np.unique(payloads[order, 0], return_index=True)
-        sums = np.zeros((self.mechanism.cells, 1 + self.inner.size), dtype=np.int64)
-        for cell, rows in zip(cells, np.split(order, starts[1:]), strict=True):
-            sums[cell, 0] = len(rows)
-            sums[cell, 1:] = self.inner.add(payloads[rows, 1:])
-        return sums.ravel()
-
-    def by_cell(self, sums: Floats) -> tuple[Floats, Floats]:
-        """Return the number of releases (cells,) and the sums (cells, size) of each cell."""
-        by_cell = sums.reshape(self.mechanism.cells, -1)
-        return by_cell[:, 0], by_cell[:, 1:]
-
-    def summary(self, sums: Floats, count: int) -> Summary:
-        """Return the estimate for all cells together."""
-        return self.inner.summary(self.by_cell(sums)[1].sum(axis=0), count)
+    inner: Subsets | Points | Windows | Numbers | Products  # of a cell's private numbers
 
 
 @dataclass(frozen=True)
@@ -501,12 +486,12 @@ class Drawn:
 
     @property
     def longest(self) -> float:
-        """Largest change of the target's number of one cell by one release, times their number."""
+        """Largest change of the target's number of a cell by replacing one release, times the number of releases."""
         return self.parts[0].longest
 
     @property
     def variance(self) -> float:
-        """Variance of the target's number that is estimated from one release; one of several is of the target."""
+        """Variance of the target's number per release, as only one of several releases is of the target."""
         return self.parts[0].variance * len(self.parts)
 
     def add(self, payloads: Integers) -> Integers:
@@ -530,4 +515,4 @@ class Drawn:
         """Return the estimate of the target for all cells together."""
         part = self.parts[0]
         of_target = np.asarray(sums)[: part.size]
-        return part.summary(of_target, int(part.by_cell(of_target)[0].sum()))
+        return part.summary(of_target, int(part.by_group(of_target)[0].sum()))

@@ -14,15 +14,15 @@ import numpy as np
 from murk._internal.arrays import Integers
 from murk.errors import MurkError, UserError
 from murk.stream.archive import files
-from murk.stream.archive.files import Extent, Folder, Manifest
-from murk.stream.log.checks import check_carries
-from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log
-from murk.stream.wire.duplicates import lifetime_of
+from murk.stream.archive.files import Archived, Extent, Folder, Manifest
+from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log, check_carries
+from murk.stream.wire.duplicates import DuplicateWindow, lifetime_of
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import decode_state
-from murk.stream.worker.interface import DAY
-from murk.stream.worker.recovery import check_shuffled
+from murk.stream.worker.interface import DAY, StreamLearner, wire_rules
+from murk.stream.worker.recovery import check_shuffled, rebuild_window
 from murk.stream.worker.sharing import SharingLearner
+from murk.stream.worker.worker import Validator
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
@@ -39,7 +39,8 @@ class _Tail:
     begin: int  # first offset of the file
     end: int  # next offset to read
     stored: int  # end offset of the file that the archive has
-    parts: list[Fetched] = field(default_factory=list)
+    window: DuplicateWindow
+    parts: list[Archived] = field(default_factory=list)
     size: int = 0  # bytes of the messages read
 
     @property
@@ -72,10 +73,11 @@ class Archiver:
         The log, and the task that it carries.
     folder
         The folder of the archive.
+    learner
+        A new learner of the task, which tells what a valid release is. If the task's partitions share models, the
+        models are archived too.
     partitions
         Numbers of the partitions to copy; by default all.
-    learner
-        A new learner of the task. If the task's partitions share models, the models are archived too.
     rows, size
         For a new archive: offsets of a file, and bytes of messages at which a file ends earlier.
     clock
@@ -87,9 +89,9 @@ class Archiver:
         log: Log,
         task: Task,
         folder: Folder,
+        learner: StreamLearner,
         partitions: Sequence[int] | None = None,
         *,
-        learner: object = None,
         rows: int = files.ROWS,
         size: int = files.BYTES,
         clock: Callable[[], float] = time.time,
@@ -116,6 +118,8 @@ class Archiver:
         else:
             manifest = stored
         self._manifest = manifest
+        rules = wire_rules(task, learner)
+        self._validators = [Validator(partition, rules, learner) for partition in range(task.log.partitions)]
         chosen = range(task.log.partitions) if partitions is None else sorted(set(partitions))
         self._tails = {partition: self._resume(partition) for partition in chosen}
         self._sizes = {
@@ -130,17 +134,21 @@ class Archiver:
         if not extents:
             # A partition that was added later is archived from its first message, or refused if it was removed.
             begin = self._log.begin(partition) if partition < self._manifest.partitions else 0
-            return _Tail(begin, begin, begin)
+            return self._tail(partition, Extent(begin, begin))
         last = extents[-1]
-        tail = _Tail(last.begin, last.end, last.end)
+        tail = self._tail(partition, last)
         if last.end % self._manifest.rows:
-            messages = files.decode(self._folder, partition, last, self._manifest)
-            tail.parts, tail.size = [messages], len(messages.messages.data)
+            archived = files.decode(self._folder, partition, last, self._manifest)
+            tail.parts, tail.size = [archived], len(archived.messages.messages.data)
         if not last.end % self._manifest.rows or tail.size >= self._manifest.size:
-            tail = _Tail(last.end, last.end, last.end)
+            tail.begin, tail.parts, tail.size = last.end, [], 0
         for name in files.shorter(self._folder, partition, last):
             self._folder.delete(name)
         return tail
+
+    def _tail(self, partition: int, file: Extent) -> _Tail:
+        window = rebuild_window(self._log, self._task, partition, self._validators[partition].remember, file.end)
+        return _Tail(file.begin, file.end, file.end, window)
 
     def step(self) -> int:
         """Read a batch of each partition and write complete files; return the number of messages read."""
@@ -184,10 +192,11 @@ class Archiver:
             return 0
         # Between reading and writing the messages: the models that these releases name are then on the log.
         self._archive_models()
-        self._add(partition, tail, self._truncated(fetched))
+        copies = self._validators[partition].remember(fetched, tail.window)
+        self._add(partition, tail, self._truncated(fetched), np.array(copies, np.int64))
         return len(fetched)
 
-    def _add(self, partition: int, tail: _Tail, fetched: Fetched) -> None:
+    def _add(self, partition: int, tail: _Tail, fetched: Fetched, copies: Integers) -> None:
         start = 0
         while start < len(fetched):
             boundary = tail.begin - tail.begin % self._manifest.rows + self._manifest.rows
@@ -198,7 +207,8 @@ class Archiver:
             stop = start + full if is_full else stop
             part = fetched.rows(start, stop)
             if len(part):
-                tail.parts.append(part)
+                first, last = np.searchsorted(copies, [part.offsets[0], part.offsets[-1] + 1])
+                tail.parts.append(Archived(part, copies[first:last]))
                 tail.size += len(part.messages.data)
                 tail.end = int(part.offsets[-1]) + 1
             start = stop

@@ -1,8 +1,9 @@
 """The files of an archive: a folder, or the prefix of a bucket (``s3://``, ``gs://``), with one folder a partition.
 
 ``partition=P/BEGIN-END.parquet`` holds the messages of the offsets from BEGIN to before END, in columns that Spark's
-source of Kafka topics also has: partition, offset, timestamp and value. A file ends at a multiple of `ROWS`, or where
-its messages reach `BYTES`, so it depends on the log alone. The last file of a partition may be shorter, and is replaced
+source of Kafka topics also has: partition, offset, timestamp and value; and in the column copy, whether a message
+repeats an unexpired release. A file ends at a multiple of `ROWS`, or where its messages reach `BYTES`, so it depends on
+the log alone. The last file of a partition may be shorter, and is replaced
 by longer ones. Until the shorter file is deleted, the longest of the files with the same first offset counts.
 """
 
@@ -45,6 +46,14 @@ class Extent(NamedTuple):
     def name(self, partition: int) -> str:
         """Return the file's name in the archive."""
         return f"partition={partition}/{self.begin:019}-{self.end:019}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """Messages of a file; ``copies`` are the offsets of those that repeat an unexpired release, in order."""
+
+    messages: Fetched
+    copies: Integers
 
 
 class Folder(ABC):
@@ -258,15 +267,17 @@ def shorter(folder: Folder, partition: int, extent: Extent) -> list[str]:
     ]
 
 
-def encode(partition: int, parts: Sequence[Fetched], manifest: Manifest) -> bytes:
+def encode(partition: int, parts: Sequence[Archived], manifest: Manifest) -> bytes:
     """Return the content of a file: the same bytes for the same messages."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    offsets = np.concatenate([part.offsets for part in parts]) if parts else np.zeros(0, np.int64)
-    times = np.concatenate([part.times for part in parts]) if parts else np.zeros(0, np.int64)
-    values = b"".join(part.messages.data for part in parts)
-    sizes = np.concatenate([part.messages.sizes for part in parts]) if parts else np.zeros(0, np.int64)
+    copies: Integers = np.concatenate([np.zeros(0, np.int64), *(part.copies for part in parts)])
+    pages = [Fetched.empty(), *(part.messages for part in parts)]
+    offsets = np.concatenate([page.offsets for page in pages])
+    times = np.concatenate([page.times for page in pages])
+    values = b"".join(page.messages.data for page in pages)
+    sizes = np.concatenate([page.messages.sizes for page in pages])
     places = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     table = pa.table(
         {
@@ -276,6 +287,7 @@ def encode(partition: int, parts: Sequence[Fetched], manifest: Manifest) -> byte
             "value": pa.Array.from_buffers(
                 pa.binary(), len(offsets), [None, pa.py_buffer(places.tobytes()), pa.py_buffer(values)]
             ),
+            "copy": pa.array(np.isin(offsets, copies, assume_unique=True)),
         },
         metadata={"murk.identity": manifest.identity, "murk.task": manifest.task},
     )
@@ -293,7 +305,7 @@ def encode(partition: int, parts: Sequence[Fetched], manifest: Manifest) -> byte
     return data
 
 
-def decode(folder: Folder, partition: int, extent: Extent, manifest: Manifest) -> Fetched:
+def decode(folder: Folder, partition: int, extent: Extent, manifest: Manifest) -> Archived:
     """Return the messages of a file; raise `MurkError` if it is missing, damaged or another log's."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -314,13 +326,14 @@ def decode(folder: Folder, partition: int, extent: Extent, manifest: Manifest) -
         offsets = table["offset"].to_numpy().astype(np.int64)
         times = table["timestamp"].cast(pa.int64()).to_numpy() // 1000
         partitions = table["partition"].to_numpy()
+        copies = offsets[table["copy"].to_numpy().astype(np.bool_)]
         packed = _packed(table["value"])
     except (pa.ArrowException, KeyError, OSError, ValueError) as error:
         raise damaged(folder, name, type(error).__name__) from error
     inside = len(offsets) == 0 or (extent.begin <= offsets[0] and offsets[-1] < extent.end)
     if not inside or np.any(np.diff(offsets) <= 0) or np.any(partitions != partition):
         raise damaged(folder, name, "its offsets are not those of its name")
-    return Fetched(offsets, times, packed)
+    return Archived(Fetched(offsets, times, packed), copies)
 
 
 def _packed(column: Any) -> Packed:

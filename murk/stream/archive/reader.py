@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from murk._internal.arrays import Integers
 from murk.errors import UserError
 from murk.stream.archive import files
-from murk.stream.archive.files import Extent, Folder, Manifest
+from murk.stream.archive.files import Archived, Extent, Folder, Manifest
 from murk.stream.log.interface import (
     Checkpoint,
     CrowdMark,
@@ -42,7 +43,7 @@ class ArchiveLog(Log):
         self.url, self.model_name = folder.url, name
         self._folder, self._manifest = folder, manifest
         self._extents: dict[int, list[Extent]] = {}
-        self._files: dict[tuple[int, Extent], Fetched] = {}
+        self._files: dict[tuple[int, Extent], Archived] = {}
         self._states: dict[int, Checkpoint] = {}
 
     @property
@@ -92,18 +93,23 @@ class ArchiveLog(Log):
         check_range(self, partition, offset)
         for extent in self.extents(partition):
             if offset < extent.end:
-                whole = self._decoded(partition, extent)
+                whole = self._decoded(partition, extent).messages
                 start = int(np.searchsorted(whole.offsets, offset))
                 # A file may end with offsets that have no message.
                 if start < len(whole):
                     return whole.rows(start, min(len(whole), start + limit))
         return Fetched.empty()
 
+    def copies(self, partition: int, offset: int) -> Integers:
+        """Return which offsets of the file that has this one have messages that repeat an unexpired release."""
+        at = next(extent for extent in self.extents(partition) if extent.begin <= offset < extent.end)
+        return self._decoded(partition, at).copies
+
     def first_since(self, partition: int, time: float) -> int:
         # An archived time may be truncated.
         return super().first_since(partition, time - self.task.granularity)
 
-    def _decoded(self, partition: int, extent: Extent) -> Fetched:
+    def _decoded(self, partition: int, extent: Extent) -> Archived:
         key = partition, extent
         if key not in self._files:
             while len(self._files) >= _HELD:

@@ -11,13 +11,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from murk._internal.atomic_files import warn_if_exposed
 from murk.errors import MurkError, UserError
 from murk.stream.wire.codec import MAX_MESSAGE, RejectedError, parse
+from murk.task.task import Task
 
 if TYPE_CHECKING:
-    from murk.stream.wire.blocks import DuplicateWindow
+    from murk.stream.wire.duplicates import DuplicateWindow
     from murk.stream.wire.packed import Fetched, Packed
-    from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 
@@ -116,7 +117,7 @@ class Membership(ABC):
 
     @abstractmethod
     def close(self, *, for_good: bool = True) -> None:
-        """Leave, so that other processes take over: at once, or if not ``for_good``, unless this one restarts soon."""
+        """Leave; others then take over, at once if ``for_good``, else only if this one does not restart soon."""
 
 
 class AllPartitions(Membership):
@@ -296,8 +297,7 @@ class Log(ABC):
         magnitude are checked by a learner's ``learn_release``, which raises RejectedError for releases that no honest
         device sends. Reading spends no privacy budget. Raises `UserError` if the log carries no task.
         """
-        from murk.stream.wire.blocks import DuplicateWindow
-        from murk.stream.wire.duplicates import Unexpired
+        from murk.stream.wire.duplicates import DuplicateWindow, Unexpired
 
         task = self.registered_task()
         for number in range(self.partitions) if partition is None else [partition]:
@@ -502,3 +502,32 @@ def taken_over(partition: int, url: str) -> FencedError:
         f"another worker has taken over partition {partition} of {url}; this one stops, and what it had not committed "
         "was discarded. Run one worker for each partition"
     )
+
+
+def check_carries(log: Log, task: Task) -> None:
+    """Raise `UserError` if a log carries no task or another one."""
+    document = log.document()
+    if document is None:
+        raise UserError(f"{log.url} carries no task yet: announce {task.name!r} on it first", code="MURK-LOG-003")
+    carried = Task.from_document(document)
+    if carried.hash != task.hash:
+        raise UserError(
+            f"{log.url} carries the task {carried.name!r} ({carried.hash[:12]}), not {task.name!r} "
+            f"({task.hash[:12]}): use the task as it was announced, or another log",
+            code="MURK-TASK-003",
+        )
+
+
+def check_input_log(log: Log, task: Task) -> None:
+    """Raise `UserError` if a task is shuffled and the log to which devices would send is one that a shuffler writes."""
+    if task.shuffle is None:
+        return
+    if log.crowd_mark() is not None:
+        raise not_an_input_log(log.url)
+    warn_of_readers(log)
+
+
+def warn_of_readers(input_log: Log) -> None:
+    """Warn if other users can read an input log in a file, since they would know who sent what."""
+    if input_log.exposed():
+        warn_if_exposed(input_log.url.removeprefix("sqlite:///"), "who sent what, and when")

@@ -25,7 +25,7 @@ from murk._internal.sqlite import Database, FileKind
 from murk.errors import UserError
 from murk.stream.log import interface as base
 from murk.stream.log.interface import Checkpoint, CrowdMark, Dead, DeadLetter, Log, Message, Ownership
-from murk.stream.wire.state import KEY
+from murk.stream.wire.codec import KEY
 from murk.task.task import check_task_change
 
 if TYPE_CHECKING:

@@ -1,24 +1,30 @@
-"""Encode and validate releases: compact JSON with an explicit schema version.
+"""Encode, one by one or many quickly, and validate releases: compact JSON with an explicit schema version.
 
 A log is open to anyone who can reach it. `decode` takes any bytes and either returns a release that fits the task or
 raises `RejectedError` with one of a few fixed reasons.
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
+import msgspec
 from pydantic import BaseModel, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.wire.releases import KINDS, GradientRelease, ModelMessage, PackedRelease, Release
+from murk.stream.wire.releases import KINDS, SCHEMA_VERSION, GradientRelease, ModelMessage, PackedRelease, Release
 
 _ERROR_CODE = "MURK-LOG-001"
 
 MAX_MESSAGE: Final = 1_000_000  # longest message in bytes: a Kafka broker's default limit, less its envelope
 MAX_STATE: Final = 8 * 2**20  # longest state of a partition in bytes
+KEY = b"estimate"  # key of the newest estimate, on a topic or in a log file
+MOST_POINTS = 200
+FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no history
+HISTORY_BYTES = 2**18  # approximate upper bound on a history's size
 
 
 Reason = Literal[
@@ -225,3 +231,71 @@ def _rejected(error: ValidationError) -> RejectedError:
     if first["type"] == "extra_forbidden":
         return RejectedError("schema", f"{key}: unknown key")
     return RejectedError("schema", f"{key}: {excerpt(repr(first['input']))}: {first['type']}")
+
+
+LARGEST = 2**62 - 1  # largest coordinate of a release
+_BOUNDS = ("gt", "ge", "lt", "le")
+
+
+def struct_of(model: type[Release]) -> type[msgspec.Struct]:
+    """Return a msgspec struct with a release model's fields, but without the regular expressions of texts."""
+    types: dict[str, Any] = {}
+    for name, about in model.model_fields.items():
+        bounds = {key: getattr(bound, key) for bound in about.metadata for key in _BOUNDS if hasattr(bound, key)}
+        types[name] = Annotated[about.annotation, msgspec.Meta(**bounds)] if bounds else about.annotation
+    types["payload"] = list[Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)]]
+    fields = [(model.model_fields[name].alias or name, kind) for name, kind in types.items()]
+    # Releases have no reference cycles, so the garbage collector can skip them.
+    return msgspec.defstruct(model.__name__, fields, frozen=True, forbid_unknown_fields=True, gc=False)
+
+
+def most_points(coefficients: int) -> int:
+    """Return the largest number of points: 200, or fewer for many coefficients; 0 if that is below 16.
+
+    >>> most_points(10), most_points(500), most_points(5_000)
+    (200, 49, 0)
+    """
+    most = min(MOST_POINTS, HISTORY_BYTES * 3 // 4 // (4 * (2 * coefficients + 1)))
+    return most if most >= FEWEST_POINTS else 0
+
+
+def history_bytes(coefficients: int) -> int:
+    """Return the largest number of bytes that the history of estimates takes in a partition's state."""
+    # A count and a time with their commas, and base64 of float32.
+    return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
+
+
+@cache
+def writer(kind: str) -> Callable[..., bytes]:
+    """Return a function that encodes a release from its fields, to the same bytes as `encode` but faster."""
+    model = KINDS[kind]
+    if issubclass(model, PackedRelease):
+        return lambda **fields: encode(model(**fields))
+    shape = struct_of(model)
+    to_json, parse = msgspec.json.Encoder().encode, msgspec.json.Decoder(shape).decode
+    patterns = {
+        name: re.compile(constraint.pattern)
+        for name, field in model.model_fields.items()
+        for constraint in field.metadata
+        if getattr(constraint, "pattern", None)
+    }
+    id_matches = patterns.pop("id").fullmatch
+
+    # The releases of a block share these texts.
+    @cache
+    def others_match(*texts: str) -> bool:
+        return all(map(re.Pattern.fullmatch, patterns.values(), texts))
+
+    names = tuple(patterns)
+
+    def write(**fields: Any) -> bytes:
+        try:
+            data = to_json(shape(schema=SCHEMA_VERSION, kind=kind, **fields))
+            # Parsing checks types and bounds.
+            parse(data)
+            plain = id_matches(fields["id"]) and others_match(*[fields[name] for name in names])
+        except (msgspec.MsgspecError, TypeError, ValueError, OverflowError):
+            plain = False
+        return data if plain else encode(model(**fields))
+
+    return write

@@ -54,10 +54,10 @@ class Columns:
     words: Mapping[str, Sequence[str]]  # of a field
     integers: Integers  # of all payloads
     kind: str = ""
-    # Of messages that were read; empty of decoded releases.
+    # Only if messages were read as columns; empty if decoded releases were converted.
     ids: Words = field(default_factory=lambda: np.empty((0, 2), np.uint64))  # (m, 2), big-endian halves
-    # Of all messages that were read; empty of a part.
-    texts: Integers = field(default_factory=lambda: np.empty((0, 2), np.int64))  # begin and end of a payload in these:
+    # Only for all messages that were read; empty for a part of them.
+    texts: Integers = field(default_factory=lambda: np.empty((0, 2), np.int64))  # begin and end of payloads in `packed`
     packed: Packed = field(default_factory=lambda: Packed.of([]))
 
     @classmethod
@@ -79,7 +79,7 @@ class Columns:
         return len(self.numbers["payload"])
 
     def column(self, name: str) -> Integers:
-        """Return the numbers of a field; of a field that this kind of releases does not have, zeros."""
+        """Return the numbers of a field; zeros for a field that this kind of release lacks."""
         column: Integers = self.numbers[name] if name in self.numbers else np.zeros(len(self), np.int64)
         return column
 
@@ -132,7 +132,7 @@ class Columns:
         return rows
 
     def part(self, start: int, stop: int) -> Columns:
-        """Return the releases from one number to before another."""
+        """Return the releases from one index to before another."""
         begin, end = (int(self._ends[at - 1]) if at else 0 for at in (start, stop))
         numbers = {name: column[start:stop] for name, column in self.numbers.items()}
         return Columns(numbers, self.words, self.integers[begin:end], self.kind, self.ids[start:stop])
@@ -470,7 +470,8 @@ def compose(  # noqa: C901
 ) -> bool:
     """Write the messages of the records at ``starts``; numbers that are not ``fixed`` are read from each record.
 
-    Returns whether words have these numbers, and payloads are integers within the bound, of one of the lengths.
+    Returns False if a number has no word in the program, or a payload has another length or an integer beyond the
+    bound.
     """
     literals, literal_ends, kinds, _, words, word_ends, word_places = program
     written = 0

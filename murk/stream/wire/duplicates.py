@@ -20,6 +20,8 @@ from murk._internal.jit import deferred, jit_helper
 
 SLACK = 86_400
 """Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
+AHEAD = 86_400
+"""Seconds by which a log's clock may have been ahead when it is set back: no copy of a release is then new."""
 _PERIODS = 16  # largest number of periods until a release expires
 _SPARE = 2**17  # number of ids for which an empty filter has room
 _BITS = 12  # bits of a filter for each id: fewer than 1 of 150 new ids are false positives
@@ -81,8 +83,8 @@ class Filter:
 class Unexpired:
     """Releases that have not expired, by id and time of expiry, in about 11 bytes of memory for each.
 
-    ``key`` is the key of fingerprints. A release expires at most ``lifetime`` seconds after it came, so releases that
-    expire that long before the newest one are forgotten, whole periods of ``period`` seconds at once.
+    ``key`` is the key of fingerprints. Releases that expire ``lifetime`` seconds or more before the newest one are
+    forgotten, whole periods of ``period`` seconds at once.
 
     >>> known = Unexpired(np.array([1, 2], np.uint64), 60, 600)
     >>> ids = np.array([[1, 1], [2, 2], [1, 1]], np.uint64)
@@ -103,7 +105,8 @@ class Unexpired:
     @classmethod
     def of(cls, identity: str, expiry: int, granularity: int) -> Self:
         """Return an empty set for the log with this identity, and a task with this ``expiry`` and ``granularity``."""
-        return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry))
+        # The newest one may have come while the log's clock was ahead.
+        return cls(key_of(identity), period_of(expiry, granularity), lifetime_of(expiry) + AHEAD)
 
     def add(self, ids: Words, expires: Integers) -> None:
         """Add ids (m, 2), with the times of their expiry in seconds since 1970."""
@@ -113,9 +116,10 @@ class Unexpired:
         prints, ends = fingerprints(self._key, ids, expires), ends_of(expires, self._period)
         for end in np.unique(ends).tolist():
             # Merged with runs that are not twice as long: so there are few, and each id is rarely moved.
-            runs, new = self._runs.setdefault(end, []), np.unique(prints[ends == end])
+            runs, new = self._runs.setdefault(end, []), np.sort(prints[ends == end])
             while runs and len(runs[-1]) < 2 * len(new):
-                new = np.union1d(runs.pop(), new)
+                # A stable sort merges sorted runs.
+                new = np.sort(np.concatenate([runs.pop(), new]), kind="stable")
             runs.append(new)
         if self._filter.room < len(prints):
             stored = [run for runs in self._runs.values() for run in runs]
@@ -220,3 +224,91 @@ def probe(words: Array, prints: Array, suspect: Array) -> None:
             had = had and (words[np.int64(index >> np.uint64(6))] & (np.uint64(1) << (index & np.uint64(63)))) != 0
             at += step
         suspect[m] = had
+
+
+class DuplicateWindow:
+    """Ids at the previous ``size`` offsets of a partition, and ids of ``unexpired`` releases before these offsets.
+
+    A release at offset ``o`` is a duplicate if a valid message with the same id is at an offset ``o' < o``, whether or
+    not that message was learned, and ``o' >= o - size`` or that release has not expired. A window rebuilt from all such
+    offsets gives the same answers. Memory is at most ``2 * size`` ids, and what `Unexpired` needs for the others.
+
+    >>> window = DuplicateWindow(2)
+    >>> [window.seen(offset, id) for offset, id in [(0, "0a"), (1, "0b"), (2, "0a"), (5, "0a")]]
+    [False, False, True, False]
+    """
+
+    __slots__ = ("_block", "_expires", "_last", "_newer", "_older", "_unexpired", "size")
+
+    def __init__(self, size: int, unexpired: Unexpired | None = None) -> None:
+        if size < 1:
+            raise ValueError(f"the window for duplicates must have at least 1 offset, not {size}")
+        self.size, self._unexpired = size, unexpired
+        self._last: tuple[int, str] | None = None
+        self._block = 0
+        # Two dictionaries take turns for ``size`` offsets each. Keyed by bytes, not by int: the hash of an int is
+        # predictable, and senders could choose ids that collide.
+        self._newer: dict[bytes, int] = {}
+        self._older: dict[bytes, int] = {}
+        # Times of expiry, in the order of the newer ids.
+        self._expires: list[int] = []
+
+    def seen(self, offset: int, identifier: str, expires: int = 0) -> bool:
+        """Add a hexadecimal id at an offset, with the time of its expiry; return whether it is a duplicate.
+
+        Offsets must grow from call to call. With the expiry 0 an id is remembered within the window alone.
+        """
+        self._turn_to(offset)
+        key = bytes.fromhex(identifier)
+        before = self._newer.get(key, self._older.get(key))
+        if key not in self._newer:
+            self._expires.append(expires)
+        self._newer[key] = offset
+        self._last = (offset, identifier)
+        if before is not None and offset - before <= self.size:
+            return True
+        if self._unexpired is None or not len(self._unexpired):
+            return False
+        return bool(self._unexpired.has(_words(key), np.array([expires]))[0])
+
+    def add_new(self, offsets: Integers, ids: Words, expires: Integers) -> bool:
+        """Add ids (m, 2) at offsets and return True if all are new and distinct; otherwise add none, return False."""
+        first, last = int(offsets[0]), int(offsets[-1])
+        if first // self.size != last // self.size:
+            return False
+        self._turn_to(first)
+        keys: list[bytes] = ids.astype(">u8").view("V16").ravel().tolist()
+        newer = self._newer
+        if len(set(keys)) < len(keys) or not (newer.keys().isdisjoint(keys) and self._older.keys().isdisjoint(keys)):
+            return False
+        if self._unexpired and self._unexpired.has(ids, expires).any():
+            return False
+        newer.update(zip(keys, offsets.tolist(), strict=True))
+        self._expires += expires.tolist()
+        self._last = (last, keys[-1].hex())
+        return True
+
+    def _turn_to(self, offset: int) -> None:
+        block = offset // self.size
+        if block == self._block:
+            return
+        expires = np.array(self._expires, np.int64)
+        if self._unexpired is not None and expires.any():
+            self._unexpired.add(_words(b"".join(self._newer))[expires > 0], expires[expires > 0])
+        self._older = self._newer if block == self._block + 1 else {}
+        self._newer, self._expires = {}, []
+        self._block = block
+
+    def newest(self, offset: int) -> str | None:
+        """Return the id of the newest message within reach of an offset, or None."""
+        if self._last is None or offset - self._last[0] > self.size:
+            return None
+        return self._last[1]
+
+    def __len__(self) -> int:
+        return len(self._newer) + len(self._older)
+
+
+def _words(ids: bytes) -> Words:
+    """Return ids of 16 bytes as their halves (m, 2)."""
+    return np.frombuffer(ids, ">u8").astype(np.uint64).reshape(-1, 2)

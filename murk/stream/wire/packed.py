@@ -65,6 +65,6 @@ class Fetched:
         return cls(nothing, nothing, Packed(b"", nothing))
 
     def rows(self, start: int, stop: int) -> Self:
-        """Return the messages from one number to before another, or to the last one."""
+        """Return the messages from one index to before another, by default to the last one."""
         stop = min(stop, len(self))
         return type(self)(self.offsets[start:stop], self.times[start:stop], self.messages.rows(start, stop))

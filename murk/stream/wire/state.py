@@ -20,18 +20,15 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from murk.errors import MurkError
-from murk.stream.wire.codec import MAX_STATE, excerpt
+from murk.stream.wire.codec import MAX_STATE, MOST_POINTS, excerpt, history_bytes, most_points
 from murk.stream.wire.releases import Count, Schema, TaskHash
 
 _ERROR_CODE = "MURK-STATE-001"
 
 LEVEL = 0.95  # level of the intervals in a history
-MOST_POINTS = 200
-FEWEST_POINTS = 16  # a task with so many coefficients that fewer points would fit has no history
-HISTORY_BYTES = 2**18  # approximate upper bound on a history's size
 _OVERHEAD = 4096  # upper bound on a state's bytes besides its learner and its history
 _FIRST, _FIRST_BY_KIND = 16, {"sketch": 1, "gram": 1, "newton": 1, "score": 256}
-"""Releases at a history's first point. An organisation's release covers many records; a few people's show nothing."""
+"""Releases at a history's first point. An organisation's release covers many records; a few people's are only noise."""
 
 _OCTAVE = 4
 _Count = Annotated[int, Field(ge=0)]
@@ -156,22 +153,6 @@ class HistoryRecorder:
         counts, times, rows = zip(*self._points, strict=True)
         numbers = base64.b64encode(np.concatenate(rows).astype("<f4").tobytes()).decode("ascii")
         self.history = History(counts=list(counts), times=list(times), numbers=numbers)
-
-
-def most_points(coefficients: int) -> int:
-    """Return the largest number of points: 200, or fewer for many coefficients; 0 if that is below 16.
-
-    >>> most_points(10), most_points(500), most_points(5_000)
-    (200, 49, 0)
-    """
-    most = min(MOST_POINTS, HISTORY_BYTES * 3 // 4 // (4 * (2 * coefficients + 1)))
-    return most if most >= FEWEST_POINTS else 0
-
-
-def history_bytes(coefficients: int) -> int:
-    """Return the largest number of bytes that the history of estimates takes in a partition's state."""
-    # A count and a time with their commas, and base64 of float32.
-    return most_points(coefficients) * (19 + 11 + 4 * -(-4 * (2 * coefficients + 1) // 3)) + 64
 
 
 def first_point(kind: str) -> int:
@@ -328,7 +309,6 @@ def check_header(state: Mapping[str, Any], digest: str, key: str, size: int) -> 
         raise MurkError("the state is of a learner with other settings: load it into one with the same settings")
 
 
-KEY = b"estimate"  # key of the newest estimate, on a topic or in a log file
 _PLAIN = ConfigDict(defer_build=True, strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
 

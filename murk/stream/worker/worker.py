@@ -20,13 +20,12 @@ from typing import Any, Final, Protocol, Self
 
 import numpy as np
 
-from murk._internal.arrays import Integers
+from murk._internal.arrays import Integers, Words
 from murk.errors import MurkError, UserError
-from murk.stream.log.checks import check_carries
-from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, truncate_time
-from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, check_carries, truncate_time
 from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, decode, encode
 from murk.stream.wire.columns import Columns, Layout
+from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched
 from murk.stream.wire.releases import GradientRelease, ModelMessage, Release
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, first_point
@@ -176,10 +175,17 @@ class Validated:
 
 
 class Seen(Protocol):
-    """Interface of a window for duplicates, as far as `Validator` judges messages one by one."""
+    """Interface of what tells a `Validator` which messages are copies, one by one."""
 
     def seen(self, offset: int, identifier: str, expires: int) -> bool:
         """Add an id at an offset, with the time of its expiry; return whether it is a duplicate."""
+
+
+class Window(Seen, Protocol):
+    """Interface of what tells a `Validator` which messages are copies, many at once."""
+
+    def add_new(self, offsets: Integers, ids: Words, expires: Integers) -> bool:
+        """Add ids (m, 2) at offsets and return True if all are new and distinct; otherwise add none, return False."""
 
 
 class Validator:
@@ -189,7 +195,7 @@ class Validator:
         self._partition, self._learner, self._renew = partition, learner, renew
         self._admits, self._rules, self._layout = admits_of(learner), rules, Layout(rules)
 
-    def validate(self, fetched: Fetched, window: DuplicateWindow, tally: StepCounters) -> Validated:
+    def validate(self, fetched: Fetched, window: Window, tally: StepCounters) -> Validated:
         """Judge the first messages, at least one, and count those that are not to be learned.
 
         The caller must learn the admitted ones next.
@@ -203,7 +209,7 @@ class Validator:
         return self.validate_each(messages_of(fetched.rows(0, _FEW)), window, tally)
 
     def _plain(self, fetched: Fetched) -> Iterator[Columns]:
-        """Read the first messages as columns, ever fewer, while they are many."""
+        """Yield the first messages as columns: as many as can be read, then half as many again and again."""
         if len(fetched) < _FEW:
             return
         releases = self._layout.read_first(fetched.messages)
@@ -211,8 +217,9 @@ class Validator:
             yield releases
             releases = releases.part(0, len(releases) // 2)
 
-    def remember(self, fetched: Fetched, window: DuplicateWindow) -> None:
-        """Add the ids of messages that were judged before to a window."""
+    def remember(self, fetched: Fetched, window: DuplicateWindow) -> list[int]:
+        """Add the ids of valid messages to a window; return the offsets of those that repeat an unexpired release."""
+        copies = []
         while len(fetched):
             judged = 0
             for releases in self._plain(fetched):
@@ -223,8 +230,10 @@ class Validator:
                 judged += 1
                 with suppress(RejectedError):
                     release = self._valid(value, appended)
-                    window.seen(offset, release.id, self._remembered(release, appended))
+                    if window.seen(offset, release.id, self._remembered(release, appended)):
+                        copies.append(offset)
             fetched = fetched.rows(judged, len(fetched))
+        return copies
 
     def _are_valid(self, releases: Columns, times: Integers) -> bool:
         """Return whether releases are of this partition and came in their time."""
@@ -235,7 +244,7 @@ class Validator:
             return False
         return not self._rules.is_shuffled or bool((expires <= times + self._rules.lifetime).all())
 
-    def _added(self, releases: Columns, fetched: Fetched, window: DuplicateWindow) -> bool:
+    def _added(self, releases: Columns, fetched: Fetched, window: Window) -> bool:
         """Add releases, the first ones of what was fetched, to a window if all are new; return whether they are."""
         count, expires = len(releases), releases.column("expires")
         remembered = np.where(expires <= fetched.times[:count] + self._rules.lifetime, expires, 0)

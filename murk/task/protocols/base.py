@@ -23,7 +23,7 @@ class SupportedMechanisms:
 
 ALL_GUARANTEES = ("pure", "approx", "gdp", "zcdp")
 PUBLIC_PEOPLE: Final = (
-    " and public, whose covariates are of people who count alike; remove one, or say protocol: moments"
+    " and public, whose covariates give all people the same weight; remove one, or say protocol: moments"
 )
 
 

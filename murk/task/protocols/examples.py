@@ -232,7 +232,7 @@ class ExamplesProtocol(TaskProtocol):
         return filled
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:
-        """Return the settings of IWP-SGD: separate releases, constant steps of batches and the last iterate."""
+        """Return the paper's settings of IWP-SGD: separate releases, constant steps on batches, the last iterate."""
         return {
             ("examples", "release"): "separate",
             ("examples", "loss"): "squared" if target == "real" else "exponential",
@@ -248,8 +248,8 @@ class ExamplesProtocol(TaskProtocol):
         """Check that the loss fits the target, and that the release fits the loss."""
         if target == "classes" and block.release != CELLS:
             raise task_error(
-                f"{block.release} has one number for the target, which is a label or a real one; for several classes "
-                "say release: cells, or protocol: scores",
+                f"{block.release} codes the target as one number, so it has two classes or is real; for several "
+                "classes say release: cells, or protocol: scores",
                 "examples",
                 "release",
             )
@@ -276,7 +276,7 @@ class ExamplesProtocol(TaskProtocol):
             raise task_error(words, "examples", "release")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows: if many records without a target bias the fit."""
+        """Return why people cannot be weighted by rows: in joint or separate releases missing targets bias fits."""
         if block.release in (JOINT, "separate"):
             return (
                 f" and release: {block.release}, whose fit answers without a target bias; say release: outer or cells"

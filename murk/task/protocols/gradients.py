@@ -25,7 +25,7 @@ class GradientsProtocol(TaskProtocol):
     why_no_forgetting = "takes one path through all releases, in ever smaller steps"
 
     def why_not_grown(self, block: Any) -> str:
-        """Return that a new partition would begin at its first iterate."""
+        """Return the reason: a new partition would begin at the initial iterate."""
         return "a new partition's iterate would begin anew, and its average would count like the others'"
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:

@@ -17,9 +17,9 @@ class MomentsBlock(Block):
 
     release: Literal["observed", "joint", "separate"] | None = Field(
         default=None,
-        description="`observed` releases x x' and x y as one vector, zeros without a target, and whether there is "
-        "one; `joint` without that number, a missing target being the middle of its range; `separate` as two, as "
-        "published; `null`: `observed`, or `joint` without an intercept",
+        description="`observed` releases x x', x y and whether there is a target as one vector, all zeros without a "
+        "target; `joint` leaves that number out, and a missing target counts as the middle of its range; `separate` "
+        "releases x x' and x y as two vectors, as published; `null`: `observed`, or `joint` without an intercept",
     )
     loss: Literal["logistic", "poisson", "boosting"] | None = Field(
         default=None, description="loss for a binary target (`null`: logistic)"
@@ -44,7 +44,8 @@ class MomentsBlock(Block):
         "model's equations over the public features, without bias where these are like the people's",
     )
     radius: Positive | None = Field(
-        default=None, description="public bound on the length of the coded features; `null`: their box's"
+        default=None,
+        description="public bound on the length of the coded features; `null`: the largest length in their box",
     )
     outliers: Literal["clip", "zero"] = Field(
         default="clip",
@@ -104,7 +105,7 @@ class MomentsProtocol(TaskProtocol):
             raise task_error(f"{block.radius:g} has no effect with design: gaussian; remove one", "moments", "radius")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot be weighted by their rows: if a release does not tell how many rows it is worth."""
+        """Return why people cannot be weighted by rows: only "observed" releases say whether there is a target."""
         return "" if block.release == "observed" else f" and release: {block.release}; say release: observed"
 
     def check_without_public(self, block: Any, target: str) -> None:

@@ -54,8 +54,8 @@ class ScoresBlock(Block):
     effects: Literal["linear", "logistic"] = Field(
         default="logistic",
         description="`linear`: while noise hides the curvature of log odds, as with rare outcomes, all people answer "
-        "at one probability, and average effects are slopes of the line through the labels; `logistic`: "
-        "always at the fitted coefficients. If omitted: `logistic`, or without public covariates `linear` for a "
+        "at one probability, and average effects are slopes of a line fitted to the labels; `logistic`: people always "
+        "answer at the fitted coefficients. If omitted: `logistic`, or without public covariates `linear` for a "
         "binary target and for several classes, of which only average effects are learned then",
     )
 
@@ -113,14 +113,14 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(words, "scores", "exponent")
 
     def check_with_public(self, block: Any, target: str) -> None:
-        """Raise PydanticCustomError, with the choices, for lines of several classes with public covariates."""
+        """Raise PydanticCustomError, with the choices, for linear effects on classes and public covariates."""
         if target == "classes" and block.effects == "linear":
             raise task_error(
                 "'linear' with several classes uses no public covariates, but the task has some; remove one", *_EFFECTS
             )
 
     def why_not_grown(self, block: Any) -> str:
-        """Return that partitions with models of their own do not share the models of a new one."""
+        """Return the reason if each partition has models of its own: a new partition could not use them."""
         if block.interactive and block.models == "per-partition":
             return "each partition has models of its own (scores: {models: shared} lets the number grow)"
         return ""
@@ -147,7 +147,7 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(f"{words}releases; remove it and begin a new task for each period", "forget")
 
     def check_predictions(self, block: Any, features: int, partitions: int) -> None:
-        """Raise PydanticCustomError if people read no prediction, or partitions have different prediction sets."""
+        """Raise PydanticCustomError if no prediction is sent to people, or partitions would have different sets."""
         super().check_predictions(block, features, partitions)
         if not block.interactive:
             words = "has no effect with scores: {interactive: false}, as people read no prediction; remove one"
@@ -160,8 +160,8 @@ class ScoresProtocol(TaskProtocol):
             raise task_error(words + "shared, or log: {partitions: 1}, or remove predictions", "scores", "models")
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot be weighted by their rows: if public rows or prediction sets are of people."""
-        sets = " and predictions, whose sets are of people who count alike; remove one" if predictions else ""
+        """Return why people cannot be weighted by rows: public rows and prediction sets weight people equally."""
+        sets = " and predictions, whose sets give all people the same weight; remove one" if predictions else ""
         return super().why_not_weighed(block, public=public, predictions=predictions) or sets
 
     def fill_in(self, block: Mapping[str, Any], target: str, task: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class SummariesBlock(Block):
         "normal scores of the sketch's moments",
     )
     feature_bound: Positive | None = Field(
-        default=None, description="public bound on the features' length; `null`: from their box"
+        default=None, description="public bound on the features' length; `null`: the largest length in their box"
     )
     target_bound: Positive | None = Field(default=None, description="public bound on the target's size; `null`: 1")
 
@@ -116,7 +116,7 @@ class SummariesProtocol(TaskProtocol):
         return {**block, "method": MIXING if mixes else "moments"}
 
     def why_not_weighed(self, block: Any, *, public: bool, predictions: bool) -> str:
-        """Return why people cannot count as their rows: records count, of whomever they are."""
+        """Return why people cannot be weighted by their rows: each record counts, whoever owns it."""
         return ", in which each record counts; remove it"
 
     def published(self, target: str, guarantee: str) -> dict[tuple[str, ...], Any]:

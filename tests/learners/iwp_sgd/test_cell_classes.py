@@ -330,7 +330,7 @@ def test_the_audit_finds_the_guarantee():
 @pytest.mark.parametrize(
     ("block", "words"),
     [
-        ("{release: outer}", "outer has one number for the target, .* for several classes say release: cells"),
+        ("{release: outer}", "outer codes the target as one number, .* for several classes say release: cells"),
         ("{loss: quadratic}", "'quadratic' is not a loss of a classes target"),
         ("{truncation: 2}", "no effect with release: cells"),
     ],
@@ -351,7 +351,7 @@ def test_what_several_classes_cannot_have_is_refused(block, words):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"release": "outer"}, "release='outer' has one number for the target"),
+        ({"release": "outer"}, "release='outer' codes the target as one number"),
         ({"loss": "quadratic"}, "not a loss of a classes target"),
         ({"classes": ("a", "b", "b")}, "at least two distinct labels"),
     ],

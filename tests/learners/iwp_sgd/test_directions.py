@@ -13,9 +13,9 @@ from murk.errors import UserError
 from murk.learners import Evaluated, IWPSGDClassifier, IWPSGDRegressor, UnbiasedLoss
 from murk.privacy import ApproxDP, GaussianDP, GaussianMechanism, SimulatedNoise
 from murk.protocols.examples import layout as k
+from murk.protocols.examples.device_kernels import to_vectors
 from murk.protocols.examples.directions import ExampleDirections, missing_steps
 from murk.protocols.examples.estimate import estimate
-from murk.protocols.examples.kernels import to_vectors
 from murk.protocols.examples.newton import eigen
 from murk.protocols.examples.public_fit import PUBLIC_ROWS
 from murk.protocols.public_covariates import PublicCovariates

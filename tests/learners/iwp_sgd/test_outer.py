@@ -18,9 +18,11 @@ from murk.privacy.mechanisms.outer_product import outer as outer_products
 from murk.privacy.mechanisms.outer_product import write_outer as outer_of
 from murk.protocols.examples import engine as engines
 from murk.protocols.examples import layout as k
+from murk.protocols.examples.device_kernels import to_units
 from murk.protocols.examples.estimate import estimate
-from murk.protocols.examples.outer import matrix_of, to_units
+from murk.protocols.examples.outer import matrix_of
 from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
+from murk.protocols.examples.settings import MOST_EXACT
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.public_covariates import PublicCovariates
 from tests.learners.iwp_sgd.worlds import engine, release, settings
@@ -177,12 +179,67 @@ def test_people_of_several_levels_and_partitions_are_learned_together():
     parts[1].learn_releases(releases[1::2])
     one, merged = estimate([whole]), estimate(parts)
     assert merged.values == pytest.approx(one.values, rel=1e-9)
-    assert merged.spread == pytest.approx(one.spread, rel=0.2)
+    assert merged.spread == pytest.approx(one.spread, rel=1e-9)
     assert np.all(np.abs(one.values - TRUTH) < 5.0 * one.spread)
     own = engine(seed=1, **more)
     mechanisms = [own.mechanisms["pure" if i % 3 == 0 else "default"] for i in range(len(x))]
     own.learn_records(x, y, mechanisms)
     assert own.estimate().spread == pytest.approx(one.spread, rel=0.2)
+
+
+def released_of(made, count, level="default", seed=1):
+    """Releases of people with as many features as an engine has, at a level."""
+    rng, p = np.random.default_rng(seed), made.settings.features
+    x = np.column_stack([rng.uniform(-1, 1, (count, p - 1)), np.ones(count)])
+    v = units(x, (rng.random(count) < 0.5 + 0.3 * x[:, 0]).astype(float))
+    payloads = made.mechanisms[level].randomize(v, SimulatedNoise(seed), range(count))
+    return [release(payload, level, number=i) for i, payload in enumerate(payloads)]
+
+
+def test_the_covariance_is_that_of_all_residuals_at_the_estimate():
+    """Not of residuals at the estimates of their time, by which learners with more coefficients judge."""
+    more = {"guarantee": GaussianDP(6.0), "release": "outer", "loss": "quadratic", "regularization": 0.1}
+    made = engine(**more)
+    releases = released_of(made, 700)
+    made.learn_releases(releases)
+    found, mechanism = made.estimate(), made.mechanisms["default"]
+    matrices = np.array([matrix_of(each, 3) for each in mechanism.decode([each.payload for each in releases])])
+    # The penalty of a release is in proportion to the constant's own entry.
+    matrices[:, :3, :3] += 0.1 * matrices[:, 2, 2][:, None, None] * np.eye(3)
+    inverse = np.linalg.inv(matrices[:, :3, :3].mean(axis=0))
+    theta = inverse @ matrices[:, :3, 3].mean(axis=0)
+    residuals = matrices[:, :3] @ np.append(theta, -1.0)
+    spread = np.sqrt(np.diag(inverse @ residuals.T @ residuals @ inverse)) / len(releases)
+    assert found.values == pytest.approx(theta, rel=1e-9)
+    # Eigenvalues that stand out from noise by chance widen intervals a little.
+    assert found.spread == pytest.approx(spread, rel=1e-3)
+    assert np.all(found.spread >= spread * (1 - 1e-12))
+
+
+@pytest.mark.parametrize("size", [MOST_EXACT, MOST_EXACT + 1])
+def test_parts_of_a_partition_join_up_to_a_number_of_coefficients(size):
+    names = (*(f"f{i}" for i in range(size - 1)), "intercept")
+    more = {"names": names, "square": float(size), "guarantee": GaussianDP(50.0), "release": "outer"}
+    whole, first, second = (engine(loss="quadratic", **more) for _ in range(3))
+    assert whole.joins == (size <= MOST_EXACT)
+    releases = released_of(whole, 300)
+    whole.learn_releases(releases)
+    first.learn_releases(releases[:170])
+    second.learn_releases(releases[170:])
+    one, parts = whole.estimate(), estimate([first, second])
+    assert parts.values == pytest.approx(one.values, rel=1e-6, abs=1e-9)
+    same = parts.half_widths() == pytest.approx(one.half_widths(), rel=1e-6)
+    assert same == (size <= MOST_EXACT)
+    assert np.isfinite(one.half_widths()).any()
+    assert parts.partitions == 2
+    if whole.joins:
+        first.join(second)
+        assert first.n_releases == 300
+        assert first.estimate().values == pytest.approx(one.values, rel=1e-6, abs=1e-9)
+        assert all(math.isnan(each) for each in first.unbiased_loss)
+        loaded = engine(loss="quadratic", **more)
+        loaded.load_state_dict(first.state_dict())
+        assert loaded.estimate().spread.tolist() == first.estimate().spread.tolist()
 
 
 # Public rows

@@ -42,7 +42,7 @@ _PROTOCOLS = {
     "gradients": "protocol: gradients",
 }
 _OWN = {"scores", "scores by partition", "gradients"}
-_BY_FILE = {"moments", "cells", "scores"}
+_BY_FILE = {"moments", "cells", "outer", "scores"}
 _ROWS = 100
 
 
@@ -57,8 +57,8 @@ def people(n, seed):
 
 
 def archiver(log, task, folder, **more):
-    more = {"rows": _ROWS, "learner": device_for(task).engine()} | more
-    return Archiver(log, task, LocalFolder(str(folder)), **more)
+    more = {"rows": _ROWS} | more
+    return Archiver(log, task, LocalFolder(str(folder)), device_for(task).engine(), **more)
 
 
 def archived(url, folder, **more):

@@ -7,12 +7,14 @@ import pytest
 from scipy.stats import binom
 
 from murk.errors import MurkError, UserError
+from murk.privacy import SimulatedNoise
 from murk.protocols.device import device_for
 from murk.protocols.examples.engine import IWPEngine
 from murk.results.models import model_device_for
+from murk.stream.wire.columns import Columns
 from murk.task.models import Model
 from murk.task.task import Task
-from tests.learners.models.worlds import LABEL, REAL, coded, fitted, made, model_device, released, truth
+from tests.learners.models.worlds import LABEL, REAL, block, coded, fitted, made, model_device, released, truth
 
 TASKS = {
     "outer": made(REAL, release="outer"),
@@ -79,6 +81,39 @@ def test_the_other_of_two_categories_has_the_opposite_fit():
         found = [fitted(TASKS[name], model.format(positive), 1, 400)[1] for positive in ("'yes'", "'no'")]
         assert found[0].values.tolist() == (-found[1].values).tolist()
         assert found[0].spread.tolist() == found[1].spread.tolist()
+
+
+@pytest.mark.parametrize("uniform", [False, True])
+def test_a_part_of_outer_products_is_judged_and_weighted_as_the_whole(uniform):
+    """From the task's own state a model has the bits of all releases, at two levels and with a forged one.
+
+    The forged one is implausible as a whole only: the numbers of the model's columns are ordinary. Other weights than
+    the task's are not in its state.
+    """
+    task = made(REAL, guarantee="gdp: {mu: 8.0}}, levels: {strict: {gdp: {mu: 3.0}}", release="outer")
+    whole, (X, y) = device_for(task), coded(task)
+    blocks = []
+    for level, mechanism in whole.mechanisms.items():
+        payloads = mechanism.randomize(whole.vectors(X, y), SimulatedNoise(6), np.arange(len(X)))
+        payloads[-1, 0] = 100.0 / mechanism.unit if level == "default" else payloads[-1, 0]
+        each = block(payloads)
+        blocks.append(Columns(each.numbers, {"level": [level]}, each.integers))
+    more = ", learner: {weighting: uniform}" if uniform else ""
+    device = model_device(task, f"{{name: m, features: [hours], target: wage{more}}}")
+    assert device.used.of_state is not uniform
+    learner, replayed = device.engine(), device.engine()
+    for each in blocks:
+        replayed.learn_releases(each)
+    assert (replayed.own.n_releases, replayed.own.refused_updates) == (512, 1)
+    if not uniform:
+        own = whole.engine()
+        for each in blocks:
+            own.learn_releases(each)
+        learner.adopt(own.state_dict())
+        assert (learner.own.n_releases, learner.own.refused_updates) == (512, 1)
+        one, other = device.estimate([learner]), device.estimate([replayed])
+        assert one.values.tolist() == other.values.tolist()
+        assert one.spread.tolist() == other.spread.tolist()
 
 
 REPEATS, PEOPLE = 150, 1_500
@@ -221,7 +256,7 @@ def test_a_mistake_within_the_target_is_located():
         ("product", "features: [age, rich], target: hours", "cannot be a feature: this log serves age, hours"),
         ("label", "target: married, loss: probit", "serves linear fits only"),
         ("directions of a label", "loss: probit", "the log releases directions, which serve linear fits only"),
-        ("directions", "features: [age], regularization: 0.1", "regularization: is served by directions for all"),
+        ("directions", "features: [age], regularization: 0.1", "regularization: can be given for directions only"),
         ("outer", "target: region", "learn one against the rest: {name: region, positive: east}"),
         ("outer", "target: {name: region, positive: north}", "can be learned against the rest: east, south"),
         ("outer", "target: {name: age, positive: old}", "'age' is a number, which has no categories"),

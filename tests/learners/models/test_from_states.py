@@ -23,9 +23,12 @@ log: {partitions: 2}
 duplicates: 100
 privacy: {guarantee: {gdp: {mu: 3.0}}}
 """
+_PURE = _TASK.replace("gdp: {mu: 3.0}", "pure: {epsilon: 6.0}")
 _PROTOCOLS = {
     "moments": "protocol: moments",
     "cells": "protocol: examples\nexamples: {release: cells}",
+    "outer": "protocol: examples\nexamples: {regularization: 0.1}",
+    "outer, l2-ball": "protocol: examples\nexamples: {release: outer}",
     "windows": "protocol: summaries\nsummaries: {method: moments, window: 50}",
 }
 _OWN = {
@@ -49,7 +52,7 @@ def people(n, seed):
 def learned(folder, protocol, count=800):
     url = f"sqlite:///{folder}/log.db"
     murk.run(
-        Task.parse(_TASK + (_PROTOCOLS | _OWN)[protocol]),
+        Task.parse((_PURE if "l2-ball" in protocol else _TASK) + (_PROTOCOLS | _OWN)[protocol]),
         people(count, 1),
         seed=1,
         log=url,
@@ -131,5 +134,5 @@ def test_a_log_of_scores_serves_no_other_model_and_no_replay():
     url = learned(tempfile.mkdtemp(), "scores", 20)
     with pytest.raises(UserError, match=r"features|leave out everything but the name"):
         murk.fit(_MODEL, url)
-    with pytest.raises(UserError, match="--replay is not for the task's own model"):
+    with pytest.raises(UserError, match="--replay cannot be given with the task's own model"):
         murk.fit(Model.parse("name: again"), url, replay=True)

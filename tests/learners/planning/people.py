@@ -6,7 +6,7 @@ from murk import Task
 from murk._internal.links import logistic
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
-from murk.protocols.examples.device import CellDevice
+from murk.protocols.examples.cells_device import CellDevice
 from murk.protocols.population import Population
 from murk.protocols.scores.device import ScoreDevice
 

@@ -15,9 +15,9 @@ from statsmodels.genmod.generalized_linear_model import GLM
 
 from murk.inference.linear_probability import LineEstimate
 from murk.privacy import ApproxDP, GaussianDP
-from murk.protocols.covariates import Covariates
 from murk.protocols.mean_functions import LINKS, LOSSES, ResponseRange
 from murk.protocols.moments import estimate
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES
 from murk.protocols.moments.mechanisms import Level, calibrated
 from murk.protocols.moments.model import MomentModel

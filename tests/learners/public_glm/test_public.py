@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from murk.errors import UserError
-from murk.protocols.covariates import KEPT, Covariates, PublicSample
+from murk.learners.public_sample import KEPT, PublicSample
+from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.statistics import normal_norm_bound
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))

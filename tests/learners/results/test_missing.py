@@ -47,11 +47,11 @@ def test_a_share_of_the_task_and_released_moments_tell_when_missing_values_matte
     wanted = kept_share(0.03, 4 - there.mean(), there.var())
     assert found["kept"] == pytest.approx(wanted, rel=1e-6)
     # Values may be missing mostly where the target is, which releases do not show.
-    matters = "That matters if as many of them are missing where there is a target"
+    matters = "This matters if the same share is missing among people with a target"
     assert f"count as 4, the middle of its bounds. {matters}" in found["words"]
     [filled] = described(", missing: 0.75, missing_share: 0.03", counts(0.75))
     assert filled["kept"] == pytest.approx(1.0)
-    assert "That matters" not in filled["words"]
+    assert "This matters" not in filled["words"]
     assert "are missing, as the task states, and count as 0.75." in filled["words"]
 
 

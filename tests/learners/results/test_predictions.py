@@ -110,7 +110,7 @@ def test_an_interval_of_a_prediction_is_the_whole_range_where_nothing_was_learne
     low, high = predicted_intervals(task(REAL), apart, RECORDS[0])[0]
     # Without a covariance, by Bonferroni: 2.394 standard errors of each of three coefficients.
     assert high - low == pytest.approx(2 * 26 * 2.394 * 0.1 * 2.5, rel=1e-3)
-    with pytest.raises(UserError, match="knows no covariance"):
+    with pytest.raises(UserError, match="estimates no covariance"):
         predicted_intervals(
             task(REAL), Estimate(tuple(THETA), values, RANDOM_SCALING, np.ones(3), "", 1, 5_000), RECORDS
         )

@@ -81,7 +81,7 @@ def test_how_rows_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> None
     (tmp_path / "task.yaml").write_text(SEVERAL_ROWS)
     at = {"log": f"sqlite:///{tmp_path}/log.db", "ledger": tmp_path / "ledger.db"}
     result = murk.run(Task.parse(SEVERAL_ROWS), tmp_path / "rows.csv", person="person", seed=1, **at)
-    sentence = "one answer a person, so people count alike, not rows"
+    sentence = "one answer a person, so all people have the same weight"
     assert "40 people with 121 rows: one answer" in result.report["counted_rows"]
     assert sentence in " ".join(str(result).split())
     assert sentence in result._repr_html_()
@@ -103,4 +103,4 @@ def test_how_rows_of_a_person_counted_is_said_everywhere(tmp_path: Path) -> None
     assert sentence in " ".join(sent.split())
     # Rows that are people have none.
     rows_alone = murk.run(Task.parse(SEVERAL_ROWS.replace("visits", "rows")), tmp_path / "rows.csv", seed=1)
-    assert "count alike" not in str(rows_alone)
+    assert "the same weight" not in str(rows_alone)

@@ -222,7 +222,7 @@ def test_lines_of_classes_need_no_public_covariates_and_few_features():
     model.learn_many(X, y)
     assert model.estimate().values.shape == (12,)
     assert model.coefficients()["b:0"] > 0
-    with pytest.raises(UserError, match="scores of several classes without rounds are for few features"):
+    with pytest.raises(UserError, match="scores of several classes with interactive=False need few features"):
         glm(public=None, classes=list("abc"), features=list(range(40)))
 
 

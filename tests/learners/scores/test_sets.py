@@ -20,7 +20,8 @@ from murk.inference.prediction_sets import LABELS, REAL, PredictionSets, Present
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import VALUES, family
+from murk.monitoring.metrics.exporter import family
+from murk.monitoring.metrics.monitor import VALUES
 from murk.monitoring.snapshot import Snapshot
 from murk.privacy import GaussianDP, PureDP, ZeroConcentratedDP
 from murk.privacy.noise import SimulatedNoise

@@ -10,7 +10,8 @@ from murk import Task
 from murk.errors import UserError
 from murk.monitoring import Monitor
 from murk.monitoring.metrics.catalogue import METRICS
-from murk.monitoring.metrics.exporter import RESULTS, VALUES, new_registry
+from murk.monitoring.metrics.exporter import RESULTS, new_registry
+from murk.monitoring.metrics.monitor import VALUES
 from murk.monitoring.processes import SMALLEST_GROUP, PeopleMetrics, PeopleSums
 from murk.monitoring.web.routes import metrics
 from murk.producers.ledger import statements as aggregates

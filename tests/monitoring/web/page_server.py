@@ -25,7 +25,7 @@ from murk.privacy import GaussianDP, PureDP
 
 PAGE = Path(murk.__file__).parent / "monitoring" / "web" / "page"
 POLICY = "default-src 'self'"
-BY_RANDOM_SCALING = "random scaling knows no covariance"
+BY_RANDOM_SCALING = "random scaling estimates no covariance"
 BOUNDS = [2**power - 1 for power in range(21)]
 RANDOM_SCALING = (
     "valid in the limit only; on the demonstration's data nominal 95% intervals of this kind held the truth in "

@@ -16,7 +16,7 @@ from murk.privacy.mechanisms import (
     LaplaceMechanism,
 )
 from murk.privacy.mechanisms.base import WIDTH
-from murk.privacy.mechanisms.payload_limits import FALSE_ALARM, NATS, PayloadBound, gaussian_square, laplace_square
+from murk.privacy.mechanisms.lattice import FALSE_ALARM, NATS, PayloadBound, gaussian_square, laplace_square
 
 SHAPES = [(d, steps) for d in (1, 2, 10, 65, 1000) for steps in (0, 1, WIDTH // 2, 4 * WIDTH, 900 * WIDTH)]
 

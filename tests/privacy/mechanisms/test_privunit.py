@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, GaussianMechanism, L2BallMechanism, PrivUnitMechanism, PureDP, SimulatedNoise
-from murk.privacy.mechanisms.payload_limits import NATS, gaussian_square
+from murk.privacy.mechanisms.lattice import NATS, gaussian_square
 from murk.privacy.mechanisms.privunit import closest_share, fitted, gain, limit, moments, shared_threshold
 from tests.privacy.mechanisms.scripted import Scripted
 

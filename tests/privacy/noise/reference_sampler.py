@@ -12,8 +12,7 @@ import numpy.typing as npt
 
 from murk._internal.arrays import Integers, Words
 from murk.privacy.noise.distributions import NoiseDistribution
-from murk.privacy.noise.kernels import DEEPER, DONE, REJECTED, SPARE, WORDS
-from murk.privacy.noise.philox import Purpose, philox
+from murk.privacy.noise.kernels import DEEPER, DONE, REJECTED, SPARE, WORDS, Purpose, philox
 from murk.privacy.noise.sources import Feed, fill
 
 # What a trial of two words may come to, beside a value and `REJECTED`.

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
-from murk._internal.jit import jit
-from murk._internal.memory import is_compiled, random_words
+from murk._internal.jit import is_compiled, jit, random_words
 from murk.privacy.noise.chacha import expand, fresh_words
 
 KEY = np.frombuffer(bytes(range(32)), dtype=np.uint64)

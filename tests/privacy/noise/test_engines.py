@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numba.core.dispatcher import Dispatcher
 
 from murk._internal.arrays import Integers, Words
-from murk.privacy.noise import kernels, philox, sources
+from murk.privacy.noise import kernels, sources
 from murk.privacy.noise.distributions import GAUSSIAN_NOISE, LAPLACE_NOISE, NoiseDistribution
 from murk.privacy.noise.kernels import DONE, SPARE
 from murk.privacy.noise.sources import Draw, Feed, SimulatedNoise, fill
@@ -187,10 +187,9 @@ def floating(names: set[str]) -> set[str]:
 def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     # Types are found before anything is optimized.
     monkeypatch.setattr(numba.config, "OPT", type(numba.config.OPT)(0))
-    fresh = [fresh_module(module, monkeypatch) for module in (philox, kernels)]
-    block, fresh_kernels = fresh[0].block, fresh[1]
-    block(*[np.uint64(1)] * 4)
-    fresh[0].blocks(*[np.uint64(1)] * 3, np.empty(4, dtype=np.uint64))
+    fresh_kernels = fresh_module(kernels, monkeypatch)
+    fresh_kernels.block(*[np.uint64(1)] * 4)
+    fresh_kernels.blocks(*[np.uint64(1)] * 3, np.empty(4, dtype=np.uint64))
     no_words, out = np.empty(0, dtype=np.uint64), np.empty(100, dtype=np.int64)
     no_words.setflags(write=False)
     fresh_kernels.draw(*_arrays(GAUSSIAN_NOISE), no_words, no_words, out)
@@ -199,7 +198,7 @@ def test_no_float_in_the_compiled_sampler(monkeypatch: pytest.MonkeyPatch) -> No
     fresh_kernels.fast_gaussian(np.uint64(1), np.int64(1), np.empty(4, dtype=np.uint64), out)
     fresh_kernels.simulated_laplace(np.uint64(1), np.int64(1), out)
     fresh_kernels.simulated_words(np.uint64(1), np.int64(1), 2, no_words.copy())
-    dispatchers = [f for m in fresh for f in vars(m).values() if isinstance(f, Dispatcher)]
+    dispatchers = [f for f in vars(fresh_kernels).values() if isinstance(f, Dispatcher)]
     own = [f for f in dispatchers if f.__module__.endswith("_fresh")]
     assert len(own) >= 11
     for function in own:

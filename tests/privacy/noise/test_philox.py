@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from murk.privacy.noise import kernels
-from murk.privacy.noise.philox import Purpose, block, philox
+from murk.privacy.noise.kernels import Purpose, block, philox
 
 from .reference_sampler import stream
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from murk.errors import UserError
-from murk.privacy.explain import CENTRAL
+from murk.privacy.guarantees import CENTRAL
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.ledger import Ledger
 from murk.producers.ledger.names import ReleaseRequests

@@ -87,7 +87,7 @@ def test_what_fails_books_no_window(tmp_path: Path) -> None:
         with ledger.spending(TASK, ReleaseRequests([None], ["ann"], ["default"], windows=[WEEK + 9])) as spending:
             spending.cancel()
         assert ask(ledger, WEEK).granted == [0]
-        with pytest.raises(MurkError, match="a request of a release needs its window"):
+        with pytest.raises(MurkError, match="a request to release must give its window"):
             spend(ledger, ReleaseRequests([None], ["ann"], ["default"]))
         with pytest.raises(UserError, match="must have the same length"):
             spend(ledger, ReleaseRequests([None], ["ann"], ["default"], windows=[WEEK, WEEK]))

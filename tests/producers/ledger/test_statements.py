@@ -11,6 +11,7 @@ from murk.producers import Ledger, Policy
 from murk.producers.ledger.costs import Charge
 from murk.producers.ledger.names import ReleaseRequests
 from murk.producers.ledger.statements import CapStatus, LevelAccount, describe_together
+from murk.task.task import AboutBlock, ArchiveBlock
 from tests.producers.ledger.accounts import FILE, LOG, OTHER, TASK, ask, booked, charge, rho, spend
 from tests.producers.world import RECORD, SECRET, World, Wrapped, make_task, paid_task
 
@@ -58,6 +59,18 @@ def test_says_what_was_promised_and_spent(tmp_path: Path) -> None:
         assert "Promised over all tasks: at most mu = 3; spent mu = 2.5" in text
         assert GaussianDP(2.0).describe() in text
         assert "ann" not in text
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_says_how_long_an_archive_keeps_what_was_sent(tmp_path: Path, declared: bool) -> None:
+    archive = ArchiveBlock.model_validate({"kept": "90d", "readers": "the registry", "writers": "its archiver"})
+    about = AboutBlock(archive=archive if declared else None)
+    with World(tmp_path, make_task().model_copy(update={"about": about})) as world:
+        world.producer.release(RECORD, person="ann")
+        text = "\n".join(world.ledger.account("ann").describe())
+    assert ("third-child: A copy of what was sent is kept in an archive for at most 90 days. Who may read it: the "
+            "registry. Who may write to it: its archiver." in text) == declared  # fmt: skip
+    assert ("archive" in text) == declared
 
 
 def test_one_release_is_no_sum(tmp_path: Path) -> None:

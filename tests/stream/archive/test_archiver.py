@@ -11,6 +11,7 @@ from pyarrow.fs import LocalFileSystem
 
 from murk import Task
 from murk.errors import MurkError, UserError
+from murk.protocols.device import device_for
 from murk.stream.archive import files
 from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import Bucket, Extent, LocalFolder, extents, folder_of, shown_url
@@ -65,7 +66,7 @@ def finish(archiver, log):
 
 
 def copied(log, place, **more):
-    archiver = Archiver(log, TASK, LocalFolder(str(place)), **{"rows": 10, **more})
+    archiver = Archiver(log, TASK, LocalFolder(str(place)), device_for(TASK).engine(), **{"rows": 10, **more})
     finish(archiver, log)
     return archiver
 
@@ -129,14 +130,14 @@ def test_a_kill_at_any_write_leaves_identical_files(tmp_path, clock):
         for begun, at, after in itertools.product((False, True), range(12), (False, True)):
             place = tmp_path / f"{begun}-{at}-{after}"
             if begun:
-                part = Archiver(log, TASK, LocalFolder(str(place)), rows=10)
+                part = Archiver(log, TASK, LocalFolder(str(place)), device_for(TASK).engine(), rows=10)
                 part._log = _Shorter(log, 25)
                 finish(part, part._log)
             try:
-                finish(Archiver(log, TASK, Fragile(str(place), at, after), rows=10), log)
+                finish(Archiver(log, TASK, Fragile(str(place), at, after), device_for(TASK).engine(), rows=10), log)
             except Killed:
                 kills += 1
-            finish(Archiver(log, TASK, LocalFolder(str(place)), rows=10), log)
+            finish(Archiver(log, TASK, LocalFolder(str(place)), device_for(TASK).engine(), rows=10), log)
             assert content(place) == expected, (begun, at, after)
         # The manifest and three files of each partition; or the last file and the shorter one that it replaces.
         assert kills == 2 * (7 + 4)
@@ -204,12 +205,12 @@ def test_removed_messages_of_an_added_partition_are_refused(tmp_path, log):
     fill(log, 2, 25)
     log.append([(2, message(110))])
     for _ in range(2):
-        archiver = Archiver(log, grown, LocalFolder(str(tmp_path / "archive")))
+        archiver = Archiver(log, grown, LocalFolder(str(tmp_path / "archive")), device_for(grown).engine())
         with pytest.raises(MurkError, match=r"ends at offset 0 of partition 2, .* retention has removed") as raised:
             finish(archiver, log)
         assert raised.value.code == "MURK-LOG-007"
     # A new archive begins where the log does.
-    finish(Archiver(log, grown, LocalFolder(str(tmp_path / "other"))), log)
+    finish(Archiver(log, grown, LocalFolder(str(tmp_path / "other")), device_for(grown).engine()), log)
     assert [offset for offset, _ in values(tmp_path / "other", 2)] == [10]
 
 
@@ -219,7 +220,7 @@ def test_an_added_partition_is_archived_from_its_first_message(tmp_path, log):
     grown = Task.parse(_TASK.replace("partitions: 2", "partitions: 3"))
     log.register_task(grown.document())
     log.append([(2, message(number)) for number in range(100, 110)])
-    finish(Archiver(log, grown, LocalFolder(str(tmp_path / "archive"))), log)
+    finish(Archiver(log, grown, LocalFolder(str(tmp_path / "archive")), device_for(grown).engine()), log)
     assert [offset for offset, _ in values(tmp_path / "archive", 2)] == [*range(10)]
 
 
@@ -287,7 +288,7 @@ def test_a_bucket_has_the_same_files(tmp_path, log):
     fill(log, 57)
     copied(log, tmp_path / "archive")
     bucket = Bucket("s3://bucket/prefix", LocalFileSystem(), str(tmp_path / "bucket"))
-    finish(Archiver(log, TASK, bucket, rows=10), log)
+    finish(Archiver(log, TASK, bucket, device_for(TASK).engine(), rows=10), log)
     assert content(tmp_path / "bucket") == content(tmp_path / "archive")
     assert extents(bucket, 1) == extents(LocalFolder(str(tmp_path / "archive")), 1)
     with ArchiveLog(bucket) as archive:
@@ -298,7 +299,7 @@ def test_other_engines_read_the_columns_of_kafkas_source(tmp_path, log):
     fill(log, 20)
     copied(log, tmp_path / "archive")
     table = parquet.read_table(tmp_path / "archive" / Extent(0, 10).name(0), partitioning=None)
-    assert table.column_names == ["partition", "offset", "timestamp", "value"]
+    assert table.column_names == ["partition", "offset", "timestamp", "value", "copy"]
     assert table["value"].to_pylist() == [each.value for each in log.read(0, 0, 10)]
     assert np.array_equal(table["offset"].to_numpy(), np.arange(10))
 

@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 
 from murk.errors import MurkError, UserError
+from murk.protocols.device import device_for
 from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import LocalFolder
 from murk.stream.archive.reader import ArchiveLog
@@ -357,7 +358,8 @@ def test_an_archive_has_what_the_log_has(log: Log, tmp_path: Path) -> None:
     """Also of what nobody can read, and after the archiver's next start."""
     for count in (1, 2):
         log.append([(0, value) for value in HOSTILE] + [(1, message(make_task(), count))] * 12)
-        archiver = Archiver(log, make_task(), LocalFolder(str(tmp_path / "archive")), rows=8)
+        learner = device_for(make_task()).engine()
+        archiver = Archiver(log, make_task(), LocalFolder(str(tmp_path / "archive")), learner, rows=8)
         while not archiver.has_archived(log.ends()):
             archiver.step()
         archiver.flush()

@@ -10,18 +10,9 @@ import pytest
 from murk.errors import MurkError
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
-from murk.stream.wire.codec import WireRules, decode
+from murk.stream.wire.codec import HISTORY_BYTES, MOST_POINTS, WireRules, decode, history_bytes, most_points
 from murk.stream.wire.packed import Fetched
-from murk.stream.wire.state import (
-    HISTORY_BYTES,
-    MOST_POINTS,
-    History,
-    HistoryRecorder,
-    decode_state,
-    first_point,
-    history_bytes,
-    most_points,
-)
+from murk.stream.wire.state import History, HistoryRecorder, decode_state, first_point
 from murk.stream.worker.worker import Worker
 from tests.stream.harness import DIMENSION, drain, learn, learner_for, make_task, message, put, state_of
 

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from murk.stream.wire.blocks import struct_of
-from murk.stream.wire.codec import RejectedError, WireRules, decode, encode, json_schema
+from murk.stream.wire.codec import RejectedError, WireRules, decode, encode, json_schema, struct_of
 from murk.stream.wire.columns import Columns, Layout
 from murk.stream.wire.packed import Packed
 from murk.stream.wire.releases import KINDS, PackedRelease, Release

@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from murk.stream.wire import blocks as writing
-from murk.stream.wire.blocks import writer
-from murk.stream.wire.codec import encode
+from murk.stream.wire import codec as writing
+from murk.stream.wire.codec import encode, writer
 from murk.stream.wire.releases import KINDS, PackedRelease
 from tests.fuzz.mutate import STRANGE
 from tests.stream.messages.test_receiving import MORE, WITH_NUMBERS

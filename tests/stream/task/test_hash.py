@@ -9,8 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from murk.errors import UserError
-from murk.task.about import AboutBlock
-from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock
+from murk.task.experiment import AssignmentBlock, ExperimentBlock, GuardrailBlock, RatioBlock
 from murk.task.features import ADDED as ADDED_TO_FEATURES
 from murk.task.features import BinaryTarget, CategoryFeature, ClassTarget, DateFeature, NumberFeature, RealTarget
 from murk.task.fields import Block
@@ -34,7 +33,7 @@ from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
 from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
-from murk.task.task import Task, canonical_json, differences
+from murk.task.task import AboutBlock, Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 
@@ -127,7 +126,10 @@ TRIED = {
         "control": "a",
         "assigned": {"by": "device", "salt": "s", "shares": [0.5, 0.5]},
         "guardrail": {"margin": 0.01, "worse": "lower"},
-        "metrics": [{"name": name, "kind": "real", "low": 0, "high": 1} for name in ("m", "n")],
+        "metrics": [
+            {"name": name, "kind": "real", "low": 0, "high": 1, "missing_share": 0} for name in ("l", "m", "n")
+        ],
+        "ratios": [{"name": "n per m", "numerator": "n", "denominator": "m"}],
     },
 }
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
@@ -163,6 +165,7 @@ BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     ExperimentBlock: (TRIED, ("experiment",)),
     AssignmentBlock: (TRIED, ("experiment", "assigned")),
     GuardrailBlock: (TRIED, ("experiment", "guardrail")),
+    RatioBlock: (TRIED, ("experiment", "ratios", 0)),
     PredictionsBlock: (protocol("scores") | {"predictions": {}}, ("predictions",)),
     ShuffleBlock: (SHUFFLED, ("shuffle",)),
     PromiseBlock: (SHUFFLED, ("shuffle", "promise")),
@@ -356,10 +359,14 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "assigned": None,
         "segments": ["page"],
         "guardrail": None,
-        "metrics": [{"name": name, "kind": "real", "low": 0, "high": 2} for name in ("m", "n")],
+        "metrics": [
+            {"name": name, "kind": "real", "low": 0, "high": 2, "missing_share": 0} for name in ("l", "m", "n")
+        ],
+        "ratios": [],
     },
     AssignmentBlock: {"by": {SEVERAL: {"by": "server", "salt": None}}, "salt": "t", "shares": [0.4, 0.6]},
     GuardrailBlock: {"margin": 0.02, "worse": "higher", "metric": "m"},
+    RatioBlock: {"name": "z", "numerator": "l", "denominator": "l"},
     PredictionsBlock: {"coverage": 0.8, "share": 0.05},
     IntervalsBlock: {"validity": {SEVERAL: {"validity": "fixed-n", "tightest_at": None}}, "tightest_at": 6_000},
     ShuffleBlock: {

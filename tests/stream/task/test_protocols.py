@@ -279,7 +279,7 @@ def test_what_organisations_release_follows_from_what_is_said(block: str, method
             [],
             "learns binary or real targets, not 'classes'; use scores, gradients or examples",
         ),
-        ("examples", SOFTMAX, ["examples: {release: outer}"], "examples.release: outer has one number for the target"),
+        ("examples", SOFTMAX, ["examples: {release: outer}"], "examples.release: outer codes the target as one number"),
         ("examples", LOGISTIC, ["examples: {loss: squared}"], "examples.loss: 'squared' is not a loss of a binary"),
         ("examples", HUBER, ["examples: {loss: probit}"], "examples.loss: 'probit' is not a loss of a real target"),
         (

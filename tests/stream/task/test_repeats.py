@@ -22,7 +22,7 @@ from murk.protocols.population import Effects, designs
 from murk.protocols.scores.model import Model
 from murk.protocols.scores.next_model import root_of
 from murk.protocols.scores.sums import Answer, Summary
-from murk.task.repeats import ONCE, SUPPOSED, Repeats, effect_of, repeats_of_counts
+from murk.task.windows import ONCE, SUPPOSED, Repeats, effect_of, repeats_of_counts
 
 TEXT = """
 name: visits

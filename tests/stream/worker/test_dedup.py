@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from murk.stream.wire.blocks import DuplicateWindow
+from murk.stream.wire.duplicates import DuplicateWindow
 
 IDS = [f"{number:032x}" for number in range(4)]
 

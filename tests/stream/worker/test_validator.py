@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.stream.log.interface import DeadLetter, Message
-from murk.stream.wire.blocks import DuplicateWindow
 from murk.stream.wire.columns import Columns
+from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import Counters
 from murk.stream.worker import worker

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from murk.stream.log.interface import DeadLetter
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import decode_model
+from murk.stream.wire.duplicates import lifetime_of
 from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
 from murk.task.task import Task
 from tests.stream.harness import (
@@ -42,6 +43,39 @@ def test_a_step_learns_what_is_there(log: SqliteLog) -> None:
         assert worker.lag == 0
         assert worker.counters.learned == 20
     assert learner.sums == [sum(range(20)), -sum(range(20)), 20]
+
+
+@pytest.mark.parametrize(("restarted", "ahead", "counts"), [(0, 20, 0), (0, 40, 1), (1, 20, 0), (1, 70, 1)])
+def test_a_copy_is_not_new_after_a_clock_that_was_up_to_a_day_ahead(tmp_path, restarted, ahead, counts) -> None:
+    """A release comes, the log's clock is set ahead and back, and its copy comes, as it has not expired.
+
+    While the clock is ahead, a release that expires as late as can be makes the learner forget, or a restarted one
+    reads back from then. After a clock that was days ahead the copy counts, as documented.
+    """
+    hour, start = 3600, 1_700_006_400
+    task = make_task(duplicates=5, more="expiry: 12h\ngranularity: 1h\n")
+    lifetime = lifetime_of(task.expiry)
+    clock = [start - 20 * hour if restarted else start]
+    copied = message(task, 0, expires=clock[0] + (lifetime if restarted else 12 * hour))
+    with SqliteLog(tmp_path / "log.db", create=True, clock=lambda: clock[0]) as log:
+        log.register_task(task.document())
+        put(log, [copied, *(message(task, i, expires=clock[0] + 12 * hour) for i in range(1, 20))])
+        with Worker(log, task, SumLearner(task)) as worker:
+            drain(worker)
+            clock[0] = start + ahead * hour
+            expires = clock[0] + (12 * hour if restarted else lifetime)
+            put(log, [message(task, i, expires=expires) for i in range(20, 40)])
+            drain(worker)
+            if not restarted:
+                clock[0] = start + hour
+                put(log, [copied])
+                drain(worker)
+        if restarted:
+            with Worker(log, task, SumLearner(task)) as worker:
+                clock[0] = start + hour
+                put(log, [copied])
+                drain(worker)
+        assert sums(state_of(log).counters) == {"learned": 40 + counts, "duplicates": 1 - counts, "dead": {}}
 
 
 def test_state_offset_and_newest_model_stand_on_the_log_together(log: SqliteLog) -> None:

@@ -69,7 +69,7 @@ class _Equation:
 
 
 class ProbabilityLine:
-    """The least-squares line through labels, from the rounds' mean answers, oldest first, and people's moments.
+    """The least-squares line through labels, from rounds' mean answers (the oldest first) and the features' moments.
 
     ``values`` are b, in coded units, (p,); ``rate`` is the share of positive labels, and ``model`` a model at origin
     zero whose ``c(z)`` weights people.
@@ -237,7 +237,7 @@ class ProbabilityLine:
         return turned, ratio
 
     def _joint(self, middle: Floats, pull: _Effects, line: ProbabilityLine, other: _Effects) -> Floats:
-        """Return the covariance with another line of the same people; ``middle`` is the part from equations' noise."""
+        """Return the covariance with another line of the same people; ``middle`` is the equations' covariance."""
         flat = pull[0].reshape(*middle.shape[:-1], -1)
         both = (other[0] + other[0].swapaxes(-1, -2)).reshape(flat.shape)
         middle = middle + (flat * self._error.ravel() / 2.0) @ both.swapaxes(-1, -2)

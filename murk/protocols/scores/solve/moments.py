@@ -47,8 +47,9 @@ class Frame:
     def of(cls, coordinates: Coordinates, corrected: NDArray[np.bool_] | None = None) -> Frame:
         """Return the frame of a survey's coordinates.
 
-        A category's variance follows from its centre; all other features have the variance 1 in x', up to the survey's
-        errors. Centre and spread of ``corrected`` features, (p - 1,), are from released matrices, not from the survey.
+        In x', all features but categories have variance 1, up to the survey's errors; a category's variance follows
+        from its centre. Centre and spread of ``corrected`` features, (p - 1,), are from released matrices, not from the
+        survey.
         """
         centre, coded = coordinates.centre, coordinates.log_spread_error == 0.0
         # A survey has few answers, of which a few forgers may give many.
@@ -168,7 +169,8 @@ class Moments:
         rough = math.sqrt(float(np.sum((shape - np.eye(p)) ** 2)) / (p * (p + 1) / 2))
         moment = _of_constant(back @ moment @ back.T)
         plain = Model(np.zeros(len(newest.origin)), base, newest.clipping_norm, 1.0, 0.0, 0.0)
-        # If people are weighed by their rows, the ratio is mostly that of their rows to the largest number that counts.
+        # If people are weighted by their rows, the ratio is mostly that of their rows to the largest number that
+        # counts.
         ratio = 1.0 if response.weighed else ratio
         length = 2.0 * ratio * float(np.trace(mean_matrix(plain, frame.rows(moment), response, flat=True)))
         settled = len(found) > 1 and rough < _EVEN
@@ -199,17 +201,17 @@ class Moments:
 
     @cached_property
     def withheld(self) -> NDArray[np.bool_]:
-        """Whether the coefficient of each feature has no interval, (p - 1,), as nothing supports one.
+        """Whether the coefficient of each feature has no interval, (p - 1,), as no answers support one.
 
-        Answers at coordinates that released matrices contradict tell little of any feature, unless a correction agrees
-        with them and shows the feature's spread.
+        If released matrices contradict the coordinates at which people answered, the answers tell little about any
+        feature, unless a correction agrees with the matrices and shows the feature's spread.
         """
         still = _contradicted(self.frame, self.estimated, self.errors).any()
         return np.asarray(self.unseen | still | (self.unseen[: len(self.understated)] & self.understated).any())
 
     @cached_property
     def hidden(self) -> Floats:
-        """Matrix H, (p, p): ``theta'H theta`` is the variance of the unseen features' part, if spread as expected."""
+        """Matrix H, (p, p): ``theta'H theta`` is the variance of the unseen features' part of x'theta, as expected."""
         weights = np.append(self.unseen * np.diag(self.frame.moment)[:-1], 0.0)
         return np.asarray((self.frame.transform.T * weights) @ self.frame.transform)
 
@@ -250,8 +252,8 @@ def _corrected(coordinates: Coordinates, known: _Known) -> tuple[Coordinates, ND
     """Return coordinates with the centres and spreads that released matrices show, and which features have new ones.
 
     Few forgers can move a centre and overstate a spread while people answer the survey. That would hide the feature:
-    its coefficient of x' would be too large for the prior. Also, the first people may be alike where later ones differ.
-    Returns None if the matrices do not contradict the survey of any number.
+    its coefficient of x' would be too large for the prior. Also, the first people may be alike in a feature in which
+    later people differ. Returns None if the matrices do not contradict the survey of any number.
     """
     mean, mean_error = known.estimated[:-1, -1], known.errors[:-1, -1]
     variance = np.diag(known.estimated)[:-1] - mean**2
@@ -278,7 +280,7 @@ def _posterior(frame: Frame, together: Pooled, at: Floats, *, weighed: bool) -> 
     """Return the posterior moments of x', given the pooled matrices ``together``.
 
     Near the moments ``at`` released matrices are linear in the moments, with a factor by their traces. If people are
-    weighed by their rows (``weighed``), this factor has no prior.
+    weighted by their numbers of rows (``weighed``), this factor has no prior.
     """
     free = np.isnan(frame.doubts)
     # While released matrices are mostly noise, even their trace may not be positive.
@@ -479,7 +481,7 @@ _RAREST = 0.1  # least expected variance of a category
 class Curvature:
     """The difference between released curvatures and those over the rows, in the newest round's coordinates."""
 
-    ratio: float  # ratio to the rows' curvature: below 1 if targets are missing
+    ratio: float  # ratio of released curvature to that over the rows: below 1 if targets are missing
     along: Floats  # the direction of the coefficients, of length 1, (p,)
     root: Floats  # C, lower triangular, (2, 2): ``C C'`` is the covariance of the ratio and of the curvature along them
     correction: Floats  # D, (p, p)
@@ -607,14 +609,14 @@ def _from_scatter(each: Summary, ratio: float, response: Response) -> Answer | N
     """Convert a scatter to a curvature if everybody has the same probability; else return None."""
     if each.scatter is None or not response.binary or np.any(each.model.origin[:-1]):
         return None
-    # If people are weighed by their rows, rows without a target are in neither matrix.
+    # If people are weighted by their rows, rows without a target are in neither matrix.
     factor = 2.0 * (1.0 if response.weighed else ratio)
     factor *= float(response.weights(each.model.origin[-1:], each.model.exponent)[0])
     return each.scatter.times(factor)
 
 
 def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Floats:
-    """Return how much the error of the curvature predicted at a model may differ from that at the newest, (p, p).
+    """Return how much errors of predicted curvatures may differ between a model and the newest model, (p, p).
 
     At an origin of constants alone only the share of targets may be wrong. At the newest origin the error may be as
     large as the predicted change from there. Other origins lie near the newest: 0.
@@ -626,7 +628,7 @@ def _moved(model: Model, newest: Model, rows: Rows, response: Response) -> Float
 
 
 def may_be_none(share: float, error: float) -> bool:
-    """Return whether it may be that nobody has a target, from the posterior share of those who do."""
+    """Return whether it is plausible that nobody has a target, from the posterior share of people with one."""
     return share < min(_SURE * error, _FEW)
 
 

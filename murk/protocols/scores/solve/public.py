@@ -193,7 +193,7 @@ _TERMS = 40_000_000  # most terms of rows held at once; beyond it rows are left 
 
 @dataclass(frozen=True)
 class _Hypothesis:
-    """One kappa, with pi = 1 or free."""
+    """A hypothesis about the model: a value of kappa, with pi fixed at 1 or free."""
 
     kappa: float
     free: bool

@@ -11,7 +11,7 @@ import numpy as np
 
 from murk._internal.arrays import Floats
 
-UNTOLD = 2.0  # standard error of log s which means that nothing distinguishes s from zero
+UNTOLD = 2.0  # standard error of log s that stands for a spread that cannot be distinguished from zero
 STATED_ERROR = 0.1  # relative error of a stated spread, and error of the stated centre in units of the spread
 _LEAST = 1e-6  # standard error that counts as zero
 THRESHOLDS: Final[tuple[tuple[float, ...], ...]] = (

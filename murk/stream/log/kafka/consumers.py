@@ -224,7 +224,7 @@ class Newest:
 
 
 class Shared:
-    """One consumer for the newest committed records of a topic: one for each partition takes sockets and a thread."""
+    """One consumer for the newest committed records of a topic; one per partition would take a thread each."""
 
     def __init__(self, clients: Clients, ends: Ends, topic: str) -> None:
         self._clients, self._ends, self._topic = clients, ends, topic

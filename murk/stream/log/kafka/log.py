@@ -435,10 +435,21 @@ class KafkaLog(Log):
         return self._topics.identities()
 
     def _check_beginning(self, task: Task) -> None:
-        """Refuse to begin on topics that have releases but no state."""
+        """Refuse to begin on topics that have releases but no state, or the state of another task."""
+        # Imported here, as devices that only append decode no state.
+        from murk.stream.wire.state import decode_state
+
         for partition in range(task.log.partitions):
-            topic_partition = TopicPartition(self._names.releases, partition)
-            if self._current_ends().end(topic_partition)[topic_partition] and self._state(partition) is None:
+            topic_partition, state = TopicPartition(self._names.releases, partition), self._state(partition)
+            if state is not None:
+                learned = decode_state(state.value, f"partition {partition} of {self.url}").task
+                if learned != task.hash:
+                    raise UserError(
+                        f"{self._names.states} has states of another task than {task.name!r} (hash {learned[:12]}, not "
+                        f"{task.hash[:12]}): the topic that carried that task is lost. Give its file, with --simulated "
+                        "if its releases were, or begin with a new log (docs/recover.md)"
+                    )
+            elif self._current_ends().end(topic_partition)[topic_partition]:
                 raise UserError(
                     f"{self._names.releases} has releases in partition {partition}, but their task and state are "
                     f"missing: topics of {self.url} were deleted. Restore them, or begin with a new log "

@@ -168,7 +168,7 @@ class Topics:
         return sorted(wanted)
 
     def create_for_model(self, task: Task) -> None:
-        """Create a model's missing topics, replicated as the states are; raise `UserError` if others do not fit."""
+        """Create a model's missing topics, replicated as the states are; raise `UserError` if one does not fit."""
         names = Names(self._names.log)
         standing = self._describe_one(names.states)
         if standing is None:

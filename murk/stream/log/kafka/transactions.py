@@ -20,8 +20,8 @@ from murk.stream.log.kafka.connection.errors import deleted, translate, translat
 from murk.stream.log.kafka.connection.records import send_at_once, takes_batches
 from murk.stream.log.kafka.consumers import Table, record
 from murk.stream.log.kafka.topics import Names
+from murk.stream.wire.codec import KEY
 from murk.stream.wire.packed import Packed
-from murk.stream.wire.state import KEY
 
 _ERROR_CODE = "MURK-KAFKA-001"
 

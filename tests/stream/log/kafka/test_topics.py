@@ -8,6 +8,7 @@ from murk.errors import UserError
 from murk.stream.log.interface import UnreachableError
 from murk.stream.log.kafka.log import KafkaLog, TopicSetup
 from murk.stream.log.kafka.topics import Topics
+from murk.stream.wire.state import Counters, StateMessage
 from murk.task.task import Task
 
 TASK_TEXT = (
@@ -58,6 +59,25 @@ def test_without_the_task_that_a_log_carried_no_partitions_are_added(monkeypatch
         assert created == []
     else:
         assert setup.create() == ["models"]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_without_the_task_that_a_log_carried_states_tell_whether_it_is_this_one(monkeypatch, changed):
+    task = Task.parse(TASK_TEXT + "protocol: moments\nlog: {partitions: 2}\n")
+    learned = task.with_simulated(True) if changed else task
+    state = StateMessage(
+        task=learned.hash, identity="id", partition=1, offset=0, last_id=None, counters=Counters(), learner={},
+    )  # fmt: skip
+    records = [None, SimpleNamespace(value=state.encode())]
+    monkeypatch.setattr(KafkaLog, "_state", lambda log, partition: records[partition])
+    monkeypatch.setattr(KafkaLog, "_current_ends", lambda log: SimpleNamespace(end=lambda place: {place: 0}))
+    log = object.__new__(KafkaLog)
+    log.url, log._name, log.model_name = "kafka://here:1/t", "t", None
+    if changed:
+        with pytest.raises(UserError, match=r"murk-t-states has states of another task than 't' .* --simulated"):
+            log._check_beginning(task)
+    else:
+        log._check_beginning(task)
 
 
 def test_a_task_is_kept_with_its_topics_only(monkeypatch):

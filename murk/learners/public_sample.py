@@ -1,13 +1,11 @@
-"""Public covariates without targets, read once from any source."""
+"""Public covariates without targets, read once from any source, for an estimator's argument ``public``."""
 
 from __future__ import annotations
 
 import csv
-import math
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk._internal.bounded_lines import LongRowError, csv_rows
 from murk.errors import UserError
-from murk.privacy.mechanisms.outer_product import matrix_size
-from murk.protocols.linear_algebra import confine, flattened
-from murk.protocols.public_covariates import PublicCovariates
-from murk.task.text_files import explain_row, open_text
+from murk.protocols.linear_algebra import confine
+from murk.protocols.moments.covariates import Covariates
+from murk.task.text_files import LongRowError, csv_rows, explain_row, open_text
 from murk.task.values import frame_of, numbers, target
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -28,52 +24,7 @@ _ERROR_CODE = "MURK-LEARN-001"
 KEPT = 20_000  # largest number of rows kept, a uniform sample of all; the others enter only the second moment
 
 _CHUNK = 4096
-_AT_ONCE = 2**20  # largest number of floats in one block of a computation
 _SEED = 20_210_316  # fixed: the draw of the kept rows is public and must be reproducible
-
-
-@dataclass(frozen=True)
-class Covariates:
-    """Public covariates for fitting."""
-
-    points: Floats  # coded, (u, p)
-    shares: Floats  # share of people at each point, (u,)
-    people: float  # number of people whose points are kept
-    second_moment: Floats  # of all rows read, (p, p)
-    total: float | None = None  # number of rows read; None if all are kept
-
-    @classmethod
-    def of(cls, public: PublicCovariates, clipping_norm: float = math.inf, *, constant: bool = True) -> Covariates:
-        """Return a task's public points and shares, clipped to ``clipping_norm``, with or without the ``constant``."""
-        points, people = public.points, float(public.counts.sum())
-        shares, moment = public.counts / people, public.second_moment
-        if clipping_norm < math.inf:
-            points = points.copy()
-            for row in points:
-                confine(row, clipping_norm, True, False)
-            moment = (points * shares[:, None]).T @ points
-        size = points.shape[1] - (not constant)
-        return cls(points[:, :size], shares, people, moment[:size, :size])
-
-    @cached_property
-    def scatter(self) -> Floats:
-        """Covariance of the vector ``flattened(x x')`` of a random row x, (q, q)."""
-        q = matrix_size(self.points.shape[1])
-        mean, square, block = np.zeros(q), np.zeros((q, q)), max(_AT_ONCE // q, 1)
-        for start in range(0, len(self.points), block):
-            points, share = self.points[start : start + block], self.shares[start : start + block]
-            numbers = flattened(points[:, :, None] * points[:, None, :])
-            mean += share @ numbers
-            square += (numbers * share[:, None]).T @ numbers
-        return np.asarray(square - np.outer(mean, mean))
-
-    @property
-    def spread(self) -> float:
-        """Variance of an entry of ``x x'``, averaged over all entries."""
-        square = self.points**2
-        fourth = (square * self.shares[:, None]).T @ square
-        second = (self.points * self.shares[:, None]).T @ self.points
-        return float(np.mean(np.maximum(fourth - second**2, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
