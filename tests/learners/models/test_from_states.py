@@ -23,12 +23,10 @@ log: {partitions: 2}
 duplicates: 100
 privacy: {guarantee: {gdp: {mu: 3.0}}}
 """
-_PURE = _TASK.replace("gdp: {mu: 3.0}", "pure: {epsilon: 6.0}")
 _PROTOCOLS = {
     "moments": "protocol: moments",
     "cells": "protocol: examples\nexamples: {release: cells}",
     "outer": "protocol: examples\nexamples: {regularization: 0.1}",
-    "outer, l2-ball": "protocol: examples\nexamples: {release: outer}",
     "windows": "protocol: summaries\nsummaries: {method: moments, window: 50}",
 }
 _OWN = {
@@ -52,7 +50,7 @@ def people(n, seed):
 def learned(folder, protocol, count=800):
     url = f"sqlite:///{folder}/log.db"
     murk.run(
-        Task.parse((_PURE if "l2-ball" in protocol else _TASK) + (_PROTOCOLS | _OWN)[protocol]),
+        Task.parse(_TASK + (_PROTOCOLS | _OWN)[protocol]),
         people(count, 1),
         seed=1,
         log=url,

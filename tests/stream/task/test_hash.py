@@ -33,7 +33,7 @@ from murk.task.protocols.moments import MomentsBlock
 from murk.task.protocols.scores import ScoresBlock
 from murk.task.protocols.summaries import SummariesBlock
 from murk.task.shuffling import PromiseBlock, ShuffleBlock
-from murk.task.task import AboutBlock, Task, canonical_json, differences
+from murk.task.task import AboutBlock, ArchiveBlock, Task, canonical_json, differences
 from tests.stream.tasks import HUBER, LOGISTIC, SOFTMAX, content, parse
 
 
@@ -111,7 +111,8 @@ SHUFFLED = protocol("scores") | {
     "shuffle": {"crowd": 20_000, "promise": {"epsilon": 0.6, "delta": 1e-6}},
 }
 COMPARED = {"feature": "arm", "category": "b", "against": "a"}
-ABOUT = {"purpose": "p", "controller": "c", "contact": "x", "notice": "https://example.org/a"}
+KEPT = {"kept": "90d", "readers": "us", "writers": "a service"}
+ABOUT = {"purpose": "p", "controller": "c", "contact": "x", "notice": "https://example.org/a", "archive": KEPT}
 WEEKLY = {"privacy": {"guarantee": {"gdp": {"mu": 1.0}}, "window": "week"}, "track": {"window": "week"}}
 TRACKED = protocol("scores") | WEEKLY
 WEIGHED = protocol("moments") | {"weight": {"rows": 10}}
@@ -134,6 +135,7 @@ TRIED = {
 }
 BLOCKS: dict[type[Block], tuple[dict[str, Any], tuple[str | int, ...]]] = {
     AboutBlock: (content(HUBER) | {"about": ABOUT}, ("about",)),
+    ArchiveBlock: (content(HUBER) | {"about": ABOUT}, ("about", "archive")),
     Task: (content(HUBER), ()),
     NumberFeature: (content(), ("features", 0)),
     CategoryFeature: (content(), ("features", 1)),
@@ -181,7 +183,9 @@ OTHERS: dict[type[Block], dict[str, Any]] = {
         "controller": "We.",
         "contact": "Them.",
         "notice": "https://example.org/b",
+        "archive": KEPT | {"kept": "91d"},
     },
+    ArchiveBlock: {"kept": "180d", "readers": "them", "writers": "others"},
     Task: {
         "name": "other",
         "about": {"purpose": "Another."},
