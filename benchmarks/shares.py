@@ -20,7 +20,7 @@ import numpy as np
 
 from murk import Task
 from murk.privacy import GaussianDP
-from murk.privacy.mechanisms.privacy_loss import UNITS, epsilon_units
+from murk.privacy.mechanisms.costs import UNITS, epsilon_units
 from murk.protocols.device import device_for
 from murk.protocols.population import Records
 from murk.protocols.univariate import forecast

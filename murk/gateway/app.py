@@ -21,8 +21,8 @@ import msgspec
 from murk.errors import unexpected
 from murk.gateway.binary_http import PADDING, InvalidMessageError, decode_request, encode_response
 from murk.gateway.group_commit import UNKNOWN, GroupCommit, Submission
-from murk.gateway.limits import HEADER_BYTES, RateLimit
 from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, Repeated, UnopenedError
+from murk.gateway.rate_limits import HEADER_BYTES, RateLimit
 from murk.monitoring.web.server import HEADERS, Hosts, Route
 from murk.stream.wire.codec import Reason
 from murk.stream.wire.duplicates import lifetime_of

@@ -9,7 +9,7 @@ from typing import Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from murk.gateway.limits import HEADER_BYTES, address_of
+from murk.gateway.rate_limits import HEADER_BYTES, address_of
 
 HEADER_SECONDS = 10.0  # time for a request's line and headers, and for a connection between two requests
 ANSWER_SECONDS = 30.0  # time for a client to read an answer

@@ -21,7 +21,7 @@ from murk.privacy import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentrat
 from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.central.explain import described
 from murk.privacy.mechanisms import Costed
-from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.mechanisms.costs import really_given
 from murk.protocols.device import Device, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
 from murk.protocols.windows import track_of

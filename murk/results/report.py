@@ -32,7 +32,7 @@ from murk.inference.units import (
 from murk.privacy import Accountant, Guarantee
 from murk.privacy.central.explain import against_a_blank_record, described
 from murk.privacy.guarantees import CENTRAL, figures
-from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.mechanisms.costs import really_given
 from murk.protocols.device import Device, device_for, loaded_state_arithmetic
 from murk.protocols.drift import drift_of
 from murk.protocols.univariate.columns import ENOUGH, identifying_words

@@ -27,7 +27,7 @@ from murk._internal.arrays import Integers, Words
 from murk._internal.atomic_files import open_own
 from murk._internal.sqlite import Database, FileKind, Kinds, row_checksum
 from murk.errors import UserError
-from murk.shuffler.window import Window
+from murk.shuffler.duplicates import Window
 from murk.stream.wire.columns import HEAD, Columns, Layout, merge
 from murk.stream.wire.duplicates import contained, ends_of
 from murk.stream.wire.packed import Packed

@@ -26,7 +26,7 @@ from murk.errors import MurkError, UserError
 from murk.gateway import app, connection, limits
 from murk.gateway import group_commit as appending
 from murk.gateway.app import STATUS_OF, Settings, split
-from murk.gateway.limits import RateLimit
+from murk.gateway.rate_limits import RateLimit
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.web.server import Response
 from murk.protocols.device import device_for

@@ -17,7 +17,7 @@ import { maxAttackAccuracy, percent } from "./promise.js";
 import type { Store } from "./store.js";
 import { type About, type Feature, isPage, mostRows, repeatsAnswers, type Target, type TaskDocument } from "./task.js";
 import { renewalOf, wholeOf } from "./windows.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** All texts of the card; translate them with `card.texts = {...}`. */
 export const ENGLISH = {

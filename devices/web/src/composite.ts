@@ -4,7 +4,7 @@ import { response, type Vector } from "./lattice.js";
 import { type Currency, type Guarantee, isPure, type Loss, pureCost } from "./mechanisms.js";
 import { noiseOf } from "./lattice.js";
 import type { Randomizer } from "./protocol.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** The largest float that means at most a number, near a start. */
 function floatDown(start: number, fits: (value: Rational) => boolean): number {

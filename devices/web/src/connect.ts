@@ -36,4 +36,4 @@ export type { Currency, Guarantee, Loss } from "./mechanisms.js";
 export { percent } from "./promise.js";
 export type { Changes, KeyPlace, Rows, Store } from "./store.js";
 export { levelOf } from "./task.js";
-export { Refused } from "./words.js";
+export { Refused } from "./errors.js";

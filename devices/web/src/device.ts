@@ -10,7 +10,8 @@ import type { Store } from "./store.js";
 import { MOST_BYTES, readTask, repeatsAnswers, type Task } from "./task.js";
 import { type Moment, plausible, steady, Time, within } from "./time.js";
 import { renewalOf, windowOf, wholeOf } from "./windows.js";
-import { Refused, SecureWords, type Words } from "./words.js";
+import { Refused } from "./errors.js";
+import { SecureWords, type Words } from "./random-words.js";
 
 export interface Options {
   /** The gateway's address, such as `https://murk.example.org`. */

@@ -4,7 +4,7 @@
  * A number in a task means its shortest decimal, as in Python: 0.1 is 1/10. Errors of a few units of 2^-512 are far
  * below the margins by which every result is moved against the claim.
  */
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 export type Rational = readonly [bigint, bigint];
 

@@ -4,7 +4,7 @@ import { added, quantise, type Vector } from "./lattice.js";
 import { calibrate, type Guarantee, isPure, type Loss } from "./mechanisms.js";
 import { kindFor, levelsOf, located, outerOf, type Protocol, type Randomizer, secondMoment, statedOf, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** (w, a, r, m / sqrt 2) of features, the constant last; coded ones are within [-1, 1]. */
 function direction(label: boolean, x: Vector, y: number, coded: boolean): Vector {

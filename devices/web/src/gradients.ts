@@ -4,7 +4,7 @@ import type { Vector } from "./lattice.js";
 import { calibrate } from "./mechanisms.js";
 import { contrasts, eigen, hostile, kindFor, levelsOf, type Protocol, secondMoment, statedOf, whitening } from "./protocol.js";
 import type { Task } from "./task.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 const MULTIPLIER = 4; // default unit of an estimated scale's coordinate, above the noise
 const UNBOUNDED = 1e6; // largest scale where iterates are not projected

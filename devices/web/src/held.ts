@@ -2,7 +2,8 @@
 import type { Coded } from "./coding.js";
 import type { KeyPlace } from "./store.js";
 import { beginOf, spreadOf } from "./windows.js";
-import { Purpose, Refused, uniform, type Words } from "./words.js";
+import { Refused } from "./errors.js";
+import { Purpose, uniform, type Words } from "./random-words.js";
 
 const NONCE = 12; // bytes, of AES-GCM
 const AES = "AES-GCM";

@@ -1,7 +1,7 @@
 /** Vectors to integers on a lattice, and to payloads: the operations of Python's kernels, in their order. */
 import type { NoiseKind } from "./noise.js";
 import { draw } from "./noise.js";
-import { below, halves, Purpose, type Words } from "./words.js";
+import { below, halves, Purpose, type Words } from "./random-words.js";
 
 export type Vector = Float64Array;
 

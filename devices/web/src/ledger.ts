@@ -13,7 +13,7 @@ import type { Changes, Rows, Store } from "./store.js";
 import { type Moment, within } from "./time.js";
 import { repeatsAnswers } from "./task.js";
 import { beginOf, renewalOf, windowOf } from "./windows.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 const LEAST_SILENCE = 86_400;
 const PATIENCE = 30_000; // milliseconds for an account to answer

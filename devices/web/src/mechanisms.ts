@@ -17,7 +17,8 @@ import {
 import { added, ball, meanOf, quantise, shortened, unit, type Vector } from "./lattice.js";
 import { WIDTH } from "./noise.js";
 import { fitted, gain } from "./privunit.js";
-import { Refused, type Words } from "./words.js";
+import { Refused } from "./errors.js";
+import { type Words } from "./random-words.js";
 
 export type Guarantee = { readonly [kind in "pure" | "approx" | "gdp" | "zcdp"]?: { readonly [name: string]: number } };
 export type Currency = "gdp" | "rho" | "epsilon" | "approx";

@@ -7,7 +7,7 @@ import { type Vector } from "./lattice.js";
 import { type Choice, payloadOf, type Prepared, vectorsOf, type Wanted } from "./release.js";
 import type { KeyPlace } from "./store.js";
 import { drawIdentifier, write } from "./wire.js";
-import type { Words } from "./words.js";
+import type { Words } from "./random-words.js";
 
 /** A memo as it is stored: its level, and the encrypted hash and payload. */
 export interface Memo {

@@ -4,7 +4,7 @@ import type { Vector } from "./lattice.js";
 import { calibrate, type Guarantee, isPure, type Loss, type Mechanism } from "./mechanisms.js";
 import { boundingOf, checkRoom, eigen, gaussianOf, kindFor, levelsOf, located, type Protocol, type Randomizer, secondMoment, statedOf, WITHOUT_MODEL } from "./protocol.js";
 import type { Task } from "./task.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** The layout of a release's numbers. */
 interface Layout {

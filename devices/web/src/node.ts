@@ -1,6 +1,6 @@
 /** A ledger in SQLite, for Node. */
 import { type Changes, type KeyPlace, type Rows, type Store, storageFailed } from "./store.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** The methods of a database that the ledger uses: of Node's own `DatabaseSync` (22.5 or later), or of better-sqlite3. */
 export interface Database {

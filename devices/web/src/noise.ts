@@ -5,7 +5,7 @@
  * exp(-num / den). All integers of a trial are below 2^53 and exact in doubles; no float decides anything. Karney
  * (2016); Canonne, Kamath, Steinke (2020); Ducas et al. (2013).
  */
-import { Purpose, uniform, type Words } from "./words.js";
+import { Purpose, uniform, type Words } from "./random-words.js";
 
 export type NoiseKind = "gaussian" | "laplace";
 

@@ -1,6 +1,6 @@
 /** Requests through a relay, by Oblivious HTTP (RFC 9458): the relay sees no content, the gateway no address. */
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 export interface Relay {
   /** The address at which the relay takes requests for the gateway. */

@@ -1,5 +1,5 @@
 /** Philox4x32-10 (Salmon et al. 2011): the words of Python's `SimulatedNoise`, for test vectors only. */
-import type { Purpose, Words } from "./words.js";
+import type { Purpose, Words } from "./random-words.js";
 
 /** The upper half of a product of two 32-bit integers. */
 function upper(a: number, b: number): number {

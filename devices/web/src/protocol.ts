@@ -13,7 +13,7 @@ import {
 } from "./mechanisms.js";
 import { WIDTH } from "./noise.js";
 import { gridOf, type Task } from "./task.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** Standard deviations around the mean of a normal distribution that hold nine of ten values. */
 const NINE_TENTHS = 1.6448536269514715;
@@ -41,7 +41,7 @@ export interface Protocol {
   /** Refuse a model that no honest learner publishes, before any record is read. */
   check(model: Vector, version: number): void;
   /** Draw the query, before any record is read; undefined if there is only one. */
-  drawQuery(model: Vector, words: import("./words.js").Words): Query | undefined;
+  drawQuery(model: Vector, words: import("./random-words.js").Words): Query | undefined;
   /** Whether a person's rows are answered by their mean; else, and if undefined, by one row, drawn uniformly. */
   averages?(query: Query | undefined): boolean;
   /** The mechanism's input for a coded record. */
@@ -74,7 +74,7 @@ export function gaussianOf(
 ) {
   const noisy = (quantise: (v: Vector) => Vector) => ({
     quantise,
-    randomize: (v: Vector, words: import("./words.js").Words) => added(quantise(v), "gaussian", words),
+    randomize: (v: Vector, words: import("./random-words.js").Words) => added(quantise(v), "gaussian", words),
   });
   return {
     kind: "gaussian",

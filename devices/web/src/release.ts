@@ -4,7 +4,8 @@ import type { Vector } from "./lattice.js";
 import type { Protocol, Query, Randomizer } from "./protocol.js";
 import { mostRows, type Task } from "./task.js";
 import { drawPartition, drawIdentifier, type Model, readModel, write } from "./wire.js";
-import { Purpose, Refused, SecureWords, uniform, type Words } from "./words.js";
+import { Refused } from "./errors.js";
+import { Purpose, SecureWords, uniform, type Words } from "./random-words.js";
 
 /** Makes the answers of a task, given the number of coded features. */
 export type Protocols = Readonly<Record<string, (task: Task, size: number) => Protocol>>;

@@ -17,7 +17,7 @@ import {
   whitening,
 } from "./protocol.js";
 import { mostRows, type Task } from "./task.js";
-import { below, halves, Purpose } from "./words.js";
+import { below, halves, Purpose } from "./random-words.js";
 
 const FIRST = 3000;
 const REMEMBERED = 8;

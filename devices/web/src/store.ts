@@ -1,6 +1,6 @@
 /** Durable rows of text, which atomic transactions change: IndexedDB in browsers, SQLite in Node. */
 import { within } from "./time.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** Rows by key. */
 export type Rows = ReadonlyMap<string, string>;

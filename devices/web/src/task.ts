@@ -4,7 +4,7 @@ import { type Experiment, metricsOf } from "./experiment.js";
 import { cellsOf, isKnown } from "./known.js";
 import { capOf, type Guarantee } from "./mechanisms.js";
 import { isWindow, longestOf, renewalOf } from "./windows.js";
-import { Refused } from "./words.js";
+import { Refused } from "./errors.js";
 
 /** What a column shows to people. */
 interface Wording {

@@ -22,4 +22,5 @@ export * from "./task.js";
 export * from "./held.js";
 export * from "./windows.js";
 export * from "./wire.js";
-export * from "./words.js";
+export * from "./errors.js";
+export * from "./random-words.js";

@@ -6,7 +6,8 @@ import { added, type Vector } from "./lattice.js";
 import { calibrate, type Currency, epsilonUnits, isPure, type Loss, pureCost } from "./mechanisms.js";
 import { levelsOf, type Protocol, type Randomizer, rint, WITHOUT_MODEL } from "./protocol.js";
 import { mostRows, type Target, type Task } from "./task.js";
-import { Purpose, Refused, type Words } from "./words.js";
+import { Refused } from "./errors.js";
+import { Purpose, type Words } from "./random-words.js";
 
 const WORDS = 1n << 64n;
 const WIDTH = 2 ** 20;

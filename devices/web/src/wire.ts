@@ -3,7 +3,7 @@ import type { Vector } from "./lattice.js";
 import { hostile, type Protocol, type Query } from "./protocol.js";
 import type { Task } from "./task.js";
 import { timeOf, windowOf } from "./windows.js";
-import { Purpose, uniform, type Words } from "./words.js";
+import { Purpose, uniform, type Words } from "./random-words.js";
 
 export interface Model {
   readonly version: number;

@@ -24,7 +24,7 @@ from murk.privacy.central.sketch_renyi import (
 )
 from murk.privacy.guarantees import ApproxDP, Guarantee, nearest
 from murk.privacy.mechanisms.base import TAIL, WIDTH, checked_bound, checked_integer, checked_release, plain
-from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
+from murk.privacy.mechanisms.costs import DELTA_UNITS, UNITS, Currency, PrivacyLoss, cap_of
 from murk.privacy.rounding import decimal, float_down, float_up, precise, rational
 
 _ERROR_CODE = "MURK-PRIVACY-001"

@@ -15,8 +15,8 @@ from murk.privacy.central.sketch_renyi import Neighbours
 from murk.privacy.conversions import gdp_epsilon
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import TAIL, WIDTH, check_room, checked_bound, checked_integer, checked_release
+from murk.privacy.mechanisms.costs import Currency, PrivacyLoss
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
-from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 

@@ -15,7 +15,7 @@ from murk.privacy.central.gram_matrix import GramMechanism
 from murk.privacy.central.sketch_renyi import Neighbours
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import checked_integer, checked_release
-from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
+from murk.privacy.mechanisms.costs import Currency, PrivacyLoss
 
 _ERROR_CODE = "MURK-PRIVACY-001"
 

@@ -17,9 +17,9 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import lattice
+from murk.privacy.mechanisms.costs import Costed, Currency, PrivacyLoss
 from murk.privacy.mechanisms.lattice import DIRECTIONS, NOISE_OF, PayloadBound, gaussian_square
 from murk.privacy.mechanisms.lattice import WIDTH as WIDTH
-from murk.privacy.mechanisms.privacy_loss import Costed, Currency, PrivacyLoss
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

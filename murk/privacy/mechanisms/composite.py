@@ -16,9 +16,9 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_block, checked_indices, plain
+from murk.privacy.mechanisms.costs import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of
 from murk.privacy.mechanisms.gaussian import GaussianMechanism
 from murk.privacy.mechanisms.lattice import PayloadBound, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of
 from murk.privacy.mechanisms.randomized_response import RandomizedResponse
 from murk.privacy.rounding import decimal, float_down, gdp_delta_bound, precise, rational
 

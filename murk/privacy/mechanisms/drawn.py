@@ -13,8 +13,8 @@ from murk._internal.wiping import track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import Wrapped, checked_indices
+from murk.privacy.mechanisms.costs import Currency, PrivacyLoss
 from murk.privacy.mechanisms.lattice import PayloadBound
-from murk.privacy.mechanisms.privacy_loss import Currency, PrivacyLoss
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource

@@ -11,8 +11,8 @@ from murk.errors import UserError
 from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.guarantees import ApproxDP, GaussianDP, Guarantee, PureDP, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import TAIL, WIDTH, AdditiveMechanism, check_steps, checked_shape
+from murk.privacy.mechanisms.costs import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of, ceil_units
 from murk.privacy.mechanisms.lattice import GAUSSIAN, PayloadBound, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, Currency, PrivacyLoss, budget_of, ceil_units
 from murk.privacy.rounding import decimal, float_up, gdp_delta_bound, largest_integer, precise
 
 _ERROR_CODE = "MURK-PRIVACY-001"

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
+from murk.privacy.mechanisms.costs import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.mechanisms.lattice import L2BALL, PayloadBound, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
 
 _ERROR_CODE = "MURK-PRIVACY-001"

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from murk.privacy.guarantees import Guarantee, PureDP
 from murk.privacy.mechanisms.base import WIDTH, AdditiveMechanism, check_steps, checked_shape
+from murk.privacy.mechanisms.costs import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.mechanisms.lattice import LAPLACE, PayloadBound, laplace_square
-from murk.privacy.mechanisms.privacy_loss import UNITS, Currency, PrivacyLoss, epsilon_cost, epsilon_units, pure_only
 from murk.privacy.rounding import float_up
 
 _TAIL = 90  # P(|x| > 90 S) < e^-90 = 8e-40: below 1e-30 for every coordinate of a payload together

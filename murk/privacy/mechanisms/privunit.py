@@ -14,8 +14,8 @@ from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms.base import DirectionMechanism, checked_shape
+from murk.privacy.mechanisms.costs import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.mechanisms.lattice import NATS, PRIVUNIT, PayloadBound, gaussian_square
-from murk.privacy.mechanisms.privacy_loss import UNITS, OddsMechanism, epsilon_units, pure_only
 from murk.privacy.rounding import decimal, precise
 
 _ERROR_CODE = "MURK-PRIVACY-001"

@@ -14,7 +14,7 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
-from murk.privacy.mechanisms.privacy_loss import (
+from murk.privacy.mechanisms.costs import (
     UNITS,
     Currency,
     OddsMechanism,

@@ -19,8 +19,7 @@ from murk._internal.wiping import copied, track, wiped
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
-from murk.privacy.mechanisms.lattice import PayloadBound
-from murk.privacy.mechanisms.privacy_loss import (
+from murk.privacy.mechanisms.costs import (
     UNITS,
     Currency,
     OddsMechanism,
@@ -29,6 +28,7 @@ from murk.privacy.mechanisms.privacy_loss import (
     ceil_units,
     epsilon_units,
 )
+from murk.privacy.mechanisms.lattice import PayloadBound
 from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upper, precise
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from murk._internal.sqlite import Database, row_checksum
 from murk.errors import MurkError, UserError
 from murk.privacy import Currency, PrivacyLoss, cap_of, guarantee_from_dict
-from murk.privacy.mechanisms.privacy_loss import truncated_cost
+from murk.privacy.mechanisms.costs import truncated_cost
 from murk.task.shuffling import CentralGuarantee
 from murk.task.windows import each_of
 

@@ -14,7 +14,7 @@ from murk._internal.sqlite import Database
 from murk.privacy import Accountant, Guarantee, PrivacyLoss
 from murk.privacy.central.explain import against_a_blank_record, any_two_records, promised
 from murk.privacy.guarantees import CENTRAL, figures, guarantee_from_dict, percent
-from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.mechanisms.costs import really_given
 from murk.producers.ledger.costs import (
     CURRENCIES,
     REPEATED,

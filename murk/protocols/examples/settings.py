@@ -16,8 +16,8 @@ from murk._internal.arrays import Floats, Integers
 from murk._internal.lazy import bounding
 from murk.errors import UserError
 from murk.privacy import GaussianMechanism, Guarantee
+from murk.privacy.mechanisms.costs import is_pure
 from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism, matrix_size, noise_of, outer_mechanism
-from murk.privacy.mechanisms.privacy_loss import is_pure
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import losses
 from murk.protocols.examples.directions import BESIDE, ExampleDirections

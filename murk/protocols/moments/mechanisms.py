@@ -16,7 +16,7 @@ from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, GaussianMechanism, calibrate
 from murk.privacy.mechanisms.base import DirectionMechanism, Randomizer, RoundedGaussian, check_room, direction_spread
-from murk.privacy.mechanisms.privacy_loss import is_pure
+from murk.privacy.mechanisms.costs import is_pure
 from murk.privacy.noise import NoiseSource
 from murk.protocols.moments import kernels
 from murk.protocols.moments.statistics import Statistics

@@ -9,8 +9,8 @@ from typing import Any
 from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import GaussianMechanism, calibrate
 from murk.privacy.mechanisms.base import Randomizer
+from murk.privacy.mechanisms.costs import Costed, Currency, PrivacyLoss
 from murk.privacy.mechanisms.outer_product import OuterGaussian, OuterMechanism, matrix_size
-from murk.privacy.mechanisms.privacy_loss import Costed, Currency, PrivacyLoss
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from murk.inference.estimate import Estimate
 from murk.privacy import Accountant, ApproxDP, cap_of, cost_in
 from murk.privacy.central import GaussMixMechanism, GramMechanism, NewtonMechanism
 from murk.privacy.central.newton_step import EDGE
-from murk.privacy.mechanisms.privacy_loss import Costed
+from murk.privacy.mechanisms.costs import Costed
 from murk.protocols.population import Records, misfit_variance, moments_variance, one_by_one, split, within_bounds
 from murk.protocols.summaries.device import WindowDevice, device_for, windows_cap
 from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine

@@ -20,8 +20,8 @@ from murk._internal.arrays import Floats
 from murk._internal.wiping import empty, track
 from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
+from murk.privacy.mechanisms.costs import UNITS, budget_of, epsilon_units, is_pure
 from murk.privacy.mechanisms.known import KnownMechanism
-from murk.privacy.mechanisms.privacy_loss import UNITS, budget_of, epsilon_units, is_pure
 from murk.privacy.mechanisms.selection import SubsetSelection, WindowSelection
 from murk.privacy.mechanisms.simplex import SimplexGaussian
 from murk.privacy.mechanisms.thresholds import ThresholdMechanism

@@ -25,7 +25,7 @@ from murk.privacy import (
 )
 from murk.privacy.conversions import classic_scale, gdp_delta
 from murk.privacy.mechanisms import WIDTH, plain_kind
-from murk.privacy.mechanisms.privacy_loss import really_given
+from murk.privacy.mechanisms.costs import really_given
 
 KINDS = [GaussianMechanism, LaplaceMechanism, L2BallMechanism, PrivUnitMechanism]
 

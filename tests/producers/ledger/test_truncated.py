@@ -30,7 +30,7 @@ from murk.privacy import (
 )
 from murk.privacy.central import sketch_renyi as renyi
 from murk.privacy.central.explain import against_a_blank_record, any_two_records
-from murk.privacy.mechanisms.privacy_loss import DELTA_UNITS, UNITS, truncated_cost
+from murk.privacy.mechanisms.costs import DELTA_UNITS, UNITS, truncated_cost
 from murk.privacy.rounding import rational
 from murk.producers import Ledger, Policy
 from murk.producers.ledger.costs import Charge

@@ -19,22 +19,6 @@ export interface Words {
   next(purpose: Purpose): void;
 }
 
-/** Thrown when the device refuses a task, a model or a request. `reason` is stable; `message` is for people. */
-export class Refused extends Error {
-  constructor(
-    readonly reason: string,
-    message: string,
-  ) {
-    super(message);
-    this.name = "Refused";
-  }
-
-  /** Each bundle of this package has a copy of this class, so `instanceof` goes by the name. */
-  static [Symbol.hasInstance](error: unknown): error is Refused {
-    return error instanceof Error && error.name === "Refused" && "reason" in error;
-  }
-}
-
 const MOST = 16384; // getRandomValues gives at most 65,536 bytes a call
 
 /** The platform's secure randomness, drawn about `expected` words at a time; `wipe` overwrites what was drawn. */
