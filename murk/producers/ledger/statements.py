@@ -257,8 +257,9 @@ def _task_lines(task: TaskAccount) -> list[str]:
         words = _joint_words(task.accountant, task.guarantee, central=task.windows is not None)
         lines.append(f"{task.name}: {words}")
     for status in task.caps:
-        scope = f"{task.name}, level {status.level!r}" if status.level else task.name
-        lines.append(f"Promised for {scope}: {_cap_words(status)}")
+        # What was released at another level may exceed the cap of this one.
+        of_level = f"Limit for further releases of {task.name} at level {status.level!r}"
+        lines.append(f"{of_level if status.level else f'Promised for {task.name}'}: {_cap_words(status)}")
     if task.published:
         lines.append(
             f"{task.name}: this person's features (without the target) are published with the task {task.name!r}, as "
