@@ -194,7 +194,7 @@ def mixed(replications, cells=None):
             for known in (False, True)
         )
         print(
-            f"{name:6s} {numbers:7d} {people:7,}  {np.mean(held):5.3f}  {1.0 - unknown / replications:7.0%}  "
+            f"{name:6s} {numbers:7d} {people:7,}  {np.mean(held) if held else math.nan:5.3f}  {1.0 - unknown / replications:7.0%}  "
             f"{private_halves} | {own_halves} | {plain[0]:.2f} {plain[1]:.2f}",
             flush=True,
         )
