@@ -193,8 +193,9 @@ def mixed(replications, cells=None):
             " ".join(f"{one:.2f}" for one in np.median(halves[known], axis=0)) if halves[known] else "-"
             for known in (False, True)
         )
+        share = np.mean(held) if held else math.nan
         print(
-            f"{name:6s} {numbers:7d} {people:7,}  {np.mean(held):5.3f}  {1.0 - unknown / replications:7.0%}  "
+            f"{name:6s} {numbers:7d} {people:7,}  {share:5.3f}  {1.0 - unknown / replications:7.0%}  "
             f"{private_halves} | {own_halves} | {plain[0]:.2f} {plain[1]:.2f}",
             flush=True,
         )
