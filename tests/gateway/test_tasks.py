@@ -14,6 +14,7 @@ from murk import Task
 from murk.errors import UserError
 from murk.gateway import group_commit
 from murk.gateway.app import Settings
+from murk.gateway.binary_http import PADDING
 from murk.gateway.oblivious import ObliviousKeys
 from murk.gateway.server import GatewayServer
 from murk.gateway.tasks import GatewayTasks
@@ -80,7 +81,8 @@ def samples(gateway: GatewayServer) -> dict[tuple[str, str], float]:
 @pytest.fixture
 def two(tmp_path):
     """Two tasks with different releases, models and expiries, and the URLs of their logs."""
-    tasks = named("first"), named("second", protocol="gradients", expiry="14d", log={"retention": "30d"})
+    about = dict.fromkeys(("purpose", "controller"), "many words " * 80)
+    tasks = named("first"), named("second", protocol="gradients", expiry="14d", log={"retention": "30d"}, about=about)
     return tasks, [announced(tmp_path, each) for each in tasks]
 
 
@@ -143,9 +145,17 @@ def test_a_relay_cannot_tell_the_tasks_apart(two, tmp_path):
                 again = client.ask("POST", "/ohttp", sealed.bytes, Content_Type="message/ohttp-req")
                 assert (again.status, again.json) == (409, {"error": "repeated"})
         assert len(lengths) == 1
+        assert len(tasks[1].document()) > len(tasks[0].document()) + PADDING
+        reads = [
+            Sealed(configuration, message("GET", f"/v1/tasks/{name}", {})) for name in ("first", "second", "third")
+        ]
+        answers = [client.ask("POST", "/ohttp", each.bytes, Content_Type="message/ohttp-req") for each in reads]
+        opened = [decoded(each.open(answer.body)) for each, answer in zip(reads, answers, strict=True)]
+        assert [each.status for each in opened] == [200, 200, 404]
+        assert len({len(answer.body) for answer in answers}) == 1
         found = samples(gateway)
         # The status within, of the task within.
-        assert found["murk_gateway_requests_total", "first"] == 2
+        assert found["murk_gateway_requests_total", "first"] == 3
         assert ask(client, "GET", "/v1/tasks").json["tasks"] == [
             {"name": each.name, "hash": each.hash} for each in tasks
         ]
