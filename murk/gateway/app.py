@@ -376,8 +376,9 @@ class GatewayApp:
         except InvalidMessageError as error:
             raise RefusedError(error.status, "too-large" if error.status == 413 else "malformed") from None
         path, _, query = request.target.partition(b"?")
-        inner = {"method": request.method, "path": unquote(path.decode("ascii")), "query_string": query}
-        directory, _, name = inner["path"].rpartition("/")
+        target = unquote(path.decode("ascii"))
+        inner = {"method": request.method, "path": target, "query_string": query}
+        directory, _, name = target.rpartition("/")
         scope["reads_task"] = f"{directory}/" == _TASKS and name != ""
 
         async def receive() -> MutableMapping[str, Any]:
