@@ -20,6 +20,8 @@ from murk.gateway.server import GatewayServer
 from murk.gateway.tasks import GatewayTasks
 from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
+from murk.stream.log import search
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import finish, murk, refused
 from tests.gateway.devices import TASK, Client, honest, release, stored, wire
@@ -51,7 +53,9 @@ def serving(urls, names=(), **settings) -> Iterator[tuple[GatewayServer, Gateway
 
         def run() -> None:
             try:
-                while not ended.wait(0.01):
+                is_last = False
+                while not is_last:
+                    is_last = ended.wait(0.01)
                     tasks.step()
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
@@ -207,6 +211,34 @@ def test_two_logs_of_one_task_are_not_mixed(two, tmp_path):
         assert "carries a task 'first', as" in tasks.trouble()[urls[2]]
         assert client.post(wire(release(first)), name="first").status == 202
     assert [len(stored(url)) for url in urls] == [1, 0, 0]
+
+
+def test_a_log_of_another_name_does_not_take_a_tasks_place(two, tmp_path, monkeypatch):
+    """Of a cluster's logs the one with the task's name serves it, also if it is listed later or cannot be opened."""
+    (first, second), _ = two
+    urls = {
+        f"kafka://here:9092/{name}": announced(tmp_path / name, of)
+        for name, of in (("another", first), ("first", first), ("nobody", second))
+        if not (tmp_path / name).mkdir()
+    }
+    away = {"kafka://here:9092/first"}
+
+    def open_any(url, *, create):
+        if url in away:
+            raise UnreachableError("no broker answers")
+        return open_log(urls.get(url, url), create=create)
+
+    monkeypatch.setattr(search, "find_logs", lambda url, names: list(urls))
+    monkeypatch.setattr(search, "open_log", open_any)
+    with GatewayServer() as gateway:
+        tasks = GatewayTasks(gateway, ["kafka://here:9092"])
+        for there in ({"second"}, {"first", "second"}):
+            tasks.search()
+            assert tasks.running.keys() == there
+            assert "whose log is kafka://here:9092/first" in tasks.trouble()["kafka://here:9092/another"]
+            away.clear()
+        assert tasks.running["first"].url == urls["kafka://here:9092/first"]
+        tasks.close()
 
 
 def test_only_chosen_tasks_are_served(two):
