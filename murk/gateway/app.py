@@ -359,10 +359,12 @@ class GatewayApp:
         if True in [repeated.seen(opened.encapsulated) for repeated in self._repeated]:
             raise RefusedError(409, "repeated")
         answer = await _settled(self._within(scope, opened.message))
-        models = [model for served in self.tasks.values() for model in served.appending.models.values()]
-        longest = max(map(len, models), default=0)
+        served = self.tasks.values()
+        bodies = [model for each in served for model in each.appending.models.values()]
         # Every answer has the length of one with the longest model: a length would tell a relay which requests are
-        # releases, and of which task.
+        # releases, and of which task. Answers to requests for a task have that of one with the longest task.
+        bodies += [each.document for each in served] if scope.get("reads_task") else []
+        longest = max(map(len, bodies), default=0)
         # Devices behind a relay need the gateway's time as well.
         fields = {"Date": formatdate(usegmt=True), **answer.fields}
         sealed = opened.seal(encode_response(answer.status, fields, answer.body, longest + PADDING))
@@ -374,7 +376,10 @@ class GatewayApp:
         except InvalidMessageError as error:
             raise RefusedError(error.status, "too-large" if error.status == 413 else "malformed") from None
         path, _, query = request.target.partition(b"?")
-        inner = {"method": request.method, "path": unquote(path.decode("ascii")), "query_string": query}
+        target = unquote(path.decode("ascii"))
+        inner = {"method": request.method, "path": target, "query_string": query}
+        directory, _, name = target.rpartition("/")
+        scope["reads_task"] = f"{directory}/" == _TASKS and name != ""
 
         async def receive() -> MutableMapping[str, Any]:
             return {"type": "http.request", "body": request.content}

@@ -14,11 +14,14 @@ from murk import Task
 from murk.errors import UserError
 from murk.gateway import group_commit
 from murk.gateway.app import Settings
+from murk.gateway.binary_http import PADDING
 from murk.gateway.oblivious import ObliviousKeys
 from murk.gateway.server import GatewayServer
 from murk.gateway.tasks import GatewayTasks
 from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
+from murk.stream.log import search
+from murk.stream.log.interface import UnreachableError
 from murk.stream.log.sqlite import SqliteLog
 from tests.cli.harness import finish, murk, refused
 from tests.gateway.devices import TASK, Client, honest, release, stored, wire
@@ -50,7 +53,9 @@ def serving(urls, names=(), **settings) -> Iterator[tuple[GatewayServer, Gateway
 
         def run() -> None:
             try:
-                while not ended.wait(0.01):
+                is_last = False
+                while not is_last:
+                    is_last = ended.wait(0.01)
                     tasks.step()
             except Exception as error:  # noqa: BLE001 - raised below
                 errors.append(error)
@@ -80,7 +85,8 @@ def samples(gateway: GatewayServer) -> dict[tuple[str, str], float]:
 @pytest.fixture
 def two(tmp_path):
     """Two tasks with different releases, models and expiries, and the URLs of their logs."""
-    tasks = named("first"), named("second", protocol="gradients", expiry="14d", log={"retention": "30d"})
+    about = dict.fromkeys(("purpose", "controller"), "many words " * 80)
+    tasks = named("first"), named("second", protocol="gradients", expiry="14d", log={"retention": "30d"}, about=about)
     return tasks, [announced(tmp_path, each) for each in tasks]
 
 
@@ -143,9 +149,17 @@ def test_a_relay_cannot_tell_the_tasks_apart(two, tmp_path):
                 again = client.ask("POST", "/ohttp", sealed.bytes, Content_Type="message/ohttp-req")
                 assert (again.status, again.json) == (409, {"error": "repeated"})
         assert len(lengths) == 1
+        assert len(tasks[1].document()) > len(tasks[0].document()) + PADDING
+        reads = [
+            Sealed(configuration, message("GET", f"/v1/tasks/{name}", {})) for name in ("first", "second", "third")
+        ]
+        answers = [client.ask("POST", "/ohttp", each.bytes, Content_Type="message/ohttp-req") for each in reads]
+        opened = [decoded(each.open(answer.body)) for each, answer in zip(reads, answers, strict=True)]
+        assert [each.status for each in opened] == [200, 200, 404]
+        assert len({len(answer.body) for answer in answers}) == 1
         found = samples(gateway)
         # The status within, of the task within.
-        assert found["murk_gateway_requests_total", "first"] == 2
+        assert found["murk_gateway_requests_total", "first"] == 3
         assert ask(client, "GET", "/v1/tasks").json["tasks"] == [
             {"name": each.name, "hash": each.hash} for each in tasks
         ]
@@ -197,6 +211,34 @@ def test_two_logs_of_one_task_are_not_mixed(two, tmp_path):
         assert "carries a task 'first', as" in tasks.trouble()[urls[2]]
         assert client.post(wire(release(first)), name="first").status == 202
     assert [len(stored(url)) for url in urls] == [1, 0, 0]
+
+
+def test_a_log_of_another_name_does_not_take_a_tasks_place(two, tmp_path, monkeypatch):
+    """Of a cluster's logs the one with the task's name serves it, also if it is listed later or cannot be opened."""
+    (first, second), _ = two
+    urls = {
+        f"kafka://here:9092/{name}": announced(tmp_path / name, of)
+        for name, of in (("another", first), ("first", first), ("nobody", second))
+        if not (tmp_path / name).mkdir()
+    }
+    away = {"kafka://here:9092/first"}
+
+    def open_any(url, *, create):
+        if url in away:
+            raise UnreachableError("no broker answers")
+        return open_log(urls.get(url, url), create=create)
+
+    monkeypatch.setattr(search, "find_logs", lambda url, names: list(urls))
+    monkeypatch.setattr(search, "open_log", open_any)
+    with GatewayServer() as gateway:
+        tasks = GatewayTasks(gateway, ["kafka://here:9092"])
+        for there in ({"second"}, {"first", "second"}):
+            tasks.search()
+            assert tasks.running.keys() == there
+            assert "whose log is kafka://here:9092/first" in tasks.trouble()["kafka://here:9092/another"]
+            away.clear()
+        assert tasks.running["first"].url == urls["kafka://here:9092/first"]
+        tasks.close()
 
 
 def test_only_chosen_tasks_are_served(two):

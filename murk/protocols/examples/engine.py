@@ -410,14 +410,21 @@ class OuterEngine(IWPEngine):
         for place in (k.COUNT, k.REFUSED):
             self.whole[place] += other.whole[place]
         self.whole[k.NEXT_REFRESH] = max(self.whole[k.NEXT_REFRESH], self.whole[k.COUNT] + 1)
-        self.summarize()
+        self._refer(float(self.real[k.RADIUS]))
+
+    def _refer(self, radius: float) -> None:
+        """Write the matrix and the right-hand side from exact sums, and move the reference point to the estimate."""
+        outer.summarize(self.whole, self.real)
+        to_estimate(self.whole, self.real, self.rows[k.AVERAGE], self.rows[k.REFERENCE], radius)
 
     def summarize(self, point: Floats | None = None) -> None:
         """Write the sums of the Newton step from exact ones, with residuals at ``point``, by default the estimate."""
-        outer.summarize(self.whole, self.real)
         if point is None:
-            to_estimate(self.whole, self.real, self.rows[k.AVERAGE], self.rows[k.REFERENCE])
+            # Estimates may lie outside the ball, and residuals at their projections would be too small.
+            self._refer(math.inf)
             point = self.rows[k.REFERENCE]
+        else:
+            outer.summarize(self.whole, self.real)
         size = self.dimension
         residuals = outer.residual_map(point, float(self.real[k.DIRECTED_RIDGE]))
         meat = residuals @ symmetric_of(self.memory.moments[size:], size) @ residuals.T

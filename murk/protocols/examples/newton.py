@@ -251,8 +251,8 @@ def uncertainty(real: Array, p: int) -> float:
 
 
 @jit
-def to_estimate(whole: Array, real: Array, average: Array, reference: Array) -> None:
-    """Move the reference point to the polished estimate, projected onto the ball, or to the average."""
+def to_estimate(whole: Array, real: Array, average: Array, reference: Array, radius: float) -> None:
+    """Move the reference point to the polished estimate, or to the average, projected onto the ball of ``radius``."""
     p = whole[k.FEATURES]
     found, least = np.zeros(p), TRUST * uncertainty(real, p)
     done = real[k.POLISH_WEIGHT] > 0.0 and solution_of(real, p, whole[k.FREE], least, found)
@@ -264,7 +264,7 @@ def to_estimate(whole: Array, real: Array, average: Array, reference: Array) -> 
         if not done:
             found[j] = average[j]
         square += found[j] * found[j]
-    shrink = real[k.RADIUS] / math.sqrt(square) if square > real[k.RADIUS] * real[k.RADIUS] else 1.0
+    shrink = radius / math.sqrt(square) if square > radius * radius else 1.0
     for j in range(p):
         reference[j] = found[j] * shrink
 
@@ -274,7 +274,7 @@ def refresh(whole: Array, real: Array, average: Array, reference: Array) -> None
     """Move the reference point, and discount residuals at earlier ones."""
     p = whole[k.FEATURES]
     whole[k.NEXT_REFRESH] += max(whole[k.COUNT] // _GROWTH, 1)
-    to_estimate(whole, real, average, reference)
+    to_estimate(whole, real, average, reference, real[k.RADIUS])
     # Residuals at earlier reference points are discounted, as they say little about residuals at the newest.
     fade = 1.0 - 1.0 / (_GROWTH + 1.0)
     meat = k.REAL_HEADER + k.ROWS * p + triangle(p)

@@ -111,11 +111,14 @@ class ArchiveLog(Log):
 
     def _decoded(self, partition: int, extent: Extent) -> Archived:
         key = partition, extent
-        if key not in self._files:
-            while len(self._files) >= _HELD:
-                self._files.pop(next(iter(self._files)))
-            self._files[key] = files.decode(self._folder, partition, extent, self._manifest)
-        return self._files[key]
+        whole = self._files.get(key)
+        if whole is None:
+            whole = files.decode(self._folder, partition, extent, self._manifest)
+            # Threads may read parts of one archive at once.
+            for oldest in list(self._files)[: 1 - _HELD]:
+                self._files.pop(oldest, None)
+            self._files[key] = whole
+        return whole
 
     def checkpoint(self, partition: int) -> Checkpoint:
         return self._states.get(partition, Checkpoint(None, 0))

@@ -87,7 +87,7 @@ class TaskSearch(ABC, Generic[T]):
                 if carried in self.running and self.url_of(self.running[carried]) == url:
                     self.mark_listed(carried, listed=url in urls)
             for url in urls:
-                if url not in self._given and (failed := self._begin(url, given)):
+                if url not in self._given and (failed := self._begin(url, given, urls)):
                     errors[url] = failed
         # A file's name says nothing about its task.
         named = {name for url in errors if (name := self._task_of.get(url) or name_in(url))}
@@ -130,7 +130,7 @@ class TaskSearch(ABC, Generic[T]):
             return False, "\n".join(lines)
         return True, "\n".join(["ok, except:", *lines]) if lines else "ok"
 
-    def _begin(self, url: str, given: str) -> tuple[Exception, bool] | None:
+    def _begin(self, url: str, given: str, listed: Sequence[str]) -> tuple[Exception, bool] | None:
         log: Log | None = None
         opened = False
         try:
@@ -142,6 +142,12 @@ class TaskSearch(ABC, Generic[T]):
             self._task_of[url] = task.name
             if url != given and self.leaves_out(log, task):
                 return None
+            own = f"{url.rpartition('/')[0]}/{task.name}"
+            if url not in (given, own) and own in listed:
+                # Whoever may make a log in a cluster could otherwise take a task's place.
+                raise UserError(
+                    f"{url} carries a task {task.name!r}, whose log is {own}: give one of them another name"
+                )
             opened = True
             if not self._names or task.name in self._names:
                 self._add(url, log, task)

@@ -535,15 +535,15 @@ class SqliteLog(Log):
 
     def _meta(self, key: str) -> bytes | None:
         """Return a value that `_put_meta` wrote; None if there is none."""
-        query = "SELECT value FROM meta WHERE key = ?"
-        value = self._database.query(query, (key,), ((bytes, str),))
-        check = self._database.query(query, (f"{key} check",), (int,))
-        if not value and not check:
+        # One statement, so that value and checksum are of the same moment.
+        query = "SELECT key, value FROM meta WHERE key IN (?, ?)"
+        stored = dict(self._database.query(query, (key, f"{key} check")))
+        if not stored:
             return None
-        data = value[0][0] if value else b""
-        if not isinstance(data, bytes) or not check or check[0][0] != checksum(data):
+        value, check = stored.get(key), stored.get(f"{key} check")
+        if not isinstance(value, bytes) or check != checksum(value):
             raise self._database.damaged(f"the {key} in its table meta does not fit its checksum")
-        return data
+        return value
 
     def _put_meta(self, connection: sqlite3.Connection, key: str, value: bytes) -> None:
         rows = (key, value), (f"{key} check", checksum(value))

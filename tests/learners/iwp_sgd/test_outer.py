@@ -196,10 +196,13 @@ def released_of(made, count, level="default", seed=1):
     return [release(payload, level, number=i) for i, payload in enumerate(payloads)]
 
 
-def test_the_covariance_is_that_of_all_residuals_at_the_estimate():
-    """Not of residuals at the estimates of their time, by which learners with more coefficients judge."""
+@pytest.mark.parametrize("radius", [None, 0.1])
+def test_the_covariance_is_that_of_all_residuals_at_the_estimate(radius):
+    """Not of residuals at the estimates of their time, by which learners with more coefficients judge, nor of those at
+    the estimate's projection onto the ball.
+    """
     more = {"guarantee": GaussianDP(6.0), "release": "outer", "loss": "quadratic", "regularization": 0.1}
-    made = engine(**more)
+    made = engine(**more, radius=radius)
     releases = released_of(made, 700)
     made.learn_releases(releases)
     found, mechanism = made.estimate(), made.mechanisms["default"]
@@ -208,6 +211,7 @@ def test_the_covariance_is_that_of_all_residuals_at_the_estimate():
     matrices[:, :3, :3] += 0.1 * matrices[:, 2, 2][:, None, None] * np.eye(3)
     inverse = np.linalg.inv(matrices[:, :3, :3].mean(axis=0))
     theta = inverse @ matrices[:, :3, 3].mean(axis=0)
+    assert np.linalg.norm(theta) > 0.1
     residuals = matrices[:, :3] @ np.append(theta, -1.0)
     spread = np.sqrt(np.diag(inverse @ residuals.T @ residuals @ inverse)) / len(releases)
     assert found.values == pytest.approx(theta, rel=1e-9)

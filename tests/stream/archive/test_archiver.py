@@ -95,6 +95,30 @@ def test_an_archive_has_every_message_once_and_in_order(tmp_path, log):
     assert (tmp_path / "archive" / files.TASK).stat().st_mode & 0o077 == 0
 
 
+def test_threads_may_read_one_archive_at_once(tmp_path, log):
+    """Between any two uses of the decoded files, other threads read all files."""
+    fill(log, 80)
+    copied(log, tmp_path / "archive")
+    archive = ArchiveLog(LocalFolder(str(tmp_path / "archive")))
+    others = [archive.fetch(partition, offset, 1) for partition in (0, 1) for offset in (0, 10, 20, 30)]
+
+    class Shared(dict):
+        busy = False
+
+        def __setitem__(self, key, value):
+            super().__setitem__(key, value)
+            if not self.busy:
+                self.busy = True
+                for partition, offset in itertools.product((0, 1), (0, 10, 20, 30)):
+                    archive.fetch(partition, offset, 1)
+                self.busy = False
+
+    archive._files = Shared()
+    for (partition, offset), other in zip(itertools.product((0, 1), (0, 10, 20, 30)), others, strict=True):
+        assert archive.fetch(partition, offset, 1).messages.data == other.messages.data
+    assert len(archive._files) <= 2
+
+
 class Killed(Exception):
     """A kill at one of the archiver's writes."""
 

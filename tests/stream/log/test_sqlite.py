@@ -21,7 +21,7 @@ from murk.errors import MurkError, UserError
 from murk.producers import Ledger
 from murk.stream.log import sqlite
 from murk.stream.log import sqlite as batches
-from murk.stream.log.interface import DeadLetter
+from murk.stream.log.interface import CrowdMark, DeadLetter
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import LOG_FILE, SqliteLog
 from tests.stream.harness import make_task, message, read_all, rewrite, spoil
@@ -254,6 +254,27 @@ def flipped(value: bytes) -> Iterator[bytes]:
     for at in range(0, len(value), 7):
         for bit in range(8):
             yield value[:at] + bytes([value[at] ^ 1 << bit]) + value[at + 1 :]
+
+
+def test_a_value_that_is_replaced_while_it_is_read_is_not_said_to_be_damaged(
+    path: Path, log: SqliteLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query, crowds = Database.query, 0
+
+    def slow(database: Database, sql: str, *values: Any) -> list[Any]:
+        nonlocal crowds
+        rows = query(database, sql, *values)
+        if database is not other._database and "meta" in sql:
+            crowds += 1
+            with monkeypatch.context() as patch:
+                patch.setattr(Database, "query", query)
+                other.append_crowd([], CrowdMark("0" * 32, crowds))
+        return rows
+
+    with SqliteLog(path) as other:
+        other.claim("0" * 32)
+        monkeypatch.setattr(Database, "query", slow)
+        assert [log.crowd_mark() for _ in range(2)] == [CrowdMark("0" * 32, number) for number in range(2)]
 
 
 def test_a_log_deleted_or_replaced_while_in_use_is_noticed(path: Path, log: SqliteLog, tmp_path: Path) -> None:
