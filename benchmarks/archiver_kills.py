@@ -17,6 +17,7 @@ from pathlib import Path
 import murk
 from benchmarks.history import people
 from murk import Task
+from murk.protocols.device import device_for
 from murk.stream import open_log
 from murk.stream.archive.archiver import Archiver
 from murk.stream.archive.files import LocalFolder
@@ -35,7 +36,8 @@ _SHARES = (0.02, 0.3)  # least and largest time until a kill, as shares of an un
 def archive(url, path, rows):
     """Archive a log up to its end; half of the files are written before they are complete, and grow later."""
     with open_log(url) as log:
-        archiver = Archiver(log, log.registered_task(), LocalFolder(path), rows=rows)
+        task = log.registered_task()
+        archiver = Archiver(log, task, LocalFolder(path), device_for(task).engine(), rows=rows)
         while not archiver.has_archived(log.ends()):
             archiver.step()
             archiver.flush()
