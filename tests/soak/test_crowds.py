@@ -9,9 +9,9 @@ from tests.soak.crowds import CROWD, campaign, statistic, threshold
 
 def fought(kills, kinds):
     found = campaign(kills, kinds, 1, lambda words: None)
-    assert [result.violations for result in found.values()] == [[] for _ in kinds]
-    assert sum(result.kills.total() for result in found.values()) == kills
-    assert all(result.crowds and result.learned == result.released for result in found.values())
+    assert [result.violations for result in found] == [[] for _ in kinds]
+    assert sum(result.kills.total() for result in found) == kills
+    assert all(result.crowds and result.learned == result.released for result in found)
 
 
 @pytest.mark.slow
