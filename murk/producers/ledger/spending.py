@@ -175,7 +175,7 @@ class Queued(NamedTuple):
 
 def queued_checksum(number: int, task: int, partition: int, since: int, expires: int, message: bytes) -> int:
     """Return the checksum of a release in the outbox."""
-    return row_checksum("outbox", *map(int, (number, task, partition, since, expires)), message)
+    return row_checksum("outbox", number, task, partition, since, expires, message)
 
 
 class Owner(NamedTuple):
@@ -589,7 +589,7 @@ class Spending:
             outbox = [
                 (*row, owner, self._paid[at], queued_checksum(*row))
                 for number, at, owner in zip(numbers, self._order, owners, strict=True)
-                for row in [(number, task, *self._addresses[at], expires, self._messages[at])]
+                for row in [(*map(int, (number, task, *self._addresses[at], expires)), self._messages[at])]
             ]
             # A record without a key is stored under its release's number.
             debits = [
