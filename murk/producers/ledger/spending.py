@@ -560,8 +560,8 @@ class Spending:
         elif len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("`order` must list each granted release once")
         self._messages, self._order = messages, order
-        self._addresses = list(zip(partitions, since, strict=True))
-        self._expires, self._day = expires, day
+        self._addresses = list(zip(map(int, partitions), map(int, since), strict=True))
+        self._expires, self._day = int(expires), day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
         """Record the progress through the requests' file (see `Ledger.begin_run`), and add ``more`` to its counters."""
@@ -589,7 +589,7 @@ class Spending:
             outbox = [
                 (*row, owner, self._paid[at], queued_checksum(*row))
                 for number, at, owner in zip(numbers, self._order, owners, strict=True)
-                for row in [(*map(int, (number, task, *self._addresses[at], expires)), self._messages[at])]
+                for row in [(number, task, *self._addresses[at], expires, self._messages[at])]
             ]
             # A record without a key is stored under its release's number.
             debits = [
