@@ -12,7 +12,7 @@ export interface Experiment {
   ratios?: unknown[];
 }
 
-/** Further targets of a task: each release is of the target or of one of them, drawn before the record is read. */
+/** Further targets of a task: each release is of the target or of one of them, drawn evenly, whatever the record is. */
 export const metricsOf = ({ experiment }: Pick<TaskDocument, "experiment">): Target[] => experiment?.metrics ?? [];
 
 /** Return whether devices assign the arms of a task's experiment. */

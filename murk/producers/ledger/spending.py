@@ -175,7 +175,7 @@ class Queued(NamedTuple):
 
 def queued_checksum(number: int, task: int, partition: int, since: int, expires: int, message: bytes) -> int:
     """Return the checksum of a release in the outbox."""
-    return row_checksum("outbox", *map(int, (number, task, partition, since, expires)), message)
+    return row_checksum("outbox", number, task, partition, since, expires, message)
 
 
 class Owner(NamedTuple):
@@ -560,8 +560,8 @@ class Spending:
         elif len(order) != len(messages) or set(order) != set(range(len(messages))):
             raise ValueError("`order` must list each granted release once")
         self._messages, self._order = messages, order
-        self._addresses = list(zip(partitions, since, strict=True))
-        self._expires, self._day = expires, day
+        self._addresses = list(zip(map(int, partitions), map(int, since), strict=True))
+        self._expires, self._day = int(expires), day
 
     def progress(self, next_row: int, more: Mapping[str, int]) -> None:
         """Record the progress through the requests' file (see `Ledger.begin_run`), and add ``more`` to its counters."""

@@ -393,8 +393,8 @@ def _checked(content: Mapping[str, Any], **options: Any) -> bytes:
 
 def _whole(data: bytes) -> dict[str, Any]:
     """Return the content of a JSON file; raise `ValueError` if it does not fit its checksum."""
-    content: dict[str, Any] = json.loads(data)
-    if content.pop("check") != _check_of(content):
+    content = json.loads(data)
+    if not isinstance(content, dict) or content.pop("check", None) != _check_of(content):
         raise ValueError
     return content
 

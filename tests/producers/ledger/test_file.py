@@ -142,7 +142,7 @@ def test_no_flipped_bit_of_a_waiting_release_is_sent(tmp_path: Path) -> None:
         connection = world.ledger._file._connection
         [(message, expires)] = connection.execute("SELECT message, expires FROM outbox").fetchall()
         spoilt = [message[:at] + bytes([message[at] ^ 1 << at % 8]) + message[at + 1 :] for at in range(len(message))]
-        for row in (*((each, expires) for each in spoilt), (message, expires ^ 1 << 20)):
+        for row in (*((each, expires) for each in spoilt), (message, expires ^ 1 << 20), (message, "no number")):
             connection.execute("UPDATE outbox SET message = ?, expires = ?", row)
             with pytest.raises(UserError, match=r"is damaged \(a release in its outbox does not fit its checksum\)"):
                 world.producer.flush()

@@ -272,6 +272,16 @@ def test_no_flipped_bit_alters_an_archive(tmp_path, log):
     assert refusals > 100
 
 
+@pytest.mark.parametrize("damage", [b"", b"1", b'"text"', b"[]", b"{}"])
+def test_a_damaged_file_of_models_is_said_to_be_one(tmp_path, damage):
+    folder = LocalFolder(str(tmp_path))
+    files.add_models(folder, {"models": {}})
+    assert files.read_models(folder) == {"models": {}}
+    folder.write(files.MODELS, damage)
+    with pytest.raises(MurkError, match=f"{files.MODELS} of the archive .* is damaged"):
+        files.read_models(folder)
+
+
 def test_another_logs_archive_is_refused(tmp_path, log, clock):
     fill(log, 25)
     copied(log, tmp_path / "archive")
