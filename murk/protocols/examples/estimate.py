@@ -139,6 +139,9 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
         note = _hidden_note(settings.names, spread, few)
     else:
         theta[:free] = inverse @ aimed
+        if not settings.exact:
+            # Residuals are those at projections onto the ball. Of noise they have at least the share radius / |theta|.
+            meat = meat * max(float(np.linalg.norm(theta)) / settings.radius, 1.0) ** 2
         if not settings.weighted:
             raw = bend - settings.regularization * np.eye(free)
             meat = larger(meat, raw * _least_square(engines[0], theta, mean, float(values[0]), 1.0 / share))

@@ -368,3 +368,20 @@ def test_batches_take_one_step_each():
     made = engine(batch=10, seed=1)
     made.learn_records(*records(95))
     assert (made.n_releases, int(made.whole[k.UPDATES]), int(made.whole[k.IN_BATCH])) == (95, 9, 5)
+
+
+@pytest.mark.parametrize("form", ["directions", "joint"])
+def test_intervals_are_not_narrower_where_the_estimate_lies_outside_the_ball(form):
+    """The loss is quadratic, so that the estimate is the same; residuals at its projection have less noise."""
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-0.25, 0.25, (20_000, 2))
+    y = x @ [2.5, -1.0] + rng.uniform(-0.1, 0.1, len(x))
+    near, far = (engine("real", GaussianDP(12.0), seed=4, release=form, radius=radius) for radius in (1.0, 20.0))
+    for made in (near, far):
+        made.learn_records(x, y)
+    inside, outside = near.estimate(), far.estimate()
+    assert inside.values == pytest.approx(outside.values, rel=1e-9)
+    assert 2.0 < np.linalg.norm(outside.values) < 10.0
+    assert np.isfinite(outside.spread).all()
+    assert np.all(inside.spread >= outside.spread)
+    assert np.all(inside.spread <= 4.0 * outside.spread)
