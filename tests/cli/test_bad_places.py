@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from murk.stream.log.sqlite import checksum
 from tests.cli.harness import (
     LEDGER,
     LOG,
@@ -86,20 +87,25 @@ def test_another_version(folder: Path, name: str) -> None:
 def test_a_task_or_state_of_another_version(folder: Path) -> None:
     world(folder, rows=30)
     assert run(folder).status == 0
-    for table, column, words, status in (
-        ("meta WHERE key = 'document'", "value", "another version", 2),
-        ("states", "state", "another version", 1),
+    other = "another version"
+    for table, column, status in (
+        ("meta WHERE key = 'document'", "value", 2),
+        ("states WHERE partition = 0", "state", 1),
     ):
         with sqlite3.connect(folder / "third-child.db") as file:
             [kept] = file.execute(f"SELECT {column} FROM {table}").fetchone()
-            change = f"UPDATE {table.split()[0]} SET {column} = ? {table.partition(' ')[2]}"
-            file.execute(change, (json.dumps({**json.loads(kept), "schema": 7}).encode(),))
         file.close()
-        refused(run(folder), "third-child.db", words, status=status)
-        refused(murk("status", "--log", LOG, folder=folder), "third-child.db", words, status=status)
-        with sqlite3.connect(folder / "third-child.db") as file:
-            file.execute(change, (kept,))
-        file.close()
+        for value in (json.dumps({**json.loads(kept), "schema": 7}).encode(), kept):
+            with sqlite3.connect(folder / "third-child.db") as file:
+                file.execute(f"UPDATE {table.split()[0]} SET {column} = ? {table.partition(' ')[2]}", (value,))
+                if column == "value":
+                    file.execute("UPDATE meta SET value = ? WHERE key = 'document check'", (checksum(value),))
+                else:
+                    file.execute('UPDATE states SET "check" = ?', (checksum(value, 0, 30),))
+            file.close()
+            if value != kept:
+                refused(run(folder), "third-child.db", other, status=status)
+                refused(murk("status", "--log", LOG, folder=folder), "third-child.db", other, status=status)
     assert run(folder).status == 0
 
 

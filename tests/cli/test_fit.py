@@ -97,8 +97,8 @@ def test_models_of_one_command_have_simultaneous_intervals_and_say_so(log: Path)
 
 
 def test_a_fit_goes_on_where_it_stopped_and_refuses_another_model_of_its_name(log: Path) -> None:
-    first = fit(log, SUBSET, more=("--json",)).json
-    again = fit(log, SUBSET, more=("--json",)).json
+    first = fit(log, SUBSET, more=("--json", "--replay")).json
+    again = fit(log, SUBSET, more=("--json", "--replay")).json
     del first["seconds"], again["seconds"]
     assert again == first
     refused(fit(log, SUBSET.replace("same_sex]", "age]")), "give the changed model another name", status=1)
@@ -134,7 +134,7 @@ def test_releases_of_a_model_of_the_task_are_refused(folder: Path) -> None:
 
 
 def test_a_model_publishes_its_own_estimate(log: Path) -> None:
-    assert fit(log, SUBSET).status == 0
+    assert fit(log, SUBSET, more=("--replay",)).status == 0
     with open_log(f"sqlite:///{log}/third-child.db", create=False, model="same-sex") as opened:
         published = EstimateMessage.model_validate_json(opened.estimate() or b"")
     assert (published.name, list(published.coefficients)) == ("same-sex", ["same_sex", "intercept"])
@@ -147,7 +147,7 @@ def test_a_model_begins_at_the_oldest_message_and_says_so(folder: Path) -> None:
     assert run(folder, "--log", LOG).status == 0
     with open_log(f"sqlite:///{folder}/third-child.db") as log:
         removed = log.trim(2.0**40)
-    found = fit(folder, SUBSET, more=("--json",)).json
+    found = fit(folder, SUBSET, more=("--json", "--replay")).json
     assert 0 < removed == found["model"]["before"] == 600 - found["releases"]
     assert f"Retention had removed the log's first {removed:,} messages" in found["model"]["words"]
     again = fit(folder, SUBSET, more=("--json",)).json
@@ -173,7 +173,7 @@ def test_killed_fits_end_with_the_bits_of_a_fit_on_the_finished_log(folder: Path
     assert run(folder, "--log", LOG).status == 0
     texts = (SUBSET, OTHER) if name == "examples" else (SUBSET, "name: by-age\nfeatures: [age]\nloss: probit\n")
     names = [text.splitlines()[0].removeprefix("name: ") for text in texts]
-    expected = fit(folder, *texts, more=("--json",)).json["models"]
+    expected = fit(folder, *texts, more=("--json", "--replay")).json["models"]
     with open_log(f"sqlite:///{folder}/third-child.db", create=False) as whole:
         document, sent = whole.document(), messages(whole)
     assert document is not None

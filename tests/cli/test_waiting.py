@@ -112,7 +112,7 @@ def test_monitor_waits_whatever_call_meets_a_log_that_is_away(away, monkeypatch)
     def stop(*arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(murk.cli.commands.monitor, "_watch", stop)
+    monkeypatch.setattr(murk.cli.commands.monitor, "Reports", stop)
     command = ["monitor", "task.yaml", "--log", "sqlite:///log.db", "--port", "0", "--wait", "--json"]
     done = CliRunner().invoke(cli, command)
     assert done.exit_code == 0, (done.output, away.met)

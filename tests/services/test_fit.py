@@ -29,7 +29,7 @@ def test_killed_fits_end_with_the_bits_of_a_fit_in_a_file(broker, tmp_path):
         (folder / path).write_text(text)
     run = ["run", "task.yaml", "--source", "people.csv", "--seed", 1, "--json"]
     assert murk(*run, "--log", LOG, folder=folder).status == 0
-    expected = murk("fit", *paths, "--log", LOG, "--json", folder=folder).json["models"]
+    expected = murk("fit", *paths, "--log", LOG, "--json", "--replay", folder=folder).json["models"]
 
     murk("topics", "task.yaml", "--log", url, "--simulated", "--estimates", folder=folder)
     with open_log(LOG.replace("file.db", str(folder / "file.db"))) as file:
