@@ -337,7 +337,7 @@ def test_the_radius_is_limited_only_for_the_exponential_loss():
         ({"mechanism": "privunit"}, "mechanism='privunit' is for release='outer'"),
         ({"release": "separate"}, "and for release='joint'"),
         ({"loss": "log", "truncation": 2}, "truncation=2 has no effect with mechanism='laplace'"),
-        ({"loss": "log", "features": list(range(16))}, "at most 16 coefficients.*here are 17"),
+        ({"loss": "log", "features": list(range(16))}, "at most 16 coefficients.*not for 17"),
         ({"calibration": "classic"}, "classic"),
         ({"mechanism": None}, "mechanism='laplace' with release='joint'"),
     ],
