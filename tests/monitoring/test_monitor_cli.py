@@ -241,7 +241,7 @@ def test_a_populations_sums_are_served_while_it_produces(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics.click, "echo", lambda line, err: said.append(line))
     with World(tmp_path, task) as world:
         world.ledger.bind(world.log.identity, task.hash)
-        with metrics.people_metrics(0, "127.0.0.1", task, world.ledger) as refresh:
+        with metrics.people_metrics(metrics.MetricsAddress("127.0.0.1", 0), task, world.ledger) as refresh:
             address = said[0].split()[-1]
             refresh()
             empty = fetch(address)

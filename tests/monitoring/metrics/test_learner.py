@@ -6,7 +6,7 @@ import urllib.request
 import pytest
 
 from murk import Task
-from murk.cli.metrics import learner_metrics
+from murk.cli.metrics import MetricsAddress, learner_metrics
 from murk.monitoring.processes import STALLED, LearnerMetrics, learner_routes, unhealthy_reason
 from murk.protocols.device import device_for
 from murk.stream import open_log
@@ -83,7 +83,7 @@ def test_a_learner_serves_them_on_this_machine_alone(tmp_path, capsys):
         log.register_task(task.document())
         log.append([(0, b"junk")] * 3)
         with WorkerPool(log, task, device_for(task).engine, log.join()) as team:
-            with learner_metrics(0, "127.0.0.1", task, team) as refresh:
+            with learner_metrics(MetricsAddress("127.0.0.1", 0), task, team) as refresh:
                 team.step()
                 log.append([(0, b"junk")] * 2)
                 refresh()

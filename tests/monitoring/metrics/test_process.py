@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from murk import Task, __version__
-from murk.cli.metrics import learner_metrics
+from murk.cli.metrics import MetricsAddress, learner_metrics
 from murk.monitoring.metrics.exporter import new_registry
 from murk.monitoring.processes import PeopleMetrics, PeopleSums, ProcessMetrics
 from murk.protocols.device import device_for
@@ -37,7 +37,7 @@ def test_a_learner_tells_and_a_gateway_does_not(tmp_path, capsys):
         log.register_task(task.document())
         with (
             WorkerPool(log, task, device_for(task).engine, log.join()) as team,
-            learner_metrics(0, "127.0.0.1", task, team),
+            learner_metrics(MetricsAddress("127.0.0.1", 0), task, team),
         ):
             learner = get(capsys.readouterr().err.split(" at ")[1].strip())
     assert BUILD in learner

@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from murk import Task
-from murk.cli.metrics import shuffler_metrics
+from murk.cli.metrics import MetricsAddress, shuffler_metrics
 from murk.monitoring.metrics.catalogue import METRICS
 from murk.monitoring.metrics.shuffler import CrowdSums, ShufflerMetrics
 from murk.shuffler.shuffler import Totals
@@ -105,7 +105,7 @@ def asked(url):
 def test_health_says_what_is_wrong(capsys):
     totals = Totals(read=0, duplicates=0, refused={}, released=0, crowds=0, waiting=0, dropped=0)
     running = SimpleNamespace(task=TASK, totals=totals, trouble="", stepped=time.monotonic())
-    with shuffler_metrics(0, "127.0.0.1", running) as refresh:
+    with shuffler_metrics(MetricsAddress("127.0.0.1", 0), running) as refresh:
         url = capsys.readouterr().err.split(" at ")[1].strip()
         health = url.replace("/metrics", "/healthz")
         assert asked(health)[0] == 200
