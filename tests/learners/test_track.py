@@ -284,7 +284,7 @@ def test_a_file_of_times_before_1970_is_refused(tmp_path):
         ({"[]": "[{name: a, low: 0, high: 1}]\nprotocol: examples"}, "keeps no sums by window"),
         (
             {'kind: binary, positive: "1", negative: "0"': "kind: real, low: 0, high: 1, quantiles: [0.5]"},
-            "have no track",
+            "no track",
         ),
         ({"smooth: 1": "windows: 1000"}, "400"),
     ],

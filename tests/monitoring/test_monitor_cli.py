@@ -256,7 +256,7 @@ def test_a_populations_sums_are_served_while_it_produces(tmp_path, monkeypatch):
     assert 'murk_outbox_pending{task="third-child"} 0.0' in full
     # Those of other tests may be about to end.
     assert all(thread.name != "murk-http" for thread in set(threading.enumerate()) - before)
-    with metrics.people_metrics(None, "", task, None) as refresh:  # type: ignore[arg-type]
+    with metrics.people_metrics(metrics.MetricsAddress("", None), task, None) as refresh:  # type: ignore[arg-type]
         refresh()
 
 

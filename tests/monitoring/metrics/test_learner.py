@@ -94,7 +94,7 @@ def test_a_learner_serves_them_on_this_machine_alone(tmp_path, capsys):
                 with pytest.raises(urllib.error.HTTPError, match="404") as raised:
                     get(f"{at}/")
                 raised.value.close()
-            with learner_metrics(None, "", task, team) as refresh:
+            with learner_metrics(MetricsAddress("", None), task, team) as refresh:
                 refresh()
     assert 'murk_learner_messages_total{result="dead",task="third-child"} 3.0' in page
     assert 'murk_learner_lag_releases{partition="0",task="third-child"} 2.0' in page
