@@ -240,7 +240,7 @@ class IWPSGD(SGDEstimator[Any]):
 
         ``x`` has the noisy features and ``y`` the label or noisy target. Three forms differ. For a joint release with a
         label, ``x`` is the noisy ``y x``, with the constant as ``"intercept"``, and ``y`` is always the second class.
-        For a direction, they are u and t of `murk.protocols.examples.directions`. For an outer product, ``x`` is the
+        For a direction, they are u and t of ``murk.protocols.examples.directions``. For an outer product, ``x`` is the
         noisy product of features and target, and ``x.matrix`` the whole matrix.
         """
         engine: IWPEngine = self._require()

@@ -23,7 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from murk import Task
 from murk.errors import MurkError, UserError
-from murk.gateway import app, connection, limits
+from murk.gateway import app, connection, rate_limits
 from murk.gateway import group_commit as appending
 from murk.gateway.app import STATUS_OF, Settings, split
 from murk.gateway.rate_limits import RateLimit
@@ -309,13 +309,13 @@ def test_whatever_is_asked_for_is_counted(tmp_path):
 
 def test_counts_are_of_prefixes_in_bounded_memory_and_forgotten(monkeypatch):
     moment = [0.0]
-    monkeypatch.setattr(limits, "monotonic", lambda: moment[0])
+    monkeypatch.setattr(rate_limits, "monotonic", lambda: moment[0])
     limit = RateLimit(2)
     assert [limit.wait(f"192.0.2.{host}") for host in range(3)] == [0.0, 0.0, 60.0]
     assert limit.wait("::ffff:192.0.2.9") == 60.0
     assert [limit.wait(f"2001:db8:1:{host}::1") for host in range(3)] == [0.0, 0.0, 60.0]
     assert limit.wait("192.0.3.1") == limit.wait("2001:db8:2::1") == limit.wait("nonsense") == 0.0
-    monkeypatch.setattr(limits, "PREFIXES", 50)
+    monkeypatch.setattr(rate_limits, "PREFIXES", 50)
     for number in range(400):
         limit.wait(f"10.{number // 200}.{number % 200}.1")
     assert len(limit._counts) <= 51
