@@ -94,6 +94,7 @@ patience = partial(
     click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
 partitions = partial(click.option, "--partition", "partitions", type=click.IntRange(0), multiple=True)
+task_names = partial(click.option, "--task", "names", multiple=True, metavar="NAME")
 store = partial(click.option, "--store", "store_path", type=click.Path(), metavar="PATH")
 idle = click.option(
     "--idle", type=click.FloatRange(0), metavar="SECONDS", help="Stop when nothing has arrived for this long."

@@ -15,7 +15,7 @@ from murk._internal.atomic_files import warn_if_exposed
 from murk.cli.interrupts import between_steps
 from murk.cli.logs import logging_options, say
 from murk.cli.metrics import MetricsAddress, gateway_metrics, metrics_port
-from murk.cli.options import existing_logs, listening, store, wait_for_task
+from murk.cli.options import existing_logs, listening, store, task_names, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.cli.searching import Reports, begin_search
 from murk.errors import UserError, reason_of
@@ -34,13 +34,7 @@ _LEAST_TOKEN = 16  # least number of characters of a bearer token
 
 @click.command("gateway")
 @existing_logs
-@click.option(
-    "--task",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Serve only the task NAME; may be repeated.  [default: all]",
-)
+@task_names(help="Serve only the task NAME; may be repeated.  [default: all]")
 @listening(8080)
 @click.option("--tls-cert", metavar="FILE", help="Certificate chain in PEM; needs --tls-key.")
 @click.option("--tls-key", metavar="FILE", help="Key of the certificate in PEM.")

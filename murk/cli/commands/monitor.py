@@ -15,7 +15,7 @@ import click
 
 from murk.cli.interrupts import stoppable
 from murk.cli.logs import logging_options, say
-from murk.cli.options import existing_logs, listening, wait_for_task
+from murk.cli.options import existing_logs, listening, task_names, wait_for_task
 from murk.cli.output import address_as_json, print_address
 from murk.cli.searching import Reports, begin_search
 from murk.errors import UserError
@@ -31,13 +31,7 @@ _ERROR_CODE = "MURK-CLI-002"
 @click.command("monitor")
 @click.argument("task_paths", metavar="[TASK]...", type=click.Path(), nargs=-1)
 @existing_logs
-@click.option(
-    "--task",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Monitor only the task NAME; may be repeated.  [default: all]",
-)
+@task_names(help="Monitor only the task NAME; may be repeated.  [default: all]")
 @listening()
 @click.option(
     "--allowed-host",

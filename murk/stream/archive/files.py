@@ -311,13 +311,21 @@ def encode(partition: int, parts: Sequence[Archived], manifest: Manifest) -> byt
 
 
 def decode(folder: Folder, partition: int, extent: Extent, manifest: Manifest) -> Archived:
-    """Return the messages of a file; raise `MurkError` if it is missing, damaged or another log's."""
+    """Return the messages of a file; raise `MurkError` if it is missing, damaged or another log's.
+
+    If a longer file has replaced it, its messages are read from that one.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     name = extent.name(partition)
     data = folder.read(name)
     if data is None:
+        for longer in extents(folder, partition):
+            if longer.begin == extent.begin and longer.end > extent.end:
+                whole = decode(folder, partition, longer, manifest)
+                count = int(np.searchsorted(whole.messages.offsets, extent.end))
+                return Archived(whole.messages.rows(0, count), whole.copies[whole.copies < extent.end])
         raise damaged(folder, name, "it is missing")
     try:
         file = pq.ParquetFile(pa.BufferReader(data))

@@ -259,8 +259,8 @@ class Validator:
         release = decode(value, self._rules)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
-        # Times are checked before duplicates. As retention is no shorter than expiry, messages that retention has
-        # removed from the window cannot change the outcome.
+        # Times are checked before duplicates. Retention is no shorter than expiry, so a message that retention has
+        # removed has no unexpired copy, unless its device's clock was ahead.
         check_times(release, appended, self._rules)
         return release
 

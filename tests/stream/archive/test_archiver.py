@@ -372,3 +372,20 @@ def test_pages_and_logs_show_no_credentials() -> None:
     assert shown_url("s3://KEY:SEC/RET@bucket/pre") == "s3://bucket/pre"
     assert shown_url("gs://bucket/pre/fix") == "gs://bucket/pre/fix"
     assert shown_url("a@folder/pre?x") == "a@folder/pre?x"
+
+
+def test_a_reader_goes_on_when_a_longer_file_replaces_the_one_it_has_listed(tmp_path, log):
+    """As when a model is fitted while `murk archive --follow` is at work."""
+    fill(log, 8)
+    copied(log, tmp_path / "archive")
+    with ArchiveLog(LocalFolder(str(tmp_path / "archive"))) as reading:
+        assert [reading.end(partition) for partition in (0, 1)] == [4, 4]
+        fill(log, 6, start=8)
+        copied(log, tmp_path / "archive")
+        assert not (tmp_path / "archive" / Extent(0, 4).name(0)).exists()
+        assert [each.offset for each in reading.read(0, 0, 100)] == [0, 1, 2, 3]
+        assert len(reading.copies(0, 3)) == 0
+        # A file that nothing has replaced is still missed.
+        (tmp_path / "archive" / Extent(0, 7).name(1)).unlink()
+        with pytest.raises(MurkError, match="it is missing"):
+            reading.read(1, 0, 100)
