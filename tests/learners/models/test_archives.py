@@ -13,7 +13,7 @@ from murk.errors import UserError
 from murk.privacy.noise import SimulatedNoise
 from murk.producers import Ledger, Producer
 from murk.protocols.device import device_for
-from murk.results.archives import fit_archive, parts_of, processes
+from murk.results.archives import _opened, fit_archive, learn_part, parts_of, processes
 from murk.results.models import model_device_for
 from murk.stream import open_log
 from murk.stream.archive.archiver import Archiver
@@ -227,3 +227,28 @@ def test_a_dirty_log_is_judged_as_the_worker_judges_it(protocol):
         assert result.report[key] == expected.report[key], key
     assert result.report["duplicates"] >= 30
     np.testing.assert_allclose(flat(result), flat(expected), rtol=1e-9, atol=1e-12)
+
+
+def test_a_part_reads_its_own_file_alone():
+    """Otherwise a fit would read all unexpired messages again for each of its files."""
+    place = Path(tempfile.mkdtemp())
+    url = f"sqlite:///{place}/log.db"
+    murk.run(Task.parse(_TASK + _PROTOCOLS["moments"]), people(300, 1), seed=1, log=url, ledger=f"{place}/ledger.db")
+    dirty(url)
+    path, model = archived(url, place / "archive", rows=60), model_of("moments")
+    with ArchiveLog(LocalFolder(str(path))) as log:
+        parts = parts_of(log, model_device_for(model, log.task), str(path))
+    expected = [learn_part(part) for part in parts]
+    with ArchiveLog(LocalFolder(str(path))) as log:
+        # A copy whose original is in another file.
+        files = [(part, set(log.copies(part.partition, part.extent.begin).tolist())) for part in parts]
+    assert any(copies for part, copies in files if part.extent.begin)
+    for part, state in zip(parts, expected, strict=True):
+        others = [place / "archive" / other.extent.name(other.partition) for other in parts if other != part]
+        contents = [other.read_bytes() for other in others]
+        for other in others:
+            other.write_bytes(b"damaged")
+        _opened.cache_clear()
+        assert learn_part(part) == state
+        for other, content in zip(others, contents, strict=True):
+            other.write_bytes(content)
