@@ -217,8 +217,7 @@ class StateMessage(BaseModel):
     - ``counters``: Numbers of messages read, by outcome.
     - ``history``: History of the estimate.
     - ``learner``: The learner's own state, plain JSON data.
-    - ``adopted``: Offset at which a further model continued from the task's own learner; 0, and not written, if it did
-      not.
+    - ``adopted``: Offset at which a further model continued from the task's own learner, if it did.
     """
 
     model_config = _STRICT
@@ -233,7 +232,7 @@ class StateMessage(BaseModel):
     counters: Counters
     history: History = Field(default_factory=History)
     learner: dict[str, Any]
-    adopted: _Count = 0
+    adopted: _Count = 0  # not written if it is 0
 
     def encode(self) -> bytes:
         """Return JSON bytes; floats round-trip exactly. `MurkError` for values that JSON lacks, such as NaN."""
