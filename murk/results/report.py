@@ -78,6 +78,7 @@ def committed(
     more = {}
     if log.model_name is not None:
         more["before"] = sum(message.offset - message.counters.read for message in messages)
+        more["from_states"] = any(message.adopted for message in messages)
     if task.of_organisations:
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)

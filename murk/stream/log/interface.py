@@ -305,6 +305,9 @@ class Log(ABC):
             unexpired = Unexpired.of(self.identity, task.expiry, task.granularity)
             yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates, unexpired))
 
+    def check_unchanged(self) -> None:  # noqa: B027 - other logs cannot be replaced while they are open
+        """Raise `MurkError` if releases and task are no longer where this log found them: deleted, or created again."""
+
     @abstractmethod
     def begin(self, partition: int) -> int:
         """Return the offset of the oldest message; equal to `end` when there is none."""

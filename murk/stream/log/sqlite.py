@@ -494,6 +494,9 @@ class SqliteLog(Log):
                     yield letter
                 last = rows[-1][1]
 
+    def check_unchanged(self) -> None:
+        self._database.check()
+
     def trim(self, before: float) -> int:
         if self.model_name is not None:
             return 0
