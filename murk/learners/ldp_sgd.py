@@ -36,7 +36,7 @@ from murk.protocols.gradients.estimate import estimate
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings, Weights
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.task.protocols.base import Scale
 from murk.task.protocols.gradients import PROTOCOL
 from murk.task.values import target
@@ -141,7 +141,7 @@ class LDPSGD(SGDEstimator[SGDEngine]):
         size, radius = self._settings.dimension, self._settings.bound
         return calibrate(self.mechanism, guarantee, dimension=size, radius=radius, method=self.calibration)
 
-    def _covariates(self, names: tuple[Any, ...]) -> PublicCovariates:
+    def _covariates(self, names: tuple[Any, ...]) -> Rows:
         if isinstance(self.public, np.ndarray):
             rows = np.asarray(self.public, dtype=np.float64)
         elif isinstance(self.public, Sequence):
@@ -153,7 +153,7 @@ class LDPSGD(SGDEstimator[SGDEngine]):
                 f"public covariates need rows of {len(names)} finite numbers ({', '.join(map(str, names))}), "
                 f"got shape {rows.shape}"
             )
-        return PublicCovariates.of_rows(rows)
+        return Rows.of_features(rows)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one partition."""

@@ -15,7 +15,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.protocols.linear_algebra import confine
-from murk.protocols.moments.covariates import Covariates
+from murk.protocols.rows import Rows
 from murk.task.text_files import LongRowError, csv_rows, explain_row, open_text
 from murk.task.values import frame_of, numbers, target
 
@@ -90,7 +90,7 @@ class PublicSample:
         every = [*indices, len(self.names)]
         return PublicSample(tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(every, every)])
 
-    def coded(self, clipping_norm: float, gain: float, constant: bool) -> Covariates:
+    def coded(self, clipping_norm: float, gain: float, constant: bool) -> Rows:
         """Return covariates for fitting: rows clipped to ``clipping_norm``, times ``gain``, with the ``constant``."""
         rows, inside = self.rows.copy(), True
         with np.errstate(over="ignore", invalid="ignore"):
@@ -105,7 +105,7 @@ class PublicSample:
         size = len(scale) if constant else len(scale) - 1
         shares = np.full(len(points), 1.0 / len(points))
         total = float(self.total if inside else len(points))
-        return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
+        return Rows(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
 
 
 def _indices(columns: Sequence[Any], names: Sequence[Any]) -> list[int]:

@@ -24,7 +24,7 @@ from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, coded_curve, curve_of
 from murk.protocols.options import chosen_noise
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.device import survey_of
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.estimate import ScoreEstimate
@@ -127,7 +127,7 @@ class Scores(PersonEstimator[InProcessScores]):
     def _begin(self, names: tuple[Any, ...]) -> InProcessScores:
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
-            covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
+            covariates = Rows.of_features(self._sample.select(names).rows)
         labels = self._labels
         wanted = None if self.coverage is None else CoverageQuery(float(self.coverage), float(self.coverage_share))
         survey = None

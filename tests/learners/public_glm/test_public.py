@@ -9,8 +9,8 @@ import pytest
 
 from murk.errors import UserError
 from murk.learners.public_sample import KEPT, PublicSample
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.statistics import normal_norm_bound
+from murk.protocols.rows import Rows
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))
 RECORDS = [{"b": float(b), "a": float(a)} for a, b in ROWS]
@@ -108,7 +108,7 @@ def test_public_rows_are_held_to_the_bound_as_peoples_are():
 
 def test_spread_is_the_mean_variance_of_an_entry():
     points = np.column_stack([ROWS, np.ones(300)])
-    found = Covariates(points, np.full(300, 1 / 300), 300.0, points.T @ points / 300)
+    found = Rows(points, np.full(300, 1 / 300), 300.0, points.T @ points / 300)
     entries = points[:, :, None] * points[:, None, :]
     assert found.spread == pytest.approx(entries.var(axis=0).mean())
 
