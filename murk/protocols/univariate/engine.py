@@ -14,12 +14,13 @@ from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
+from murk.inference.known_columns import KnownEstimate
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.lattice import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
 from murk.protocols.univariate import mixed
-from murk.protocols.univariate.cells import KnownEstimate, fit_of
+from murk.protocols.univariate.cells import fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
