@@ -295,17 +295,13 @@ def begin_on(
 ) -> tuple[Log, Task, T]:
     """Open a log, ``name`` if its URL has none, and call ``make`` on it; with ``wait``, retry until it succeeds."""
     from murk.stream import open_log
-    from murk.task import Task
 
     def begin() -> tuple[Log, Task, T]:
         log: Log | None = None
         opened = False
         try:
             log = open_log(url, create=False, name=name)
-            if (document := log.document()) is None:
-                remedy = "`murk topics`, `murk run` or `murk produce` announces one"
-                raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
-            task = Task.from_document(document, f"the task on {url}")
+            task = log.registered_task()
             opened = True
             made, kept, log = make(log, task), log, None
             return kept, task, made

@@ -202,7 +202,7 @@ class Log(ABC):
             document = self.document()
             if document is None:
                 raise without_task(self.url)
-            self._registered = Task.from_document(document)
+            self._registered = Task.from_document(document, f"the task on {self.url}")
         return self._registered
 
     @property
@@ -455,7 +455,7 @@ def check_range(log: Log, partition: int, offset: int) -> None:
 
 def without_task(url: str) -> UserError:
     """Return the error for a log whose task is needed and not registered yet."""
-    words = f"{url} carries no task yet: announce one first, with `murk topics` or `murk run`"
+    words = f"{url} carries no task yet: `murk topics`, `murk run` or `murk produce` announces one"
     return UserError(words, code="MURK-LOG-003")
 
 
