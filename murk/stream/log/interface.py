@@ -89,6 +89,17 @@ class CrowdMark(NamedTuple):
     shuffler: str
     crowds: int
 
+    @classmethod
+    def read(cls, value: bytes | None) -> Self | None:
+        """Return the mark that `encoded` wrote; None if there is none."""
+        shuffler, _, crowds = (value or b"").decode("ascii", "replace").partition(":")
+        return cls(shuffler, int(crowds)) if crowds.isdigit() and crowds.isascii() else None
+
+    @property
+    def encoded(self) -> bytes:
+        """The mark as a log stores it."""
+        return f"{self.shuffler}:{self.crowds}".encode()
+
 
 class FencedError(MurkError):
     """Another worker owns the partition now; nothing of the refused write was applied."""
