@@ -44,12 +44,12 @@ class PublicSample:
         return sample, sample if isinstance(public, Iterator) else public
 
     @classmethod
-    def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
+    def read(cls, public: Any, names: Sequence[Any] | None = None, most: int = KEPT) -> PublicSample:
         """Read public covariates once.
 
         ``public`` is an array (n, k), a data frame, an iterable of mappings, the path of a CSV file (``.gz`` or not),
-        or a sample; ``names`` are the columns in order, by default all, sorted. Raises UserError if there are no rows,
-        a column is missing, or a value is not a finite number.
+        or a sample; ``names`` are the columns in order, by default all, sorted. Of more than ``most`` rows a random
+        sample is kept. Raises UserError if there are no rows, a column is missing, or a value is not a finite number.
 
         >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
         >>> sample.names, sample.total, float(sample.moment[0, 0])
@@ -72,12 +72,12 @@ class PublicSample:
                 )
             whole = np.column_stack([block, np.ones(len(block))])
             moment += whole.T @ whole
-            room = max(KEPT - len(kept), 0)
+            room = max(most - len(kept), 0)
             kept = np.concatenate([kept, block[:room]])
-            # Vitter's algorithm R: row number t replaces a kept one with probability KEPT / t.
+            # Vitter's algorithm R: row number t replaces a kept one with probability most / t.
             for offset, row_values in enumerate(block[room:], start=total + room + 1):
                 slot = int(random.integers(offset))
-                if slot < KEPT:
+                if slot < most:
                     kept[slot] = row_values
             total += len(block)
         if not total:

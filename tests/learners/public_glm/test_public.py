@@ -8,7 +8,9 @@ import pandas as pd
 import pytest
 
 from murk.errors import UserError
+from murk.learners import LDPSGDRegressor
 from murk.learners.public_sample import KEPT, PublicSample
+from murk.privacy import GaussianDP
 from murk.protocols.moments.statistics import normal_norm_bound
 from murk.protocols.rows import Rows
 
@@ -123,3 +125,9 @@ def test_normal_vectors_stay_within_their_reach():
     # The paper's is never smaller; half the reach does not do.
     assert normal_norm_bound(root @ root.T, 1000, published=True) > clipping_norm
     assert np.mean(np.array(longest) > clipping_norm / 2) > 0.085
+
+
+def test_other_learners_refuse_public_covariates_without_a_feature_too():
+    rows = pd.DataFrame(RECORDS)[["a"]]
+    with pytest.raises(UserError, match="no column 'b'"):
+        LDPSGDRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1, public=rows)
