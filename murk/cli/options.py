@@ -89,7 +89,17 @@ estimates = click.option(
     metavar="SECONDS",
     help="Least time between published estimates, if the log has a topic for them; 0: never.",
 )
+numbers_of_people = partial(
+    click.option,
+    "--people",
+    multiple=True,
+    metavar="N",
+    help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]",
+)
 rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE")
+assumed_rate = rate(
+    help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]"
+)
 patience = partial(
     click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
