@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Protocol
 
@@ -300,6 +300,15 @@ def reading() -> Iterator[None]:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+
+
+def whole_sums(values: Sequence[Any], size: int | None) -> list[int]:
+    """Return exact sums of a state; raise MurkError unless they are ``size`` whole numbers."""
+    if len(values) != size:
+        raise MurkError("the state holds sums of another task")
+    if not all(type(value) is int and abs(value) < 2**127 for value in values):
+        raise MurkError("the state holds sums that are not whole numbers")
+    return list(values)
 
 
 def check_header(state: Mapping[str, Any], digest: str, key: str, size: int) -> None:

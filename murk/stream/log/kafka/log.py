@@ -257,7 +257,7 @@ class KafkaLog(Log):
         return max(offset, self._reader(self._names.releases, partition, committed=True).position())
 
     def crowd_mark(self) -> CrowdMark | None:
-        return transactions.mark_of(self._newest_models(TASK_PLACE))
+        return CrowdMark.read(self._newest_models(TASK_PLACE).get(transactions.MARK))
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         self._check_topic_ids()
