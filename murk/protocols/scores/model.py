@@ -33,13 +33,13 @@ from murk._internal.links import logistic
 from murk._internal.wiping import copied, empty, track
 from murk.protocols.device import HostileModelError
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.public_covariates import PublicCovariates
 from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
 from murk.protocols.scores.survey.coordinates import THRESHOLDS
 
 if TYPE_CHECKING:
     from murk.protocols.mean_functions import CodedCurve
+    from murk.protocols.public_covariates import PublicCovariates
 
 Query = str  # a name in ALL_QUERIES, or "above-i" for the i-th query of a survey
 # Shares of people asked for a scatter and for a curvature, of several classes, until the moments are known.
