@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from murk.stream.log.shared_models import SharedModels
 
 _ERROR_CODE = "MURK-LOG-001"
-_JUDGED = "partition", "version", "query", "item"
 
 
 class Admission:
@@ -61,31 +60,10 @@ class Admission:
         results: list[Release | Reason] = []
         for data in values:
             try:
-                results.append(decode(data, self.rules))
+                results.append(self.check(decode(data, self.rules), now))
             except RejectedError as rejected:
                 results.append(rejected.reason)
-        releases = [release for release in results if not isinstance(release, str)]
-        if releases and not self._admits(releases, now):
-            for index, release in enumerate(results):
-                try:
-                    results[index] = release if isinstance(release, str) else self.check(release, now)
-                except RejectedError as rejected:
-                    results[index] = rejected.reason
         return results
-
-    def _admits(self, releases: Sequence[Release], now: int) -> bool:
-        """Return True only if `check` is certain to pass all these releases."""
-        expires = [release.expires for release in releases]
-        if min(expires) < now or max(expires) > now + self.rules.lifetime or not self._admission.payloads_fit(releases):
-            return False
-        # Apart from its payload, a release is judged by these fields alone.
-        kinds = {tuple(getattr(release, name, None) for name in _JUDGED): release for release in releases}
-        try:
-            for release in kinds.values():
-                self.check(release, now)
-        except RejectedError:
-            return False
-        return True
 
     def check(self, release: Release, now: int) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import distinct
 
 
 class Models(Protocol):
@@ -53,6 +52,6 @@ class Admission:
 
     def admits(self, releases: Any) -> bool:
         """Return True only if all these releases are certain to be admitted."""
-        if self.versions is not None and not distinct(releases.column("version")) <= self.versions:
+        if self.versions is not None and not releases.distinct("version") <= self.versions:
             return False
         return bool(releases.column("expires").min() > self.forgotten) and self.rules.payloads_fit(releases)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from murk.protocols.examples import layout as k
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
+
+if TYPE_CHECKING:
+    from murk.stream.wire.columns import Columns
 
 
 def _bounds_of(mechanism: ExampleMechanism) -> list[int] | None:
@@ -42,9 +44,9 @@ class ExampleRules(AdmissionRules):
         if self._labelled and release.payload[-1] not in (-1, 1):
             raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
 
-    def payloads_fit(self, releases: Sequence[ExampleRelease]) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return whether `check_payload` passes all these releases."""
-        for level, rows in columns_of(releases).split("level").items():
+        for level, rows in releases.split("level").items():
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
                 return False
@@ -67,7 +69,7 @@ class CellRules(AdmissionRules):
         if not 0 <= release.payload[0] < self._cells:
             raise RejectedError("magnitude", f"{release.payload[0]} is not a cell from 0 to {self._cells - 1}")
 
-    def payloads_fit(self, releases: Sequence[ExampleRelease]) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return whether `check_payload` passes all these releases."""
-        by_level = columns_of(releases).split("level")
+        by_level = releases.split("level")
         return all(rows.min() >= 0 and rows.max() < self._cells for rows in by_level.values())

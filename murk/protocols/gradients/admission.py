@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from murk.protocols.gradients.kernels import is_published
 from murk.protocols.gradients.settings import Settings
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import Columns, columns_of, distinct
 from murk.stream.wire.releases import GradientRelease
+
+if TYPE_CHECKING:
+    from murk.stream.wire.columns import Columns
 
 
 class GradientRules(AdmissionRules):
@@ -46,10 +49,9 @@ class GradientRules(AdmissionRules):
             self._known_version = version
         self.check_payload(release)
 
-    def accepts(self, releases: Sequence[GradientRelease], count: int) -> bool:
+    def accepts(self, releases: Columns, count: int) -> bool:
         """Return True only if `check` is certain to pass all these releases, learned in turn after ``count`` others."""
-        columns = columns_of(releases)
-        versions = columns.column("version")
+        versions = releases.column("version")
         if (versions > count + np.arange(len(releases))).any():
             return False
         # The oldest version is checked as if it came last: age grows with the count, as does age divided by the count.
@@ -57,18 +59,18 @@ class GradientRules(AdmissionRules):
         age = last - int(versions.min())
         if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
             return False
-        for version in distinct(versions) - {self._known_version}:
+        for version in releases.distinct("version") - {self._known_version}:
             if not is_published(version, self._floor):
                 return False
             self._known_version = version
-        return self.payloads_fit(columns)
+        return self.payloads_fit(releases)
 
     def check_payload(self, release: GradientRelease) -> None:
         """Raise RejectedError for a payload beyond its mechanism's bound."""
         if not self._payload_bounds[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
-    def payloads_fit(self, releases: Sequence[GradientRelease] | Columns) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return whether `check_payload` passes all these releases."""
-        rows_by_level = columns_of(releases).split("level")
+        rows_by_level = releases.split("level")
         return all(self._payload_bounds[level].holds_all(rows) for level, rows in rows_by_level.items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.lattice import FORGED
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import columns_of
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
+    from murk.stream.wire.columns import Columns
     from murk.stream.wire.releases import MomentRelease
 
 
@@ -46,9 +46,9 @@ class MomentRules(AdmissionRules):
         if not self._payload_bounds[release.level].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
-    def payloads_fit(self, releases: Sequence[MomentRelease]) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return whether `check_payload` passes all these releases."""
-        for level, rows in columns_of(releases).split("level").items():
+        for level, rows in releases.split("level").items():
             bounds = self._bounds[level]
             if bounds is not None and (np.abs(rows) > bounds).any():
                 return False

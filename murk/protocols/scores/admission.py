@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from murk.protocols.scores.model import ABOVE, Model, model_size
 from murk.protocols.scores.settings import REMEMBERED, Settings
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import Columns, columns_of, distinct
 from murk.stream.wire.releases import ScoreRelease
+
+if TYPE_CHECKING:
+    from murk.stream.wire.columns import Columns
 
 _PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "covered": 2, ABOVE: 2}
 
@@ -50,14 +52,13 @@ class ScoreRules(AdmissionRules):
             raise RejectedError("query", f"the model of version {release.version} does not ask this query")
         self.check_payload(release)
 
-    def accepts(self, releases: Sequence[ScoreRelease], count: int) -> bool:
+    def accepts(self, releases: Columns, count: int) -> bool:
         """Return True only if `check` is certain to pass all these releases, learned in turn after ``count`` others."""
-        columns = columns_of(releases)
-        if not self._remembers(distinct(columns.column("version")), count, len(releases)):
+        if not self._remembers(releases.distinct("version"), count, len(releases)):
             return False
-        models, asked = self.models, columns.groups("version", "query", "item")
+        models, asked = self.models, releases.groups("version", "query", "item")
         all_known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
-        return all_known and self.payloads_fit(columns)
+        return all_known and self.payloads_fit(releases)
 
     def check_payload(self, release: ScoreRelease) -> None:
         """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
@@ -70,10 +71,10 @@ class ScoreRules(AdmissionRules):
         if not self._payload_bounds[release.level][index].holds(release.payload):
             raise RejectedError("magnitude", FORGED)
 
-    def payloads_fit(self, releases: Sequence[ScoreRelease] | Columns) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return True only if `check_payload` is certain to pass all these releases."""
         try:
-            answers = columns_of(releases).split("level", "query")
+            answers = releases.split("level", "query")
         except MurkError:
             # `split` fails if answers to one query have different lengths.
             return False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,10 +11,10 @@ from murk._internal.arrays import Integers
 from murk.privacy.mechanisms.lattice import FORGED
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import columns_of
 
 if TYPE_CHECKING:
     from murk.protocols.univariate.settings import TargetMechanism
+    from murk.stream.wire.columns import Columns
     from murk.stream.wire.releases import TargetRelease
 
 
@@ -32,9 +32,9 @@ class TargetRules(AdmissionRules):
         if not self._holds(release.level, np.array([release.payload], dtype=np.int64)):
             raise RejectedError("magnitude", FORGED)
 
-    def payloads_fit(self, releases: Sequence[TargetRelease]) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return whether `check_payload` passes all these releases."""
-        return all(self._holds(level, rows) for level, rows in columns_of(releases).split("level").items())
+        return all(self._holds(level, rows) for level, rows in releases.split("level").items())
 
     def _holds(self, level: str, rows: Integers) -> bool:
         mechanism = self.mechanisms[level]

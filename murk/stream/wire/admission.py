@@ -7,7 +7,7 @@ same rules, so that none of them refuses what another would learn.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -16,6 +16,7 @@ from murk.stream.wire.codec import RejectedError, WireRules
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
+    from murk.stream.wire.columns import Columns
     from murk.stream.wire.releases import Release
     from murk.task.task import Task
 
@@ -40,7 +41,7 @@ class AdmissionRules(ABC):
         """Raise `RejectedError` if a partition that has learned ``count`` releases cannot learn this one."""
         self.check_payload(release)
 
-    def accepts(self, releases: Sequence[Any], count: int) -> bool:
+    def accepts(self, releases: Columns, count: int) -> bool:
         """Return True only if `check` is certain to pass all these releases, learned in turn after ``count`` others."""
         return self.payloads_fit(releases)
 
@@ -48,7 +49,7 @@ class AdmissionRules(ABC):
     def check_payload(self, release: Any) -> None:
         """Raise `RejectedError` for a payload that no honest device sends, whatever the release's version."""
 
-    def payloads_fit(self, releases: Sequence[Any]) -> bool:
+    def payloads_fit(self, releases: Columns) -> bool:
         """Return True only if `check_payload` is certain to pass all these releases; by default, this is unknown."""
         return False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.state import Estimating
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class AdmittingLearner:
 
     def admits(self: _Ruled, releases: Sequence[Any]) -> bool:
         """Return True only if all these releases are certain to be admitted next, in this order."""
-        return self.admission.accepts(releases, self.n_releases)
+        return self.admission.accepts(columns_of(releases), self.n_releases)
 
 
 class Admitting(Protocol):
