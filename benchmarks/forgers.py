@@ -176,7 +176,7 @@ def moments(n, seed, *, number=20):
     def forged(way, m):
         found = copy.deepcopy(engine)
         payload = np.trunc(way * length).astype(np.int64)
-        assert engine._payload_bounds["default"].holds(payload.tolist())
+        assert engine.admission._payload_bounds["default"].holds(payload.tolist())
         found.learn_payloads(np.tile(payload, (m, 1)), "default")
         return found.estimate()
 

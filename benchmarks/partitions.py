@@ -78,13 +78,13 @@ def shared(settings, mechanisms, people, count, rng, between=None):
     first, *others = engines
     done = 0
     while done < people:
-        size = min(between or first.next_model_at - done, people - done)
+        size = min(between or first.admission.next_model_at - done, people - done)
         for engine, own in zip(engines, rng.multinomial(size, np.full(count, 1.0 / count)), strict=True):
             engine.learn_sums(drawn(engine.model, own, mechanisms, settings.response, rng))
         done += size
         if first.begin_round(others):
             for other in others:
-                other.hear(first)
+                other.admission.hear(first.state_dict())
     return engines
 
 

@@ -8,8 +8,8 @@ from benchmarks.feed import Feed
 from benchmarks.on_kafka import Clock
 from murk.cli.commands.learn import COLLECT
 from murk.stream import Worker, open_log
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.columns import Layout
-from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.worker import LEARN
 
 PARTS = "make and encode", "append (FULL)", "worker"
@@ -70,7 +70,7 @@ def main(argv):
         # The worker's own parts, one after another, on the same messages.
         end, size = log.end(0), 4096
         first = max(log.begin(0), end - 40 * size)
-        layout = Layout(wire_rules(feed.task, engine))
+        layout = Layout(wire_rules(feed.task, engine.admission))
         read = decoded = learned = 0.0
         count = 0
         for offset in range(first, end, size):

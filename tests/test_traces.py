@@ -22,7 +22,7 @@ target: {{name: y, kind: binary, positive: "yes", negative: "no"}}
 protocol: {}
 privacy: {{guarantee: {{gdp: {{mu: 1.0}}}}}}
 """
-RELEASE, STEP = 20, 20
+RELEASE, STEP = 20, 22
 RECORD = {"age": 29, "y": "yes"}
 
 

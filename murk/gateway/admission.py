@@ -1,19 +1,22 @@
 """The gateway's rules of admission: the same as those of the partition's worker, but without the worker's state."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from murk.errors import UserError
 from murk.protocols.device import device_for, interactive_of
 from murk.stream.log.interface import FIRST_PARTITION, Log
+from murk.stream.wire.admission import check_renewed, check_times, wire_rules
 from murk.stream.wire.codec import Reason, RejectedError, decode, decode_model
 from murk.stream.wire.releases import GradientRelease, Release, ScoreRelease
-from murk.stream.worker.interface import payload_checks_of, wire_rules
-from murk.stream.worker.sharing import SharingLearner, Told
-from murk.stream.worker.worker import admit, check_times
 from murk.task.task import Task
 
+if TYPE_CHECKING:
+    from murk.stream.log.shared_models import SharedModels
+
 _ERROR_CODE = "MURK-LOG-001"
-_JUDGED = "partition", "version", "query", "item"
 
 
 class Admission:
@@ -28,11 +31,14 @@ class Admission:
         self._log, self._task = log, task
         device = device_for(task)
         self._device = interactive_of(device)
-        # This learner learns nothing: `ahead` stands in for what the partition's worker has learned.
-        self._learner = device.engine()
-        self._sharing = Told(log, task, self._learner) if isinstance(self._learner, SharingLearner) else None
-        self.rules = wire_rules(task, self._learner)
-        _, self._fit = payload_checks_of(self._learner)
+        self._admission = admission = device.admission()
+        self._shared: SharedModels | None = None
+        if self._device is not None and self._device.shares_models:
+            # Imported here, as other tasks do not need it.
+            from murk.stream.log.shared_models import SharedModels
+
+            self._shared = SharedModels(log, task, admission)  # type: ignore[arg-type]
+        self.rules = wire_rules(task, admission)
         self._checked: dict[int, tuple[bytes, int]] = {}
         self._bounds: dict[int, tuple[int, int]] = {}
         self._renewed: set[int] = set()
@@ -46,39 +52,18 @@ class Admission:
         """Allow another read of the log; call it before each group of releases that arrived together."""
         self._bounds.clear()
         self._renewed.clear()
-        if self._sharing is not None:
-            self._sharing.arrived()
+        if self._shared is not None:
+            self._shared.arrived()
 
     def judged(self, values: Sequence[bytes], now: int) -> list[Release | Reason]:
         """Return each release, or why it will not be learned; see `check`."""
         results: list[Release | Reason] = []
         for data in values:
             try:
-                results.append(decode(data, self.rules))
+                results.append(self.check(decode(data, self.rules), now))
             except RejectedError as rejected:
                 results.append(rejected.reason)
-        releases = [release for release in results if not isinstance(release, str)]
-        if releases and not self._admits(releases, now):
-            for index, release in enumerate(results):
-                try:
-                    results[index] = release if isinstance(release, str) else self.check(release, now)
-                except RejectedError as rejected:
-                    results[index] = rejected.reason
         return results
-
-    def _admits(self, releases: Sequence[Release], now: int) -> bool:
-        """Return True only if `check` is certain to pass all these releases."""
-        expires = [release.expires for release in releases]
-        if min(expires) < now or max(expires) > now + self.rules.lifetime or not self._fit(releases):
-            return False
-        # Apart from its payload, a release is judged by these fields alone.
-        kinds = {tuple(getattr(release, name, None) for name in _JUDGED): release for release in releases}
-        try:
-            for release in kinds.values():
-                self.check(release, now)
-        except RejectedError:
-            return False
-        return True
 
     def check(self, release: Release, now: int) -> Release:
         """Return the release, or raise `RejectedError` if it will not be learned.
@@ -86,8 +71,9 @@ class Admission:
         ``now`` is in seconds since 1970. Raises `MurkError` if the log cannot be read.
         """
         check_times(release, now, self.rules)
-        if self._device is None or self._sharing is not None:
-            admit(self._learner, release, 0, None if self._sharing is None else self._sharing.renew)
+        if self._device is None or self._shared is not None:
+            # What is admitted does not depend on the partition's count.
+            check_renewed(self._admission.check, release, 0, None if self._shared is None else self._shared.renew)
             return release
         partition = release.partition
         version = release.version if isinstance(release, GradientRelease | ScoreRelease) else 0
@@ -100,7 +86,7 @@ class Admission:
             self._renewed.add(partition)
             self._bounds[partition] = self._version(partition, self._log.model(partition)), self._log.end(partition)
         low, high = self._bounds[partition]
-        self._learner.admit(release, min(max(version, low), high))
+        self._admission.check(release, min(max(version, low), high))
         return release
 
     def model(self, partition: int) -> bytes | None:

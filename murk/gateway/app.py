@@ -1,5 +1,7 @@
 """The ASGI application of a gateway: requests and answers, without a framework and without a secret."""
 
+from __future__ import annotations
+
 import asyncio
 import hmac
 import logging
@@ -14,20 +16,22 @@ from email.utils import formatdate
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from ipaddress import IPv4Network, IPv6Network
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import parse_qs, unquote
 
 import msgspec
 
 from murk.errors import unexpected
-from murk.gateway.binary_http import PADDING, InvalidMessageError, decode_request, encode_response
 from murk.gateway.group_commit import UNKNOWN, GroupCommit, Submission
-from murk.gateway.oblivious import KEYS, PROBLEM, REQUEST, RESPONSE, ObliviousKeys, Repeated, UnopenedError
 from murk.gateway.rate_limits import HEADER_BYTES, RateLimit
 from murk.monitoring.web.server import HEADERS, Hosts, Route
+from murk.stream.wire.admission import lifetime_of
 from murk.stream.wire.codec import Reason
-from murk.stream.wire.duplicates import lifetime_of
 from murk.task.task import Task
+
+if TYPE_CHECKING:
+    # Loaded by gateways behind relays only.
+    from murk.gateway.oblivious import ObliviousKeys, Repeated
 
 MOST_RELEASES = 256  # largest number of releases in a request
 BODY_BYTES = 2**20  # largest body, unless one release of the task may be longer
@@ -171,7 +175,9 @@ class GatewayApp:
         lifetime = lifetime_of(served.task.expiry)
         with self._serving:
             self._most = max(self._most, served.most)
-            if lifetime > self._lifetime:
+            if self._settings.keys is not None and lifetime > self._lifetime:
+                from murk.gateway.oblivious import Repeated
+
                 # Requests that came before are remembered by the former ones.
                 self._repeated, self._lifetime = (*self._repeated, Repeated(lifetime)), lifetime
             self.tasks = dict(sorted({**self.tasks, served.task.name: served}.items()))
@@ -224,7 +230,7 @@ class GatewayApp:
             return listed
         if path == "/ohttp":
             return await self._relayed(self._settings.keys, scope, headers, receive)
-        return self._cached(self._settings.keys.configuration, headers, _KEYS_AGE, {}, KEYS)
+        return self._cached(self._settings.keys.configuration, headers, _KEYS_AGE, {}, self._settings.keys.kind)
 
     async def _respond(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive) -> Answer:
         """Answer a request about a task, which a relay may have forwarded."""
@@ -356,6 +362,9 @@ class GatewayApp:
         self, keys: ObliviousKeys, scope: Scope, headers: Mapping[bytes, bytes], receive: Receive
     ) -> Answer:
         """Answer an encapsulated request. An error within the request is reported in the encapsulated answer only."""
+        from murk.gateway.binary_http import PADDING, encode_response
+        from murk.gateway.oblivious import PROBLEM, REQUEST, RESPONSE, UnopenedError
+
         _check_kind(headers, REQUEST)
         try:
             opened = keys.open(await self._body(headers, receive, self._most + _ROUND))
@@ -379,6 +388,8 @@ class GatewayApp:
         return Answer(200, sealed, RESPONSE, within=answer.status)
 
     async def _within(self, scope: Scope, message: bytes) -> Answer:
+        from murk.gateway.binary_http import InvalidMessageError, decode_request
+
         try:
             request = decode_request(message, HEADER_BYTES, self._most)
         except InvalidMessageError as error:

@@ -73,6 +73,8 @@ class ObliviousKeys:
     requests. Raises UserError if pyhpke is not installed, or two keys have one identifier.
     """
 
+    kind = KEYS
+
     def __init__(self, pairs: Sequence[tuple[int, bytes]]) -> None:
         try:
             from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey

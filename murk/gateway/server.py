@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping, Set
 from typing import TYPE_CHECKING, Any, Self
 
-from murk._internal.extras import missing_extra
 from murk._internal.lazy import bounding
 from murk.errors import MurkError, UserError, reason_of
 from murk.gateway.app import GatewayApp, ServedTask, Settings
@@ -150,6 +149,8 @@ class GatewayServer:
 
             from murk.gateway.connection import connection
         except ModuleNotFoundError as error:
+            from murk._internal.extras import missing_extra
+
             raise missing_extra("a gateway needs uvicorn and httptools", "gateway") from error
         settings = settings or Settings()
         self._door = GatewayApp(settings, pages or {}, Hosts(host))

@@ -27,7 +27,6 @@ from murk.privacy.noise import NoiseSource
 from murk.protocols.options import InverseScalingStep, chosen_noise
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import Release
-from murk.stream.worker.interface import payload_lengths
 from murk.task.coding import INTERCEPT, class_clash, is_absent, is_constant, is_nan
 from murk.task.containers import column_array
 from murk.task.values import frame_of, number, numbers, target, targets
@@ -221,12 +220,12 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
         if release.simulated is not (self.seed is not None):
             raise RejectedError("simulated", "with a seed a learner takes simulated releases, without one real ones")
         integers = release.integers
-        lengths = payload_lengths(engine)
+        lengths = engine.admission.lengths
         if len(integers) not in lengths:
             raise RejectedError("dimension", f"{len(integers)} numbers, not {' or '.join(map(str, lengths))}")
         if max(integers) > mechanism.magnitude or min(integers) < -mechanism.magnitude:
             raise RejectedError("magnitude", f"a number beyond {mechanism.magnitude}, which honest noise never reaches")
-        engine.admit(release, 0)
+        engine.admit(release)
         engine.learn_releases([release])
 
     def _fix(self, names: tuple[Any, ...], engine: EngineType) -> EngineType:

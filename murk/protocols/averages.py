@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from murk._internal.arrays import Floats
+from murk.stream.worker.interface import AdmittingLearner
 
 
-class NeverPublished:
+class NeverPublished(AdmittingLearner):
     """An engine whose releases need no model, so that it publishes none."""
 
     publish_every = 2**31  # more releases than any stream has

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
     from murk.privacy.noise import NoiseSource
     from murk.protocols.engine import Engine
+    from murk.stream.wire.admission import AdmissionRules
 
 ROOMS: Final[Mapping[str, str]] = {
     "gradients": "murk.protocols.gradients",
@@ -79,6 +80,9 @@ class Device(Protocol):
 
     def check_state(self) -> None:
         """Raise UserError, with the size, if releases or states are too large for a log."""
+
+    def admission(self) -> AdmissionRules:
+        """Return the rules by which this task's releases are admitted, before any was learned."""
 
     def engine(self) -> Engine:
         """Return a learner for this task's releases, at version 0."""

@@ -13,8 +13,8 @@ from murk.errors import MurkError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Costed
 from murk.protocols.averages import NeverPublished
+from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.columns import columns_of
-from murk.stream.worker.interface import admits_of, payload_lengths
 from murk.task.models import Model
 from murk.task.task import Task
 
@@ -79,9 +79,7 @@ class FurtherModelEngine(NeverPublished):
         self.kind: str = whole.kind
         self.mechanisms: Mapping[str, Costed] = whole.mechanisms
         self.dimension: int = whole.dimension
-        self.admit: Callable[[Any, int], None] = whole.admit
-        self.admits = admits_of(whole)
-        self.lengths: tuple[int, ...] = payload_lengths(whole)
+        self.admission: AdmissionRules = whole.admission
 
     @property
     def n_releases(self) -> int:

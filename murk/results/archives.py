@@ -28,8 +28,8 @@ from murk.stream.archive.files import Extent, folder_of
 from murk.stream.archive.reader import ArchiveLog
 from murk.stream.log.interface import Checkpoint, truncate_time
 from murk.stream.log.open import open_log
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, decode_state, first_point
-from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.worker import LEARN, StepCounters, Validator
 from murk.task.models import Model
 
@@ -63,7 +63,7 @@ def learn_part(part: Part) -> bytes:
     where = f"partition {part.partition} of {log.url}"
     # Only whole partitions have a history: files are learned in any order.
     history = HistoryRecorder(History(), learner.coefficients, first_point(learner.kind), where)
-    validator = Validator(part.partition, wire_rules(task, learner), learner)
+    validator = Validator(part.partition, wire_rules(task, learner.admission), learner)
     offset, end = part.extent
     window = _Copies()
     tally = StepCounters(Counters())

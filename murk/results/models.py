@@ -16,6 +16,7 @@ from murk.protocols.further_models import FurtherModel, FurtherModelEngine, own_
 from murk.results.diagnosis import coded_as
 from murk.results.report import report_log
 from murk.stream.log.interface import Log
+from murk.stream.wire.admission import AdmissionRules
 from murk.task.fields import format_duration
 from murk.task.models import Model, columns_of
 from murk.task.task import Task
@@ -36,6 +37,10 @@ class ModelDevice:
     def check_state(self) -> None:
         """Raise UserError, with the size, if a state is too large for a log."""
         self.used.device.check_state()
+
+    def admission(self) -> AdmissionRules:
+        """Return the rules by which the log's releases are admitted."""
+        return self.whole.admission()
 
     def engine(self) -> FurtherModelEngine:
         """Return a learner of the model, at version 0."""

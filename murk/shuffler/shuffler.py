@@ -30,13 +30,13 @@ from murk.stream.log.interface import (
     truncate_time,
     warn_of_readers,
 )
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.codec import RejectedError, decode_model, encode
 from murk.stream.wire.columns import Columns, Layout
 from murk.stream.wire.duplicates import period_of
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.releases import KINDS
 from murk.stream.wire.state import Counters, StateMessage, decode_state
-from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.worker import DeadLetterLog, StepCounters, Validator, messages_of
 from murk.task.shuffling import ShuffleBlock
 from murk.task.task import Task
@@ -139,21 +139,17 @@ class Shuffler:
             self._check_copy(self._mark)
             self._description = f"{input_log.url} to {log.url}"
             self._unreported = DeadLetterLog(_log, self._description)
-            learner = device.engine()
-            versioned = "version" in KINDS[learner.kind].model_fields
+            versioned = "version" in KINDS[task.release_kind].model_fields
             self._device: Models | None = device if versioned else None
             self._cell_place: int | None = getattr(device, "cell_place", None)
             if self._device is not None and not store.models():
                 self._remember_relayed()
             self._models = store.models() if versioned else None
-            self._admission = Admission(learner, self._open_versions(), store.forgotten)
-            rules = wire_rules(task, self._admission)  # type: ignore[arg-type]
+            self._admission = Admission(device.admission(), self._open_versions(), store.forgotten)
+            rules = wire_rules(task, self._admission.rules)
             self._lifetime, self._period = rules.lifetime, period_of(task.expiry, task.granularity)
             self._batch = max(1, min(batch, _STEP_BYTES // rules.max_bytes))
-            self._judges = [
-                Validator(partition, rules, self._admission)  # type: ignore[arg-type]
-                for partition in range(input_log.partitions)
-            ]
+            self._judges = [Validator(partition, rules, self._admission) for partition in range(input_log.partitions)]
             self._layout = Layout(rules)
             self._owned: list[Ownership] = []
             self._committed: dict[int, tuple[int, Counters]] = {}

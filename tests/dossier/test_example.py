@@ -9,7 +9,6 @@ from murk import Task
 from murk.dossier.example import Example, example_of, made_up, with_sample
 from murk.protocols.device import device_for
 from murk.stream.wire.codec import WireRules, decode
-from murk.stream.worker.interface import payload_lengths
 
 FEATURES = "features: [{name: age, low: 18, high: 90}, {name: smokes, categories: ['no', 'yes']}]\n"
 REAL = "target: {name: hours, kind: real, low: 0, high: 14}\n"
@@ -49,7 +48,7 @@ def test_the_bytes_are_those_of_a_device(name: str) -> None:
     magnitudes = {level: one.magnitude for level, one in learner.mechanisms.items()}
     # Read as a learner reads them, by every rule that it has.
     rules = WireRules(
-        with_sample(task).hash, False, payload_lengths(learner), magnitudes, partitions=1, kind=learner.kind
+        with_sample(task).hash, False, learner.admission.lengths, magnitudes, partitions=1, kind=learner.kind
     )
     release = decode(found.messages[0], rules)
     assert release.kind == task.release_kind

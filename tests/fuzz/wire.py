@@ -9,12 +9,12 @@ import numpy as np
 from murk import Task
 from murk.producers.producer import Models
 from murk.protocols.device import device_for
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.codec import RejectedError, WireRules, decode, encode
 from murk.stream.wire.columns import Layout
 from murk.stream.wire.packed import Packed
 from murk.stream.wire.releases import ModelMessage, Release
 from murk.stream.wire.state import Counters, StateMessage
-from murk.stream.worker.interface import wire_rules
 from tests.fuzz.mutate import alter, crowd, spoil, written
 from tests.fuzz.targets import FindingError, Target
 from tests.protocols import BY_NAME
@@ -78,7 +78,7 @@ def releases(kind: str) -> Target:
     """Any bytes where releases of a kind belong: decoded, admitted and learned as a worker does it."""
     task = task_of(kind, old=True)
     engine = device_for(task).engine()
-    rules = wire_rules(task, engine)
+    rules = wire_rules(task, engine.admission)
     layout = Layout(rules)
 
     def take(data: bytes) -> str:

@@ -27,11 +27,11 @@ from murk.protocols.population import Effects, designs
 from murk.protocols.scores.estimate import _budgets_words
 from murk.protocols.scores.sums import step_of, summaries
 from murk.results.report import describe_grid, describe_levels
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.codec import RejectedError, decode, encode
 from murk.stream.wire.columns import Layout
 from murk.stream.wire.packed import Packed
 from murk.stream.wire.releases import KINDS
-from murk.stream.worker.interface import wire_rules
 from murk.task.privacy import MOST_POINTS, RATIO, LevelGrid, PrivacyBlock
 
 FEATURES, ROWS = 12, 900
@@ -179,7 +179,7 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
     monkeypatch.setattr(rule, counted)
     device = device_for(task)
     engine = device.engine()
-    rules = wire_rules(task, engine)
+    rules = wire_rules(task, engine.admission)
     Layout(rules)
     before = len(made)
     # The default level and the two ends; those of scores answer a survey, too.
@@ -194,7 +194,7 @@ def test_only_the_levels_in_use_are_calibrated(protocol: str, monkeypatch: pytes
 def test_exactly_the_points_of_the_grid_are_accepted(protocol: str) -> None:
     task = task_of("{from: 1, to: 1.2}", protocol).with_simulated(True)
     engine = device_for(task).engine()
-    rules = wire_rules(task, engine)
+    rules = wire_rules(task, engine.admission)
     layout = Layout(rules)
     known = [*task.privacy.levels]
     off = [str(len(known) - 1), "00", "01", "-1", "1e0", "1_0", "Default", "from", "mu", "9" * 32]

@@ -16,10 +16,10 @@ from murk.shuffler.store import Store
 from murk.stream.log.interface import Log
 from murk.stream.log.open import open_log
 from murk.stream.log.sqlite import SqliteLog
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.codec import encode
 from murk.stream.wire.columns import Layout
 from murk.stream.wire.releases import ModelMessage, ScoreRelease
-from murk.stream.worker.interface import wire_rules
 from murk.task.task import Task
 
 CROWD = 50
@@ -117,7 +117,7 @@ def numbers(log: Log) -> list[int]:
 
 def waiting(store: Store, task: Task) -> list[int]:
     """The numbers of the releases that wait in a store, in its order."""
-    layout = Layout(wire_rules(task, _device(task.document()).engine()))
+    layout = Layout(wire_rules(task, _device(task.document()).engine().admission))
     found = [packed for crowd in store.open_crowds() for _, packed in store.messages(crowd, layout, 0, 0)]
     return [json.loads(each)["payload"][0] for packed in found for each in packed.values()]
 

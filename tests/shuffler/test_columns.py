@@ -11,17 +11,17 @@ import pytest
 
 from murk.errors import UserError
 from murk.shuffler.store import Store
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.codec import RejectedError, decode, encode
 from murk.stream.wire.columns import Layout
 from murk.stream.wire.duplicates import DuplicateWindow, Unexpired, key_of
 from murk.stream.wire.packed import Packed
-from murk.stream.worker.interface import wire_rules
 from tests.shuffler.crowds import CROWD, NOW, drain, logs, make_task, message, numbers, shuffler, spoilt
 from tests.stream.harness import fields_of, learner_for
 
 
 def layout_of(task):
-    return Layout(wire_rules(task, learner_for(task)))
+    return Layout(wire_rules(task, learner_for(task).admission))
 
 
 def read(layout, *values):
@@ -319,7 +319,7 @@ def test_damage_of_a_record_is_not_released(waiting_store, tmp_path, place):
             except UserError as error:
                 refused = str(error)
             assert not refused or "is damaged" in refused
-            valid = wire_rules(task, learner_for(task))
+            valid = wire_rules(task, learner_for(task).admission)
             for each in log.read(0, 0, 1_000):
                 decode(each.value, valid)
             assert sum(log.ends()) == (0 if refused else 600)

@@ -20,10 +20,12 @@ from murk.inference.estimate import Estimate
 from murk.protocols.device import Device, device_for
 from murk.stream.log.interface import Log
 from murk.stream.log.sqlite import SqliteLog, checksum
+from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError, encode
 from murk.stream.wire.columns import Columns
 from murk.stream.wire.releases import KINDS, GradientRelease, SketchRelease
 from murk.stream.wire.state import Counters, StateMessage, decode_state
+from murk.stream.worker.interface import AdmittingLearner
 from murk.stream.worker.worker import Progress, Worker
 from murk.task.task import Task
 from tests.protocols import HONEST, Protocol, contents, title_of
@@ -109,7 +111,26 @@ class Bound:
     magnitude: int = 10_000
 
 
-class SumLearner:
+class VersionRules(AdmissionRules):
+    """Admit releases of versions that are learned, and no older than ``patience`` versions."""
+
+    kind = "gradient"
+
+    def __init__(self, mechanisms: dict[str, Any], patience: int) -> None:
+        super().__init__(mechanisms, (DIMENSION,))
+        self.patience = patience
+
+    def check(self, release: GradientRelease, count: int) -> None:
+        if release.version > count:
+            raise RejectedError("future", f"version {release.version} of a partition that has learned {count}")
+        if count - release.version > self.patience:
+            raise RejectedError("stale", f"{count - release.version} versions old")
+
+    def check_payload(self, release: GradientRelease) -> None:
+        """Take every payload."""
+
+
+class SumLearner(AdmittingLearner):
     """Exact integer sums, and a digest of the ids in order: a release lost, doubled or moved changes both.
 
     A release older than ``patience`` versions is stale; the iterate is published at multiples of 8.
@@ -122,18 +143,11 @@ class SumLearner:
 
     def __init__(self, task: Task, patience: int = 10**9) -> None:
         self.mechanisms: dict[str, Any] = {level: Bound() for level in task.privacy.levels}
-        self.patience = patience
+        self.admission = VersionRules(self.mechanisms, patience)
         self.n_releases = 0
         self.sums = [0] * DIMENSION
         self.digest = ""
         self.newest: tuple[int, list[float]] = (0, [0.0] * DIMENSION)
-
-    def admit(self, release: GradientRelease, ahead: int) -> None:
-        now = self.n_releases + ahead
-        if release.version > now:
-            raise RejectedError("future", f"version {release.version} of a partition that has learned {now}")
-        if now - release.version > self.patience:
-            raise RejectedError("stale", f"{now - release.version} versions old")
 
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:
         for release in releases:

@@ -22,7 +22,6 @@ from murk.protocols.scores.model import Model
 from murk.stream.log.sqlite import SqliteLog
 from murk.stream.wire.codec import MAX_MESSAGE, REASONS, RejectedError, WireRules, decode, decode_model
 from murk.stream.wire.state import Counters, EstimateMessage, decode_state
-from murk.stream.worker.interface import payload_lengths
 from murk.stream.worker.worker import DEAD_BYTES, Worker
 from murk.task.task import Task
 from tests.learners.scores.people import learn
@@ -42,7 +41,7 @@ OTHERS = {
     kind: WireRules(
         task.hash,
         False,
-        (6,) if kind == "sketch" else payload_lengths(device_for(task)),
+        (6,) if kind == "sketch" else device_for(task).admission().lengths,
         {"default": 2**40},
         kind=kind,
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from murk._internal.extras import missing_extra
 from murk.errors import UserError
 from murk.monitoring.metrics.catalogue import METRICS, Metric, Side
 
@@ -39,6 +38,8 @@ def new_registry() -> CollectorRegistry:
     try:
         from prometheus_client import CollectorRegistry
     except ModuleNotFoundError:
+        from murk._internal.extras import missing_extra
+
         raise missing_extra("the monitor needs prometheus-client", "monitor") from None
     return CollectorRegistry(auto_describe=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,9 @@ from murk.errors import UserError
 from murk.privacy.guarantees import ApproxDP, Guarantee, PureDP
 from murk.privacy.mechanisms import BEST, GaussianMechanism, calibrate, plain_kind
 from murk.privacy.mechanisms.base import DirectionMechanism, Mechanism, RoundedGaussian, Wrapped, check_room, means_of
-from murk.privacy.noise import NoiseSource
+
+if TYPE_CHECKING:
+    from murk.privacy.noise import NoiseSource
 
 _ERROR_CODE = "MURK-LEARN-001"
 

@@ -14,6 +14,7 @@ from murk.task.task import Task
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
+    from murk.protocols.examples.admission import CellRules
     from murk.protocols.examples.cells_engine import CellEngine
 
 
@@ -35,6 +36,12 @@ class CellDevice:
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the vectors (x, y) of coded records ``X``, ``(m, p)``, the constant last; NaN without a target."""
         return cell_vectors(X, y, self.settings.features, self.settings.target)
+
+    def admission(self) -> CellRules:
+        """Return the rules by which this task's releases are admitted."""
+        from murk.protocols.examples.admission import CellRules
+
+        return CellRules(self.mechanisms, len(self.table.X))
 
     def engine(self) -> CellEngine:
         """Return a learner for this task's releases, at version 0."""

@@ -34,6 +34,7 @@ from murk.privacy.noise import NoiseSource
 from murk.protocols.averages import NeverPublished
 from murk.protocols.engine import RecordEngine
 from murk.protocols.examples import losses
+from murk.protocols.examples.admission import CellRules
 from murk.protocols.examples.cells import CellMechanism, CellTable, cell_vectors, note_of
 from murk.protocols.examples.estimate import SANDWICH
 from murk.protocols.examples.layout import FIRST_REFRESH
@@ -42,7 +43,6 @@ from murk.protocols.examples.settings import ExampleSettings
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.one_record import Held
 from murk.protocols.options import chosen_noise, levels_of
-from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
 from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
@@ -364,6 +364,7 @@ class CellEngine(NeverPublished, RecordEngine):
     ) -> None:
         assert settings.cells is not None
         self.settings, self.mechanisms = settings, mechanisms
+        self.admission = CellRules(mechanisms, settings.cells.classes)
         self._loss = CellLoss(table or CellTable.of(settings.cells), settings)
         self._turns = ForkSafeLock()
         self._noise = chosen_noise(seed, noise)
@@ -426,16 +427,6 @@ class CellEngine(NeverPublished, RecordEngine):
                         :, 0
                     ]
             self._learn(cells, levels[block], distinct)
-
-    def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a number that is not a cell's."""
-        if not 0 <= release.payload[0] < len(self._losses):
-            raise RejectedError("magnitude", f"{release.payload[0]} is not a cell from 0 to {len(self._losses) - 1}")
-
-    def admits(self, releases: Sequence[ExampleRelease]) -> bool:
-        """Return whether `admit` accepts all these releases."""
-        most = len(self._losses) - 1
-        return all(rows.min() >= 0 and rows.max() <= most for rows in columns_of(releases).split("level").values())
 
     @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:

@@ -24,6 +24,7 @@ from murk.task.task import Task
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
+    from murk.protocols.examples.admission import ExampleRules
     from murk.protocols.examples.cells import Cells
     from murk.protocols.examples.cells_device import CellDevice
     from murk.protocols.examples.engine import IWPEngine
@@ -69,6 +70,12 @@ class ExampleDevice:
         scale = math.sqrt(settings.square - 1.0) if settings.directed else settings.scale
         to_vectors(settings.form, int(settings.boxed), scale, rows, targets, out)
         return out
+
+    def admission(self) -> ExampleRules:
+        """Return the rules by which this task's releases are admitted."""
+        from murk.protocols.examples.admission import ExampleRules
+
+        return ExampleRules(self.settings, self.mechanisms)
 
     def engine(self) -> IWPEngine:
         """Return a learner for this task's releases, at version 0."""

@@ -12,12 +12,11 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import worth_compiling
-from murk._internal.lazy import bounding, map_levels
+from murk._internal.lazy import bounding
 from murk._internal.locks import locked
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
-from murk.privacy.mechanisms.composite import CompositeMechanism
 from murk.privacy.mechanisms.outer_product import OuterGaussian
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.averages import NeverPublished
@@ -25,6 +24,7 @@ from murk.protocols.engine import IterateEngine
 from murk.protocols.examples import kernels as f
 from murk.protocols.examples import layout as k
 from murk.protocols.examples import outer
+from murk.protocols.examples.admission import ExampleRules
 from murk.protocols.examples.device_kernels import to_units, to_vectors
 from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.laplace import learn_laplace
@@ -35,7 +35,6 @@ from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, 
 from murk.protocols.one_record import NO_WORDS, KernelMemory, trials_for
 from murk.protocols.options import levels_of
 from murk.protocols.rows import Rows
-from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
 from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
@@ -84,11 +83,6 @@ class Memory(KernelMemory):
         whole[k.COIN] = 0
 
 
-def _bounds_of(mechanism: ExampleMechanism) -> list[int] | None:
-    """Return the bound on each coordinate of a payload; None where one bound holds for all."""
-    return mechanism.magnitudes.tolist() if isinstance(mechanism, CompositeMechanism) else None
-
-
 class IWPEngine(NeverPublished, IterateEngine):
     """IWP-SGD on one partition, with ``settings`` from `settle`; noise is secure without ``seed`` and ``noise``."""
 
@@ -119,7 +113,7 @@ class IWPEngine(NeverPublished, IterateEngine):
         if settings.exact:
             # The right-hand side follows from the sums.
             self._row_names = (*_ROWS[:-1], "first")
-        self._bounds = map_levels(_bounds_of, mechanisms)
+        self.admission = ExampleRules(settings, mechanisms)
         self.current: ExampleMechanism | None = None
         # Refuses a level that is too noisy for the loss before any release.
         self._prepare_levels([*bounding(mechanisms)])
@@ -258,26 +252,6 @@ class IWPEngine(NeverPublished, IterateEngine):
             f.learn_records(self.real, self.whole, X[block], y[block], levels[block], reals, wholes, noise, words)
 
     # Releases made elsewhere
-
-    def admit(self, release: ExampleRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a number beyond the bound on its coordinate, or a label other than -1 and 1."""
-        bounds = self._bounds[release.level]
-        if bounds is not None:
-            for value, bound in zip(release.payload, bounds, strict=True):
-                if abs(value) > bound:
-                    raise RejectedError("magnitude", f"a number beyond {bound}, the bound on its coordinate")
-        if self._labelled and release.payload[-1] not in (-1, 1):
-            raise RejectedError("magnitude", f"a label of {release.payload[-1]}, neither -1 nor 1")
-
-    def admits(self, releases: Sequence[ExampleRelease]) -> bool:
-        """Return whether `admit` accepts all these releases."""
-        for level, rows in columns_of(releases).split("level").items():
-            bounds = self._bounds[level]
-            if bounds is not None and (np.abs(rows) > bounds).any():
-                return False
-            if self._labelled and (np.abs(rows[:, -1]) != 1).any():
-                return False
-        return True
 
     @locked
     def learn_releases(self, releases: Sequence[ExampleRelease]) -> None:

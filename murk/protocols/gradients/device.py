@@ -30,6 +30,7 @@ from murk.task.task import Task
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
+    from murk.protocols.gradients.admission import GradientRules
     from murk.protocols.gradients.engine import SGDEngine
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -143,6 +144,12 @@ class GradientDevice:
         # Theta is copied, as the kernel would be compiled once more for a read-only array.
         k.gradients(real, whole, np.array(theta, dtype=np.float64), copied(X), copied(y), out)
         return out
+
+    def admission(self) -> GradientRules:
+        """Return the rules by which this task's releases are admitted."""
+        from murk.protocols.gradients.admission import GradientRules
+
+        return GradientRules(self.settings, self.mechanisms)
 
     def engine(self) -> SGDEngine:
         """Return a learner for this task's releases, at version 0."""

@@ -5,36 +5,35 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
-from murk._internal.lazy import map_levels
 from murk._internal.locks import locked
 from murk._internal.wiping import copied, empty, track, wiped
 from murk.errors import MurkError
 from murk.inference.estimate import Estimate
 from murk.privacy.mechanisms import Mechanism, lattice
-from murk.privacy.mechanisms.lattice import FORGED, NOISE_OF
+from murk.privacy.mechanisms.lattice import NOISE_OF
 from murk.privacy.noise import NoiseSource, Purpose
 from murk.privacy.noise.distributions import NOISE_DISTRIBUTIONS
 from murk.privacy.noise.sources import draw_noise
 from murk.protocols.engine import IterateEngine
 from murk.protocols.gradients import estimate as inference
 from murk.protocols.gradients import kernels as k
-from murk.protocols.gradients.kernels import age_factor, is_published
+from murk.protocols.gradients.admission import GradientRules
+from murk.protocols.gradients.kernels import age_factor
 from murk.protocols.gradients.memory import Memory, level_rows
 from murk.protocols.gradients.settings import Settings
 from murk.protocols.one_record import NO_WORDS, finish_draw, take_random
 from murk.protocols.options import InverseScalingStep, levels_of
 from murk.protocols.rows import Rows
-from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import columns_of, distinct
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import GradientRelease
 from murk.stream.wire.state import check_header, count_of, pack, reading, unpack
+from murk.stream.worker.interface import AdmittingLearner
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -57,7 +56,7 @@ _SUMS, _DELAYS = slice(k.SUM_PRECISION, k.SUM_SQUARES + 1), slice(k.MEAN_AGE, k.
 _ROWS = ("iterate", "average", "scaling_a", "scaling_b", "mean_at", "mean_gradient")
 
 
-class SGDEngine(IterateEngine):
+class SGDEngine(AdmittingLearner, IterateEngine):
     """LDP-SGD on one partition: ``theta_i = Project(theta_{i-1} - eta_i g~_i)`` and its average; thread-safe.
 
     ``mechanisms`` maps each level, among them ``"default"``, to its mechanism. :meth:`learn_record` simulates noise
@@ -84,11 +83,7 @@ class SGDEngine(IterateEngine):
         super().__init__(settings, mechanisms, Memory(settings), seed, noise)
         self.covariates = covariates
         self.classes = tuple(classes)
-        self._known_version = 0
-        self._payload_bounds = map_levels(attrgetter("payload_bound"), mechanisms)
-        # Plain attributes, as every release reads them.
-        self._never_too_old, self._share_ppm = settings.staleness.releases, settings.staleness.share_ppm
-        self._floor = settings.staleness.floor
+        self.admission = GradientRules(settings, mechanisms)
         self._coins = np.zeros((1, 3), dtype=np.uint64)
         self._trials = 0 if self._seeded else k.trials_of(settings.dimension)
         self.current: Mechanism | None = None
@@ -161,43 +156,6 @@ class SGDEngine(IterateEngine):
             records = np.arange(self.n_releases, self.n_releases + len(rows), dtype=np.int64)
             noise, coins = drawn(self._noise, records, rows[:, 0], int(rows[:, 3].max()) * self.dimension)
             k.learn_records(memory.real, memory.whole, X[block], y[block], levels[block], reals, wholes, noise, coins)
-
-    def admit(self, release: GradientRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a forged release, or one of an unpublished, too old or future version.
-
-        ``ahead`` is the number of releases admitted before this one and not learned yet.
-        """
-        count = int(self.memory.whole[k.COUNT]) + ahead
-        version = release.version
-        if version > count:
-            raise RejectedError("future", f"version {version}, but the partition has {count} releases")
-        # In Python's integers: calling compiled code for each release would take as long as learning it.
-        age = count - version
-        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * count:
-            raise RejectedError("stale", f"version {version} is too old for a partition of {count} releases")
-        if version != self._known_version:
-            if not is_published(version, self._floor):
-                raise RejectedError("version", f"version {version} was never published")
-            self._known_version = version
-        if not self._payload_bounds[release.level].holds(release.payload):
-            raise RejectedError("magnitude", FORGED)
-
-    def admits(self, releases: Sequence[GradientRelease]) -> bool:
-        """Return True only if `admit` is certain to accept all these releases in this order."""
-        columns, count = columns_of(releases), self.n_releases
-        versions = columns.column("version")
-        if (versions > count + np.arange(len(releases))).any():
-            return False
-        # The oldest version is checked as if it came last: age grows with the count, as does age divided by the count.
-        last = count + len(releases) - 1
-        age = last - int(versions.min())
-        if age > self._never_too_old and 1_000_000 * age > self._share_ppm * last:
-            return False
-        for version in distinct(versions) - {self._known_version}:
-            if not is_published(version, self._floor):
-                return False
-            self._known_version = version
-        return all(self._payload_bounds[level].holds_all(rows) for level, rows in columns.split("level").items())
 
     @locked
     def learn_releases(self, releases: Sequence[GradientRelease]) -> None:

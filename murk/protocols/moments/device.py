@@ -24,6 +24,7 @@ from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
+    from murk.protocols.moments.admission import MomentRules
     from murk.protocols.moments.engine import MomentEngine
     from murk.task.task import Task
 
@@ -62,6 +63,12 @@ class MomentDevice:
         """Return moments of coded records, (m, d), for any ``theta``; the layout determines how NaN targets count."""
         targets = np.asarray(y, dtype=np.float64)
         return self.layout.vectors(X[:, : self.layout.size], track(2.0 * targets - 1.0) if self.binary else targets)
+
+    def admission(self) -> MomentRules:
+        """Return the rules by which this task's releases are admitted."""
+        from murk.protocols.moments.admission import MomentRules
+
+        return MomentRules(self.mechanisms, self.dimension)
 
     def engine(self) -> MomentEngine:
         """Return a learner for this task's releases, at version 0."""

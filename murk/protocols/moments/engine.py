@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,17 +11,16 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import worth_compiling
-from murk._internal.lazy import bounding, map_levels
+from murk._internal.lazy import bounding
 from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import track, wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
-from murk.privacy.mechanisms.composite import CompositeMechanism
-from murk.privacy.mechanisms.lattice import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from murk.protocols.averages import NeverPublished
 from murk.protocols.engine import RecordEngine
 from murk.protocols.moments import kernels as k
+from murk.protocols.moments.admission import MomentRules
 from murk.protocols.moments.estimate import Fit, fit
 from murk.protocols.moments.mechanisms import Level, MomentMechanism
 from murk.protocols.moments.model import MomentModel
@@ -30,7 +28,6 @@ from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import MomentSums, influence_of
 from murk.protocols.one_record import Held, KernelMemory, trials_for
 from murk.protocols.options import levels_of
-from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.state import count_of, pack, reading, unpack
 
@@ -125,8 +122,7 @@ class MomentEngine(NeverPublished, RecordEngine):
         self._direct = self._seed is not None or type(self._noise) is SecureNoise
         self._trials = 0 if self._seed is not None else trials_for(layout.dimension)
         self._learned = MomentSums(np.zeros(layout.dimension), np.zeros(k.SUMS), 0)
-        self._bounds = map_levels(_bounds_of, mechanisms)
-        self._payload_bounds = map_levels(attrgetter("payload_bound"), mechanisms)
+        self.admission = MomentRules(mechanisms, layout.dimension)
         self._others: dict[int, tuple[Randomizer, _Table]] = {}
         self._fit: tuple[MomentSums, Fit] | None = None
 
@@ -229,24 +225,6 @@ class MomentEngine(NeverPublished, RecordEngine):
 
     # Releases made elsewhere
 
-    def admit(self, release: MomentRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a coordinate, or a length, that honest noise does not reach."""
-        bounds = self._bounds[release.level]
-        if bounds is not None and np.any(np.abs(np.array(release.payload, dtype=np.int64)) > bounds):
-            raise RejectedError("magnitude", "a coordinate beyond the bound of its part of the mechanism")
-        if not self._payload_bounds[release.level].holds(release.payload):
-            raise RejectedError("magnitude", FORGED)
-
-    def admits(self, releases: Sequence[MomentRelease]) -> bool:
-        """Return whether `admit` accepts all these releases."""
-        for level, rows in columns_of(releases).split("level").items():
-            bounds = self._bounds[level]
-            if bounds is not None and (np.abs(rows) > bounds).any():
-                return False
-            if not self._payload_bounds[level].holds_all(rows):
-                return False
-        return True
-
     @locked
     def learn_releases(self, releases: Sequence[MomentRelease]) -> None:
         """Learn from admitted releases in turn."""
@@ -310,13 +288,6 @@ _Table = tuple[NDArray[np.bool_], Floats, Floats, Floats]  # one row for each le
 def _table_of(level: Level) -> _Table:
     """Return a level's settings as arrays of one row, which the kernel reads."""
     return np.array([level.ball]), np.array([level.units]), np.array([level.weights]), np.array([level.variances])
-
-
-def _bounds_of(mechanism: Randomizer) -> Integers | None:
-    """Return the bound on each coordinate of a payload; None where one bound holds for all."""
-    if isinstance(mechanism, CompositeMechanism):
-        return np.asarray(mechanism.magnitudes, dtype=np.int64)
-    return None
 
 
 def merged(engines: Sequence[MomentEngine]) -> Estimate:

@@ -16,13 +16,11 @@ from murk.privacy.guarantees import Guarantee
 from murk.privacy.mechanisms import calibrate
 from murk.privacy.mechanisms.base import Randomizer, direction_spread
 from murk.privacy.mechanisms.outer_product import matrix_size
-from murk.privacy.noise import NoiseSource, Purpose
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
 from murk.protocols.scores.model import QUERIES, CoverageQuery, Model, Query, above, drawn_queries, query_at, vectors
 from murk.protocols.scores.settings import FIRST, REMEMBERED, WINDOW_ROUNDS, Settings
 from murk.protocols.scores.survey.coordinates import STATED_ERROR, THRESHOLDS, UNTOLD, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
-from murk.protocols.windows import windows_of
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes, longest_release
 from murk.task.features import ClassTarget, RealTarget, stated_location
 from murk.task.privacy import DEFAULT_LEVEL
@@ -30,10 +28,13 @@ from murk.task.task import Task
 
 if TYPE_CHECKING:
     from murk.inference.drift import Drift
+    from murk.privacy.noise import NoiseSource
     from murk.protocols.mean_functions import CodedCurve
+    from murk.protocols.scores.admission import ScoreRules
     from murk.protocols.scores.engine import ScoreEngine
     from murk.protocols.scores.estimate import ScoreEstimate
     from murk.protocols.scores.fast_records import AnswerKernel
+    from murk.protocols.windows import Windows
     from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -126,6 +127,8 @@ class ScoreDevice:
 
     def draw_query(self, noise: NoiseSource, indices: Integers, model: Floats) -> list[Query]:
         """Draw each person's query by the model's shares, independently of any record."""
+        from murk.privacy.noise import Purpose
+
         words = noise.words(indices, 1, Purpose.QUERY)[:, 0]
         published = self._model(model)
         if len(words) > 1 or published.survey:
@@ -171,11 +174,18 @@ class ScoreDevice:
         """Return the mechanism that randomizes answers to a query, at a privacy level."""
         return self.mechanisms[level].mechanism(query)
 
-    # What a learner does
+    # What a receiver does
+
+    def admission(self) -> ScoreRules:
+        """Return the rules by which this task's releases are admitted, with the model of version 0."""
+        # Imported here like the engine, as devices do not need either.
+        from murk.protocols.scores.admission import ScoreRules, SharedScoreRules
+
+        rules = SharedScoreRules if self.settings.shared else ScoreRules
+        return rules(self.settings, self.mechanisms)
 
     def engine(self) -> ScoreEngine:
         """Return a learner for this task's releases, at version 0."""
-        # Imported here, as devices do not need it.
         from murk.protocols.scores.engine import ScoreEngine, SharedScoreEngine
 
         kind = SharedScoreEngine if self.settings.shared else ScoreEngine
@@ -276,7 +286,7 @@ def device_for(task: Task) -> ScoreDevice:
             first=first,
             wanted=wanted,
             survey=survey,
-            windows=windows_of(task),
+            windows=_windows(task),
             repeats=1 if wanted is None else task.repeats.most,
             weighed=task.most_rows > 1,
         )
@@ -292,6 +302,16 @@ def device_for(task: Task) -> ScoreDevice:
     # Checked before mechanisms are calibrated, which may be impossible at this size.
     check_size(settings, len(task.privacy.levels))
     return ScoreDevice(settings, level_mechanisms(task, settings))
+
+
+def _windows(task: Task) -> Windows | None:
+    """Return the windows for which a task keeps sums, if any."""
+    if task.track is None:
+        return None
+    # Imported here, as other tasks do not need it.
+    from murk.protocols.windows import windows_of
+
+    return windows_of(task)
 
 
 def _curve_of(task: Task) -> CodedCurve | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import attrgetter
@@ -13,15 +13,14 @@ from typing import Any, Final, Self
 import numpy as np
 
 from murk._internal.arrays import Integers
-from murk._internal.lazy import map_levels
 from murk._internal.locks import ForkSafeLock, locked
 from murk.errors import MurkError
 from murk.inference.drift import SMALLEST_SHARE, Comparison, Drift, compare, concluded
 from murk.inference.target_range import TargetRange
-from murk.privacy.mechanisms.lattice import FORGED, PayloadBound
-from murk.protocols.device import HostileModelError, loaded_state_arithmetic
+from murk.protocols.device import loaded_state_arithmetic
+from murk.protocols.scores.admission import ScoreRules, SharedScoreRules, check_settings, rounds_of
 from murk.protocols.scores.estimate import Forgery, Outlook, ScoreEstimate, estimate_of
-from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
+from murk.protocols.scores.mechanisms import LevelMechanisms
 from murk.protocols.scores.model import ABOVE, QUERIES, Model, Query, above
 from murk.protocols.scores.next_model import following
 from murk.protocols.scores.next_model import sets as sets_of
@@ -30,10 +29,10 @@ from murk.protocols.scores.solutions import solution as solution_from
 from murk.protocols.scores.sums import Round, Summary, Tally, summaries
 from murk.protocols.scores.survey.coordinates import Coordinates, pooled
 from murk.protocols.windows import neighbours, read_windows
-from murk.stream.wire.codec import RejectedError
-from murk.stream.wire.columns import Columns, columns_of, distinct
+from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ScoreRelease
 from murk.stream.wire.state import count_of, pack, unpack
+from murk.stream.worker.interface import AdmittingLearner
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -57,7 +56,7 @@ class PartitionState:
 Learned = tuple[PartitionState, LevelMechanisms]  # a partition and its levels' mechanisms
 
 
-class ScoreEngine:
+class ScoreEngine(AdmittingLearner):
     """Sums of released scores and matrices on one partition, and their estimate. Threads take turns."""
 
     kind = "score"
@@ -65,11 +64,10 @@ class ScoreEngine:
     def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         self.settings = settings
         self.dimension = settings.dimension  # length of a score
-        self.lengths = settings.lengths
         self.mechanisms = mechanisms
         self._turns = ForkSafeLock()
         self.now = PartitionState(0, (Round(0, settings.first_model(mechanisms)),))
-        self._payload_bounds = map_levels(reaches, mechanisms)
+        self._rules = ScoreRules(settings, mechanisms, {})
 
     # What was learned
 
@@ -98,66 +96,11 @@ class ScoreEngine:
 
     # Releases
 
-    def admit(self, release: ScoreRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a forged release, or if its round is not remembered after ``ahead`` more releases."""
-        self._check_version(release.version, self.now.count + ahead)
-        model = self._models_known().get(release.version)
-        if model is not None and not _asks(model, release.query, release.item):
-            raise RejectedError("query", f"the model of version {release.version} does not ask this query")
-        self.check_payload(release)
-
-    def check_payload(self, release: ScoreRelease) -> None:
-        """Raise RejectedError ("dimension" or "magnitude") for a forged release, whatever its version."""
-        index = _PLACES[release.query]
-        if index >= len(self.lengths):
-            expected = "a matrix" if index == 1 else "an answer of one number"
-            raise RejectedError("dimension", f"{expected}, which this task asks nobody for")
-        if len(release.payload) != self.lengths[index]:
-            raise RejectedError("dimension", f"{len(release.payload)} numbers for a {release.query}")
-        if not self._payload_bounds[release.level][index].holds(release.payload):
-            raise RejectedError("magnitude", FORGED)
-
-    def admits(self, releases: Sequence[ScoreRelease]) -> bool:
-        """Return True only if `admit` is certain to admit all these releases in this order."""
-        columns = columns_of(releases)
-        if not self._knows(distinct(columns.column("version")), len(releases)):
-            return False
-        models, asked = self._models_known(), columns.groups("version", "query", "item")
-        all_known = all(version not in models or _asks(models[version], name, item) for version, name, item in asked)
-        return all_known and self.payloads_fit(columns)
-
-    def _models_known(self) -> Mapping[int, Model]:
-        """Return the models that people may have answered at, by version."""
-        return _models(self.now)
-
-    def payloads_fit(self, releases: Sequence[ScoreRelease] | Columns) -> bool:
-        """Return True only if `check_payload` is certain to pass all these releases."""
-        try:
-            answers = columns_of(releases).split(*_ANSWERED)
-        except MurkError:
-            # `split` fails if answers to one query have different lengths.
-            return False
-        lengths = {*enumerate(self.lengths)}
-        return all(
-            (_PLACES[asked], rows.shape[1]) in lengths and self._payload_bounds[level][_PLACES[asked]].holds_all(rows)
-            for (_, level, asked, _), rows in answers.items()
-        )
-
-    def _check_version(self, version: int, count: int) -> None:
-        """Raise RejectedError if a partition of ``count`` releases does not remember a version's model."""
-        if version > count:
-            raise RejectedError("future", f"version {version}, but the partition has {count} releases")
-        if version != self.settings.round_start(version):
-            raise RejectedError("version", f"no round begins at version {version}")
-        if version < self.settings.remembered(count)[0]:
-            raise RejectedError("stale", f"the round of version {version} is forgotten after {count} releases")
-
-    def _knows(self, versions: Set[int], releases: int) -> bool:
-        """Return True only if `_check_version` is certain to pass this many releases of these versions."""
-        count, start = self.now.count, self.settings.round_start
-        # The oldest round may be forgotten before the last of the releases.
-        oldest = self.settings.remembered(count + releases - 1)[0]
-        return all(oldest <= version <= count and version == start(version) for version in versions)
+    @property
+    def admission(self) -> ScoreRules:
+        """The rules by which releases are admitted, with the models that people may have answered at."""
+        self._rules.models = _models(self.now)
+        return self._rules
 
     @locked
     def learn_releases(self, releases: Sequence[ScoreRelease]) -> None:
@@ -307,16 +250,12 @@ class ScoreEngine:
     @locked
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state; raise MurkError if it belongs to other settings, or is damaged."""
-        if state.get("schema") != 1 or state.get("settings") != self.settings.digest:
-            raise MurkError("the state is of a learner with other settings: use those that it was learned with")
+        check_settings(state, self.settings)
         self.now = self._read(state)
 
     def _read(self, state: Mapping[str, Any]) -> PartitionState:
         """Read the partition that `partition_state` wrote."""
-        count = count_of(state.get("n_releases"), "n_releases")
-        states = state.get("rounds")
-        if not isinstance(states, list) or not states:
-            raise MurkError("the state holds no rounds")
+        count, states = count_of(state.get("n_releases"), "n_releases"), rounds_of(state)
         sizes, sets = (self.settings.features, self.settings.contrasts), self.settings.wanted is not None
         rounds = tuple(Round.of_state(of_round, *sizes, self.mechanisms, sets=sets) for of_round in states)
         starts = tuple(round_.start for round_ in rounds)
@@ -379,12 +318,6 @@ def partition_state(partition: PartitionState) -> dict[str, Any]:
 
 
 _COORDINATES: Final = "centre", "spread", "centre_error", "log_spread_error"
-_PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "covered": 2, ABOVE: 2}
-
-
-def reaches(pair: ScoreMechanisms) -> tuple[PayloadBound, ...]:
-    """Return the largest norms of a level's honest payloads, in the order of `Settings.lengths`."""
-    return tuple(pair.mechanism(query).payload_bound for query in ("score", "curvature", "covered"))
 
 
 def merged(engines: Sequence[ScoreEngine]) -> ScoreEstimate:
@@ -498,23 +431,17 @@ class SharedScoreEngine(ScoreEngine):
 
     def __init__(self, settings: Settings, mechanisms: LevelMechanisms) -> None:
         super().__init__(settings, mechanisms)
-        self._models = _models(self.now)
+        self._rules: SharedScoreRules = SharedScoreRules(settings, mechanisms, _models(self.now))
+
+    @property
+    def admission(self) -> SharedScoreRules:
+        """The rules by which releases are admitted, with all known models."""
+        return self._rules
 
     @property
     def model(self) -> Model:
         """The newest known model."""
-        models = self._models
-        return models[max(models)]
-
-    @property
-    def model_size(self) -> int:
-        """Length of a model."""
-        return self.settings.model_size
-
-    @property
-    def next_model_at(self) -> int:
-        """Number of releases of all partitions at which the next model is due."""
-        return self.settings.round_end(max(self._models))
+        return self._rules.models[self._newest]
 
     @property
     def publish_every(self) -> int:
@@ -536,66 +463,29 @@ class SharedScoreEngine(ScoreEngine):
         whole = joined([self.now, *(other.now for other in others)])
         start = self.settings.round_start(whole.count)
         # If nobody answered at the remembered models, there are no sums to make the next one from.
-        if start <= max(self._models) or not any(round_.tallies for round_ in whole.rounds):
+        if start <= self._newest or not any(round_.tallies for round_ in whole.rounds):
             return None
         with loaded_state_arithmetic():
             model, coordinates = following(self.settings, whole.rounds, start, whole.coordinates, self.mechanisms)
         now = replace(self.now, coordinates=coordinates)
         self.now = self._advanced(now, now.count, (*now.rounds, Round(start, model)))
-        self._models = _models(self.now)
+        self._rules.models = _models(self.now)
         learner = self.another()
         learner.now = whole
         return learner
 
     @locked
-    def hear(self, first: ScoreEngine) -> None:
-        """Add the models that the first partition has committed."""
-        self._models = {**self._models, **_models(first.now)}
-
-    @locked
-    def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Add the newest published model, even before the state that has it; raise HostileModelError if forged."""
-        if version > max(self._models):
-            self._models = {**self._models, version: self._checked(version, flat)}
-
-    @locked
     def take_up(self, version: int, flat: Sequence[float]) -> None:
-        """Continue with a published model that the first partition's restored state lacks, like `hear_newest`."""
-        if version > max(self._models):
+        """Continue with a published model that the restored state lacks; raise HostileModelError if it is forged."""
+        if version > self._newest:
             now = self.now
-            rounds = (*now.rounds, Round(version, self._checked(version, flat)))
+            rounds = (*now.rounds, Round(version, self._rules.checked(version, flat)))
             self.now = self._advanced(now, now.count, rounds)
-            self._models = _models(self.now)
-
-    def _checked(self, version: int, flat: Sequence[float]) -> Model:
-        if version != self.settings.round_start(version):
-            raise HostileModelError(f"the model has version {version}, at which no model is published: refused")
-        return self.settings.checked(np.array(flat))
-
-    # Releases
-
-    def _check_version(self, version: int, count: int) -> None:
-        remembered = self._remembered()
-        if version in remembered:
-            return
-        if version > remembered[-1]:
-            raise RejectedError("future", f"version {version}, but the newest model has version {remembered[-1]}")
-        if version > remembered[0] or version != self.settings.round_start(version):
-            raise RejectedError("version", f"there was no model of version {version}")
-        raise RejectedError("stale", f"the round of version {version} is forgotten")
-
-    def _knows(self, versions: Set[int], releases: int) -> bool:
-        return versions <= set(self._remembered())
-
-    def _models_known(self) -> Mapping[int, Model]:
-        return self._models
-
-    def _remembered(self) -> list[int]:
-        return sorted(self._models)[-REMEMBERED:]
+            self._rules.models = _models(self.now)
 
     @property
     def _newest(self) -> int:
-        return max(self._models)
+        return self._rules.newest
 
     def _left(self) -> int:
         return NEVER
@@ -604,18 +494,18 @@ class SharedScoreEngine(ScoreEngine):
         return NEVER
 
     def _unseen(self, version: int) -> Round:
-        if version not in self._models:
+        if version not in self._rules.models:
             raise MurkError(f"the model of version {version} is not known")
-        return Round(version, self._models[version])
+        return Round(version, self._rules.models[version])
 
     def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
         # Twice as many models as rounds: releases admitted before the newest models arrived are learned after them.
-        self._models = dict(sorted(self._models.items())[-2 * REMEMBERED :])
+        self._rules.models = dict(sorted(self._rules.models.items())[-2 * REMEMBERED :])
         return replace(before, count=count, rounds=tuple(sorted(rounds, key=attrgetter("start")))[-REMEMBERED:])
 
     def _read(self, state: Mapping[str, Any]) -> PartitionState:
         partition = super()._read(state)
-        self._models = _models(partition)
+        self._rules.models = _models(partition)
         return partition
 
     # Archives
@@ -634,11 +524,18 @@ class SharedScoreEngine(ScoreEngine):
             for version, flat in shared["models"].items()
         }
         coordinates = self._read_coordinates(shared["coordinates"])
-        return ArchivedScoreEngine(self.settings, self.mechanisms, models or self._models, coordinates)
+        return ArchivedScoreEngine(self.settings, self.mechanisms, models or self._rules.models, coordinates)
 
     def _may_begin(self, starts: tuple[int, ...], count: int) -> bool:
-        grid = all(start == self.settings.round_start(start) for start in starts)
-        return grid and starts == tuple(sorted(set(starts))) and len(starts) <= REMEMBERED
+        return self._rules.may_begin(starts)
+
+
+class ArchivedScoreRules(SharedScoreRules):
+    """Admit answers at all archived models."""
+
+    def remembered(self) -> list[int]:
+        """Return all versions."""
+        return sorted(self.models)
 
 
 class ArchivedScoreEngine(SharedScoreEngine):
@@ -654,11 +551,8 @@ class ArchivedScoreEngine(SharedScoreEngine):
         coordinates: Coordinates | None,
     ) -> None:
         super().__init__(settings, mechanisms)
-        self._models = dict(sorted(models.items()))
+        self._rules = ArchivedScoreRules(settings, mechanisms, dict(sorted(models.items())))
         self.now = PartitionState(0, (), coordinates)
-
-    def _remembered(self) -> list[int]:
-        return sorted(self._models)
 
     def _advanced(self, before: PartitionState, count: int, rounds: tuple[Round, ...]) -> PartitionState:
         return replace(before, count=count, rounds=tuple(sorted(rounds, key=attrgetter("start"))))
@@ -666,23 +560,16 @@ class ArchivedScoreEngine(SharedScoreEngine):
     def state_dict(self) -> dict[str, Any]:
         """Return the state of a learner that has made all these models."""
         answered = {round_.start: round_ for round_ in self.now.rounds}
-        newest = [(start, self._models[start]) for start in sorted(self._models)[-REMEMBERED:]]
+        newest = [(start, self._rules.models[start]) for start in sorted(self._rules.models)[-REMEMBERED:]]
         rounds = tuple(answered.get(start, Round(start, model)) for start, model in newest)
         state = partition_state(replace(self.now, rounds=rounds))
         return {"schema": 1, "settings": self.settings.digest, **state}
 
     def _read(self, state: Mapping[str, Any]) -> PartitionState:
-        models = self._models
+        models = self._rules.models
         partition = super()._read(state)
-        self._models = models
+        self._rules.models = models
         return partition
-
-
-def _asks(model: Model, query: str, item: int) -> bool:
-    """Return whether a model asks a query."""
-    if model.survey:
-        return query == ABOVE and item < model.items
-    return query != ABOVE and item == 0
 
 
 def _models(partition: PartitionState) -> dict[int, Model]:

@@ -10,7 +10,6 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk._internal.jit import worth_compiling
-from murk._internal.lazy import map_levels
 from murk._internal.locks import locked
 from murk._internal.wiping import copied, track, wiped
 from murk.errors import MurkError, UserError
@@ -21,7 +20,8 @@ from murk.protocols.engine import RecordEngine
 from murk.protocols.one_record import TOO_FEW, Held, finish_draw, trials_for
 from murk.protocols.options import check_guarantees
 from murk.protocols.scores import fast_records as k
-from murk.protocols.scores.engine import Answered, PartitionState, ScoreEngine, merged_of, partition_state, reaches
+from murk.protocols.scores.admission import ScoreRules
+from murk.protocols.scores.engine import Answered, PartitionState, ScoreEngine, merged_of, partition_state
 from murk.protocols.scores.estimate import ScoreEstimate
 from murk.protocols.scores.fast_records import LearnKernel, record_kernel
 from murk.protocols.scores.mechanisms import ScoreMechanisms
@@ -88,7 +88,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
             declared = dict(sorted({**self._own, name: guarantee}.items()))
             known = {**self.mechanisms, name: pair}
             mechanisms = {level: known[level] for level in (*self._declared, *declared)}
-            self._payload_bounds = map_levels(reaches, mechanisms)
+            self._rules = ScoreRules(self.settings, mechanisms, {})
             self.mechanisms, self._own = mechanisms, declared
         self._names[guarantee] = name
         return name

@@ -19,6 +19,7 @@ from murk.protocols.scores.solve import line
 from murk.protocols.scores.solve.classes import ClassLines
 from murk.protocols.scores.solve.curve import Solution
 from murk.protocols.scores.sums import Round, Summaries, replies_of, summaries
+from murk.protocols.scores.survey.conclusion import conclude
 from murk.protocols.scores.survey.coordinates import Coordinates
 from murk.protocols.scores.survey.rounds import SurveyRound
 
@@ -35,8 +36,10 @@ def following(
     """Return the model of the round that begins at ``count``, and the survey's coordinates, None before its end."""
     if settings.survey is not None and coordinates is None:
         surveyed = [round_ for round_ in rounds if round_.model.survey and round_.tallies]
-        concluded = settings.survey.concluded(
-            replies_of(surveyed, mechanisms, settings.features)[: len(settings.survey.numbers)], len(surveyed)
+        concluded = conclude(
+            settings.survey,
+            replies_of(surveyed, mechanisms, settings.features)[: len(settings.survey.numbers)],
+            len(surveyed),
         )
         if isinstance(concluded, SurveyRound):
             return settings.survey_model(concluded), None

@@ -31,11 +31,11 @@ from murk.protocols.scores.model import (
 )
 from murk.protocols.scores.survey.coordinates import Coordinates
 from murk.protocols.scores.survey.rounds import Survey, SurveyRound
-from murk.protocols.windows import Windows
 
 if TYPE_CHECKING:
     from murk.inference.prediction_sets import Root
     from murk.protocols.mean_functions import CodedCurve
+    from murk.protocols.windows import Windows
 
 FIRST: Final = 3000  # releases of the first round; each later one has as many as all before it, up to the longest
 REMEMBERED: Final = 8  # rounds that a learner keeps: while they double, older ones have under 1% of the releases

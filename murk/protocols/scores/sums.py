@@ -16,10 +16,11 @@ from murk.privacy.mechanisms.base import direction_spread, is_directional
 from murk.privacy.mechanisms.lattice import NATS
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.linear_algebra import symmetric
+from murk.protocols.scores.admission import read_round
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
-from murk.protocols.scores.model import ABOVE, ALL_QUERIES, QUERIES, Model, Query, above, item_of, model_size
+from murk.protocols.scores.model import ABOVE, ALL_QUERIES, QUERIES, Model, Query, above, item_of
 from murk.protocols.scores.survey.shapes import Reply
-from murk.stream.wire.state import count_of, pack, unpack, whole_sums
+from murk.stream.wire.state import count_of, pack, whole_sums
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -88,8 +89,7 @@ class Round:
     ) -> Round:
         """Read what `to_state` wrote; raise MurkError if the state is malformed."""
         try:
-            start, packed, tallies = state["start"], state["model"], state["tallies"]
-            model = Model.of(unpack(packed, model_size(features, contrasts, sets=sets)), features, sets=sets)
+            (start, model), tallies = read_round(state, features, contrasts, sets=sets), state["tallies"]
             sums: dict[Key, Tally] = {}
             asked = (ABOVE,) if model.survey else ALL_QUERIES if sets else QUERIES
             sizes = {"score": contrasts * features, "covered": 1, ABOVE: model.items}
@@ -105,7 +105,7 @@ class Round:
                 for item, (count, value) in enumerate(zip(tally["count"], total, strict=True)):
                     if count_of(count, "count"):
                         sums[level, above(item)] = Tally(count, [value])
-            return cls(count_of(start, "round"), model, sums)
+            return cls(start, model, sums)
         except (KeyError, TypeError) as error:
             raise MurkError(f"the state holds no rounds ({type(error).__name__})") from error
 

@@ -13,14 +13,11 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk._internal.wiping import track
 from murk.errors import UserError
-from murk.inference.estimate import Estimate
 from murk.privacy import Guarantee, truncated_cap
 from murk.privacy import central as sketches
 from murk.privacy.central import GaussMixMechanism, GramMechanism, Neighbours, NewtonMechanism
 from murk.privacy.central.gram_matrix import LARGEST_COLUMNS
 from murk.privacy.central.newton_step import default_first
-from murk.protocols.summaries.engine import GramEngine, NewtonEngine, SketchEngine
-from murk.protocols.summaries.newton_fit import first_model
 from murk.protocols.summaries.settings import GramSettings, NewtonSettings, SketchSettings, default_rows
 from murk.stream.wire.releases import GramRelease, NewtonRelease, Release, SketchRelease
 from murk.task.privacy import cap_refusal
@@ -28,8 +25,10 @@ from murk.task.protocols.summaries import GRAM, NEWTON
 from murk.task.task import Task
 
 if TYPE_CHECKING:
+    from murk.inference.estimate import Estimate
     from murk.privacy.central import Newton, NewtonAccumulator, Sketch
     from murk.privacy.noise import NoiseSource
+    from murk.stream.wire.admission import AdmissionRules
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -44,7 +43,7 @@ class WindowDevice:
 
     kind: ClassVar[str]
     interactive: ClassVar[bool] = False
-    learner: ClassVar[Any]  # class of its engines
+    name: ClassVar[str]  # begins the names of the classes of its engine and its rules of admission
     adder: ClassVar[str]  # name of the class of its accumulators
     message: ClassVar[Any]  # class of its releases on a log
 
@@ -80,9 +79,19 @@ class WindowDevice:
         release: Release = self.message(payload=payload, records=made.records, **fields)
         return release
 
+    def admission(self) -> AdmissionRules:
+        """Return the rules by which this task's releases are admitted."""
+        # Imported here like the engine, as organisations do not need either.
+        from murk.protocols.summaries import admission
+
+        rules: AdmissionRules = getattr(admission, f"{self.name}Rules")(self.settings, self.mechanisms)
+        return rules
+
     def engine(self) -> Any:
         """Return a learner of this task's releases, at version 0."""
-        return self.learner(self.settings, self.mechanisms)
+        from murk.protocols.summaries import engine
+
+        return getattr(engine, f"{self.name}Engine")(self.settings, self.mechanisms)
 
     def estimate(self, engines: Sequence[Any]) -> Estimate:
         """Return the joint estimate of several partitions."""
@@ -110,7 +119,7 @@ class SketchDevice(WindowDevice):
     mechanisms: dict[str, GaussMixMechanism]
 
     kind = "sketch"
-    learner = SketchEngine
+    name = "Sketch"
     adder = "SketchAccumulator"
     message = SketchRelease
 
@@ -127,7 +136,7 @@ class GramDevice(WindowDevice):
     mechanisms: dict[str, GramMechanism]
 
     kind = GRAM
-    learner = GramEngine
+    name = "Gram"
     adder = "GramAccumulator"
     message = GramRelease
 
@@ -140,7 +149,7 @@ class NewtonDevice(WindowDevice):
     mechanisms: dict[str, NewtonMechanism]
 
     kind = NEWTON
-    learner = NewtonEngine
+    name = "Newton"
     message = NewtonRelease
 
     @property
@@ -150,6 +159,8 @@ class NewtonDevice(WindowDevice):
 
     def accumulator(self, level: str, noise: NoiseSource | None, window: int) -> NewtonAccumulator:
         """Return an accumulator whose model is estimated from the release of a window's first part alone."""
+        from murk.protocols.summaries.newton_fit import first_model
+
         mechanism = self.mechanisms[level]
         return sketches.NewtonAccumulator(mechanism, partial(first_model, self.settings, mechanism), noise, window)
 

@@ -23,13 +23,12 @@ from murk.inference.linear_probability import LineEstimate, MomentEstimate, arou
 from murk.privacy.central import Gram, GramMechanism, NewtonMechanism
 from murk.protocols.summaries.estimate import FALLBACK_RANGE, estimate_grams, mean_label, without_constant
 from murk.protocols.summaries.second_order import Scores
-from murk.protocols.summaries.settings import NewtonSettings
+from murk.protocols.summaries.settings import MOST, NewtonSettings
 from murk.protocols.summaries.solve import EDGE, LOADING, solve_gram
 from murk.protocols.summaries.sums import GramSums, NewtonSums
 from murk.protocols.summaries.surrogate import by_normal_scores, by_quadratic
 
 METHOD = "newton step"
-MOST = 1000.0  # largest coefficient of a model: in coded units a larger one would mean certainty about everybody
 
 # Squared distance of start and step, divided by their variances, beyond which the start is taken as biased.
 _APART = 4.0

@@ -24,6 +24,7 @@ Kind = Literal["real", "binary"]
 
 ROWS = 4096  # default number of rows of a sketch: more are more precise (docs/gaussmix.md), and cost time and memory
 _BOUNDS = ("feature_bound", "target_bound")
+MOST = 1000.0  # largest coefficient of a model: in coded units a larger one would mean certainty about everybody
 SIGNAL = 0.1  # A person's mean square in a direction, divided by C^2 / d, for which weights balance noise and signal
 
 

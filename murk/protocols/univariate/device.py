@@ -24,6 +24,7 @@ from murk.task.features import ClassTarget, RealTarget, quantile_name
 
 if TYPE_CHECKING:
     from murk.inference.estimate import Estimate
+    from murk.protocols.univariate.admission import TargetRules
     from murk.protocols.univariate.engine import TargetEngine
     from murk.task.task import Task
 
@@ -100,6 +101,12 @@ class TargetDevice:
     def vectors(self, X: Floats, y: Floats, theta: Floats | None = None) -> Floats:
         """Return the mechanism's inputs for coded records, (m, 1) or with known columns (m, 1 + k), for any `theta`."""
         return self.settings.vectors(X, np.asarray(y, dtype=np.float64))
+
+    def admission(self) -> TargetRules:
+        """Return the rules by which this task's releases are admitted."""
+        from murk.protocols.univariate.admission import TargetRules
+
+        return TargetRules(self.mechanisms)
 
     def engine(self) -> TargetEngine:
         """Return a learner for this task's releases, at version 0."""

@@ -16,18 +16,17 @@ from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
 from murk.inference.known_columns import KnownEstimate
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
-from murk.privacy.mechanisms.lattice import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
 from murk.protocols.options import check_guarantees
 from murk.protocols.univariate import mixed
+from murk.protocols.univariate.admission import TargetRules
 from murk.protocols.univariate.cells import fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
 from murk.protocols.univariate.statistics import Drawn, Statistics, statistics_of
 from murk.protocols.windows import neighbours, read_windows
-from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import TargetRelease
 from murk.stream.wire.state import count_of, reading, whole_sums
@@ -53,6 +52,7 @@ class TargetEngine(NeverPublished):
         make: Callable[[Guarantee], TargetMechanism] | None = None,
     ) -> None:
         self.settings, self.mechanisms = settings, mechanisms
+        self.admission = TargetRules(mechanisms)
         self.dimension = mechanisms["default"].dimension  # number of integers in a release
         self.statistics: Mapping[str, Statistics] = map_levels(lambda each: statistics_of(settings, each), mechanisms)
         self._noise: NoiseSource = SecureNoise() if noise is None else noise
@@ -91,6 +91,7 @@ class TargetEngine(NeverPublished):
             mechanism = self._make(guarantee)
             self._own[name] = guarantee
             self.mechanisms = {**self.mechanisms, name: mechanism}
+            self.admission = TargetRules(self.mechanisms)
             self.statistics = {**self.statistics, name: statistics_of(self.settings, mechanism)}
         return name
 
@@ -117,19 +118,6 @@ class TargetEngine(NeverPublished):
         self._add(payloads, level)
 
     # Releases made elsewhere
-
-    def admit(self, release: TargetRelease, ahead: int = 0) -> None:
-        """Raise RejectedError for a payload that the level's mechanism does not release."""
-        if not self._holds(release.level, np.array([release.payload], dtype=np.int64)):
-            raise RejectedError("magnitude", FORGED)
-
-    def admits(self, releases: Sequence[TargetRelease]) -> bool:
-        """Return whether `admit` accepts all these releases."""
-        return all(self._holds(level, rows) for level, rows in columns_of(releases).split("level").items())
-
-    def _holds(self, level: str, rows: Integers) -> bool:
-        mechanism = self.mechanisms[level]
-        return rows.shape[1] == mechanism.dimension and mechanism.holds(rows)
 
     @locked
     def learn_releases(self, releases: Sequence[TargetRelease]) -> None:

@@ -16,10 +16,11 @@ from murk.errors import MurkError, UserError
 from murk.stream.archive import files
 from murk.stream.archive.files import Archived, Extent, Folder, Manifest
 from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log, check_carries
-from murk.stream.wire.duplicates import DuplicateWindow, lifetime_of
+from murk.stream.wire.admission import DAY, lifetime_of, wire_rules
+from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import decode_state
-from murk.stream.worker.interface import DAY, StreamLearner, wire_rules
+from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.recovery import check_shuffled, rebuild_window
 from murk.stream.worker.sharing import SharingLearner
 from murk.stream.worker.worker import Validator
@@ -118,7 +119,7 @@ class Archiver:
         else:
             manifest = stored
         self._manifest = manifest
-        rules = wire_rules(task, learner)
+        rules = wire_rules(task, learner.admission)
         self._validators = [Validator(partition, rules, learner) for partition in range(task.log.partitions)]
         chosen = range(task.log.partitions) if partitions is None else sorted(set(partitions))
         self._tails = {partition: self._resume(partition) for partition in chosen}

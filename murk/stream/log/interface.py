@@ -416,7 +416,7 @@ class Log(ABC):
 
 def _learnable(messages: Iterable[Message], task: Task, partition: int, window: DuplicateWindow) -> Iterator[Any]:
     """Iterate over the releases among messages that a learner of a task would learn, in order."""
-    from murk.stream.wire.duplicates import lifetime_of
+    from murk.stream.wire.admission import lifetime_of
 
     kind, task_hash, levels, lifetime = task.release_kind, task.hash, task.privacy.levels, lifetime_of(task.expiry)
     for offset, appended, value in messages:

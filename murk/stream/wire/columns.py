@@ -82,6 +82,10 @@ class Columns:
         column: Integers = self.numbers[name] if name in self.numbers else np.zeros(len(self), np.int64)
         return column
 
+    def distinct(self, name: str) -> set[int]:
+        """Return the distinct numbers of a field."""
+        return distinct(self.column(name))
+
     def levels(self) -> tuple[list[str], Integers]:
         """Return the distinct levels, and the index of each release's level in them."""
         column = self.numbers["level"]

@@ -17,7 +17,7 @@ import numpy as np
 
 from murk._internal.arrays import Integers, Words
 from murk._internal.jit import deferred, jit_helper
-from murk.task.learning import SLACK
+from murk.stream.wire.admission import lifetime_of
 
 AHEAD = 86_400
 """Seconds by which a log's clock may have been ahead when it is set back: no copy of a release is then new."""
@@ -27,11 +27,6 @@ _BITS = 12  # bits of a filter for each id: fewer than 1 of 150 new ids are fals
 _MOST_BITS = 2**32
 _PROBES = 4
 Array = Any
-
-
-def lifetime_of(expiry: int) -> int:
-    """Return the longest time, in seconds, from the arrival of a release to its expiry, for a task's ``expiry``."""
-    return expiry + SLACK
 
 
 def key_of(identity: str) -> Words:

@@ -8,7 +8,8 @@ import numpy as np
 
 from murk.errors import MurkError, UserError
 from murk.stream.log.interface import Checkpoint, Log
-from murk.stream.wire.duplicates import AHEAD, DuplicateWindow, Unexpired, lifetime_of
+from murk.stream.wire.admission import lifetime_of
+from murk.stream.wire.duplicates import AHEAD, DuplicateWindow, Unexpired
 from murk.stream.wire.packed import Fetched
 from murk.stream.wire.state import StateMessage, decode_state
 from murk.task.task import Task

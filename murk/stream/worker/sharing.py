@@ -1,9 +1,4 @@
-"""Models that all partitions share: the first partition's worker makes them and informs the others.
-
-The first partition's commit writes a model to its state and to the log atomically. So each version is made only once,
-and every message was made at a model that was on the log before it: a worker that looks once after it has read messages
-knows the models of all of them.
-"""
+"""Models that all partitions share: the first partition's worker makes them, and the others read them from the log."""
 
 from __future__ import annotations
 
@@ -12,10 +7,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar, runtime_checkable
 
-from murk.errors import MurkError, UserError
+from murk.errors import MurkError
 from murk.stream.log.interface import FIRST_PARTITION
-from murk.stream.wire.codec import RejectedError, decode_model
-from murk.stream.wire.state import decode_state
+from murk.stream.log.shared_models import SharedModels, accept_newest, check_count, committed_state
 from murk.stream.worker.interface import StreamLearner
 
 if TYPE_CHECKING:
@@ -41,21 +35,14 @@ class CommittedLearners(Generic[Learner]):
 
     def decoded(self, partition: int, checkpoint: Checkpoint) -> Learner:
         """Return a partition's learner at a checkpoint, only to be read; raise `MurkError` if the state is damaged."""
-        state, offset = checkpoint
+        state = checkpoint.state
         cached = self._known.get(partition)
         if cached is None or cached[0] != state:
             learner = self._make()
             if state is not None:
-                message = decode_state(state, f"partition {partition} of {self._log.url}")
+                message = committed_state(self._log, self._task, partition, checkpoint)
                 learner.load_state_dict(message.learner)
-                stored = message.task, message.identity, message.partition, message.offset, message.counters.learned
-                expected = self._task.hash, self._log.identity, partition, offset, learner.n_releases
-                if stored != expected or message.counters.read > offset:
-                    raise MurkError(
-                        f"the state of partition {partition} of {self._log.url} was not committed there by its "
-                        "learner: restore it from a copy",
-                        code="MURK-STATE-001",
-                    )
+                check_count(self._log, message, learner.n_releases)
             self._known[partition] = cached = state, learner
         return cached[1]
 
@@ -72,24 +59,14 @@ class SharingLearner(StreamLearner, Protocol):
     """A learner whose partition shares models with all partitions."""
 
     @property
-    def model_size(self) -> int:
-        """Number of numbers in a model."""
-
-    @property
-    def next_model_at(self) -> int:
-        """Number of releases, of all partitions, at which the next model is due."""
+    def admission(self) -> Any:
+        """The rules by which releases are admitted, which are `SharingRules`."""
 
     def another(self) -> Self:
         """Return a new learner of the same task."""
 
     def begin_round(self, others: Sequence[Any]) -> Self | None:
         """Make the next model from what all partitions have learned and return their joint learner; None if not due."""
-
-    def hear(self, first: Any) -> None:
-        """Take over the models of the first partition's committed learner."""
-
-    def hear_newest(self, version: int, flat: Sequence[float]) -> None:
-        """Take over the newest published model."""
 
     def take_up(self, version: int, flat: Sequence[float]) -> None:
         """Continue with a published model that is not in the first partition's state."""
@@ -99,10 +76,6 @@ class Sharing:
     """Base class for the handling of shared models by a partition's worker."""
 
     publishes = True  # whether this partition's worker publishes its learner's model
-
-    def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
-        self._log, self._task, self._learner = log, task, learner
-        self._committed = CommittedLearners(log, task, learner.another)
 
     def begin(self) -> None:
         """Prepare after the partition's state was loaded, before anything is learned."""
@@ -117,29 +90,6 @@ class Sharing:
     def renew(self) -> bool:
         """Read new models from the log into the learner; return False if the log was not read."""
         return False
-
-    def _inform(self, message: bytes | None, accept: Callable[[int, Sequence[float]], None]) -> None:
-        """Pass a valid newest model to the learner, unless it claims more releases than the log has."""
-        if message is None:
-            return
-        try:
-            size = self._learner.model_size
-            model = decode_model(message, task_hash=self._task.hash, dimension=size, partition=FIRST_PARTITION)
-        except RejectedError as error:
-            self._warn(error)
-            return
-        # A known version needs no request to the log, part of which may be unreachable.
-        released = model.version if model.version < self._learner.next_model_at else sum(self._log.ends())
-        try:
-            if model.version > released:
-                raise UserError(f"the model has learned {model.version} releases, but the log has only {released}")
-            accept(model.version, model.parameters)
-        except UserError as error:
-            self._warn(error)
-
-    def _warn(self, error: Exception) -> None:
-        # The first partition's worker publishes its model again.
-        _log.warning("%s: the newest model is not one that a learner has published: %s", self._log.url, error)
 
 
 class Making(Sharing):
@@ -158,12 +108,14 @@ class Making(Sharing):
         look: float = LOOK_AT_ALL,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        super().__init__(log, task, learner)
+        self._log, self._task, self._learner = log, task, learner
+        self._committed = CommittedLearners(log, task, learner.another)
         self._look, self._clock, self._due = look, clock, clock()
 
     def begin(self) -> None:
         """Continue with the newest model on the log, if the state is an older copy."""
-        self._inform(self._log.model(FIRST_PARTITION), self._learner.take_up)
+        learner = self._learner
+        accept_newest(self._log, self._task, learner.admission, self._log.model(FIRST_PARTITION), learner.take_up)
 
     def step(self) -> StreamLearner | None:
         """Make the next model if it is due, checking at intervals; return the learner of all partitions."""
@@ -182,7 +134,7 @@ class Making(Sharing):
 
     def _make(self) -> StreamLearner | None:
         # Ends are an upper bound on what was learned, and cheaper than the states.
-        if sum(self._log.ends()) < self._learner.next_model_at:
+        if sum(self._log.ends()) < self._learner.admission.next_model_at:
             return None
         others = {
             partition: self._committed(partition)
@@ -207,26 +159,15 @@ class Told(Sharing):
     publishes = False
 
     def __init__(self, log: Log, task: Task, learner: SharingLearner) -> None:
-        super().__init__(log, task, learner)
-        self._looked = False
+        self._models = SharedModels(log, task, learner.admission)
 
     def arrived(self) -> None:
         """Allow another look, since messages were read."""
-        self._looked = False
+        self._models.arrived()
 
     def renew(self) -> bool:
         """Read new models from the log, at most once after each read of messages; raise `MurkError` if that fails."""
-        if self._looked:
-            return False
-        self._looked = True
-        # The message before the state, so that the state is not older than the message.
-        message, checkpoint = self._log.model(FIRST_PARTITION), self._log.checkpoint(FIRST_PARTITION)
-        try:
-            self._learner.hear(self._committed.decoded(FIRST_PARTITION, checkpoint))
-        except MurkError as error:
-            _log.warning("%s: the first partition's models cannot be read: %s", self._log.url, error)
-        self._inform(message, self._learner.hear_newest)
-        return True
+        return self._models.renew()
 
 
 def sharing_of(log: Log, task: Task, learner: StreamLearner, partition: int, look: float) -> Sharing | None:

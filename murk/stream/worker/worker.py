@@ -23,13 +23,14 @@ import numpy as np
 from murk._internal.arrays import Integers, Words
 from murk.errors import MurkError, UserError
 from murk.stream.log.interface import Checkpoint, DeadLetter, FencedError, Log, Message, check_carries, truncate_time
+from murk.stream.wire.admission import check_renewed, check_times, wire_rules
 from murk.stream.wire.codec import MAX_STATE, RejectedError, WireRules, decode, encode
 from murk.stream.wire.columns import Columns, Layout
 from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched
 from murk.stream.wire.releases import GradientRelease, ModelMessage, Release
 from murk.stream.wire.state import Counters, History, HistoryRecorder, StateMessage, first_point
-from murk.stream.worker.interface import StreamLearner, admits_of, wire_rules
+from murk.stream.worker.interface import Admitting, StreamLearner
 from murk.stream.worker.recovery import check_last, check_shuffled, open_state, rebuild_window
 from murk.stream.worker.sharing import LOOK_AT_ALL, sharing_of
 from murk.task.task import Task
@@ -37,9 +38,6 @@ from murk.task.task import Task
 _ERROR_CODE = "MURK-LOG-001"
 
 GRADIENT = GradientRelease.model_fields["kind"].default
-
-
-Renew = Callable[[], bool]
 
 
 class StepCounters:
@@ -128,37 +126,6 @@ class DeadLetterLog:
 LEARN: Final = 1024  # most releases that are judged and learned at once
 _FEW: Final = 32  # messages that are judged one by one where a block is not plainly learnable; so are fewer of them
 DEAD_BYTES = 2**16  # number of bytes of a message that a dead letter keeps; a person's release is shorter
-_UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
-
-
-def check_times(release: Release, appended: int, rules: WireRules) -> None:
-    """Raise `RejectedError` if the log appended a release after its expiry (at a time in seconds since 1970).
-
-    A release of a shuffled task must expire before its id is forgotten, since it could be repeated afterwards. If a
-    release's time is the start of its window, that window must have begun.
-    """
-    if appended > release.expires:
-        raise RejectedError("expired", f"appended {appended - release.expires} s after its expiry")
-    if rules.is_shuffled and release.expires > appended + rules.lifetime:
-        later = release.expires - appended
-        raise RejectedError("future", f"it expires {later} s after its arrival, at most {rules.lifetime} s are allowed")
-    if rules.ahead is not None and release.time > appended + rules.ahead:
-        raise RejectedError("future", f"its window begins {release.time - appended} s after its arrival")
-
-
-def admit(learner: StreamLearner, release: Release, ahead: int, renew: Renew | None) -> None:
-    """Raise `RejectedError` if a learner cannot learn a release after ``ahead`` further ones.
-
-    If the learner does not know the release's model, ``renew`` is called: it passes new models to the learner, and
-    returns whether it read the log.
-    """
-    try:
-        learner.admit(release, ahead)
-    except RejectedError as rejected:
-        # The learner may not know the release's model yet.
-        if rejected.reason not in _UNKNOWN_MODEL or renew is None or not renew():
-            raise
-        learner.admit(release, ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +156,13 @@ class Window(Seen, Protocol):
 
 
 class Validator:
-    """Decide which messages of one partition its learner learns from; `admit` explains ``renew``."""
+    """Decide which messages of one partition its learner learns from; `check_renewed` explains ``renew``."""
 
-    def __init__(self, partition: int, rules: WireRules, learner: StreamLearner, renew: Renew | None = None) -> None:
+    def __init__(
+        self, partition: int, rules: WireRules, learner: Admitting, renew: Callable[[], bool] | None = None
+    ) -> None:
         self._partition, self._learner, self._renew = partition, learner, renew
-        self._admits, self._rules, self._layout = admits_of(learner), rules, Layout(rules)
+        self._admits, self._rules, self._layout = learner.admits, rules, Layout(rules)
 
     def validate(self, fetched: Fetched, window: Window, tally: StepCounters) -> Validated:
         """Judge the first messages, at least one, and count those that are not to be learned.
@@ -266,7 +235,7 @@ class Validator:
 
     def validate_each(self, messages: Sequence[Message], window: Seen, tally: StepCounters) -> Validated:
         """Judge messages one by one, with the outcome of `validate`."""
-        partition, seen, learner, renew = self._partition, window.seen, self._learner, self._renew
+        partition, seen, admit, renew = self._partition, window.seen, self._learner.admit, self._renew
         admitted: list[Release] = []
         dead: list[DeadLetter] = []
         newest = 0
@@ -277,7 +246,7 @@ class Validator:
                 if seen(offset, release.id, self._remembered(release, appended)):
                     tally.duplicate()
                     continue
-                admit(learner, release, len(admitted), renew)
+                check_renewed(admit, release, len(admitted), renew)
             except RejectedError as rejected:
                 dead.append(DeadLetter(partition, offset, rejected.reason, rejected.detail, value[:DEAD_BYTES]))
                 tally.dead(rejected.reason)
@@ -396,7 +365,7 @@ class Worker:
         check_carries(log, task)
         check_shuffled(log, task)
         self._check_learner()
-        rules = wire_rules(task, learner)
+        rules = wire_rules(task, learner.admission)
         self._sharing = sharing_of(log, task, learner, partition, look)
         self._publishes = self._sharing is None or self._sharing.publishes
         self._validator = Validator(partition, rules, learner, None if self._sharing is None else self._sharing.renew)

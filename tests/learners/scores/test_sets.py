@@ -555,6 +555,6 @@ def test_late_models_keep_the_sums_of_their_own_threshold():
         engine.learn_payloads({("default", "covered"): np.full((40, 1), 1000), ("default", "score"): np.ones((1_500, 3))
                                .astype(np.int64)})  # fmt: skip
     first.begin_round([second])
-    second.hear(first)
+    second.admission.hear(first.state_dict())
     assert second.model.sets is not None
     assert device.estimate([first, second]).sets.answers == 80

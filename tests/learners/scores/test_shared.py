@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from murk.errors import MurkError
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import HostileModelError
+from murk.protocols.scores import admission
 from murk.protocols.scores import engine as engines_of
 from murk.protocols.scores import settings as layout
 from murk.protocols.scores.engine import SharedScoreEngine, joined
@@ -66,7 +67,7 @@ def told(engines: list[Any]) -> None:
     first, *others = engines
     first.begin_round(others)
     for other in others:
-        other.hear(first)
+        other.admission.hear(first.state_dict())
 
 
 def learned(device: Any, world: Any, partitions: int) -> list[Any]:
@@ -128,10 +129,10 @@ def test_a_model_is_made_when_all_partitions_together_have_come_to_it(world: Any
     first.learn_releases(made[:1_000])
     other.learn_releases(made[1_000:2_999])
     assert not first.begin_round([other])
-    assert first.next_model_at == 3_000
+    assert first.admission.next_model_at == 3_000
     other.learn_releases(made[2_999:3_000])
     assert first.begin_round([other])
-    assert (first.published()[0], first.next_model_at, first.n_releases) == (3_000, 6_000, 1_000)
+    assert (first.published()[0], first.admission.next_model_at, first.n_releases) == (3_000, 6_000, 1_000)
     assert not first.begin_round([other])
     # Where many answer before the next look, rounds that nobody would read are left out, and nothing is forgotten.
     other.learn_releases(made[3_000:])
@@ -145,7 +146,7 @@ REMEMBERED_HERE = 4
 
 
 def test_where_nobody_reads_models_none_is_made_of_nothing(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (layout, engines_of):
+    for module in (layout, engines_of, admission):
         monkeypatch.setattr(module, "REMEMBERED", REMEMBERED_HERE)
     device = device_of(P, 2.0, shared=True)
     first, other = device.engine(), device.engine()
@@ -211,12 +212,12 @@ def test_of_state_and_published_model_either_may_be_seen_first(world: Any) -> No
     before.load_state_dict(first.state_dict())
     assert first.begin_round([other])
     version, flat = first.published()
-    other.hear(before)
-    other.hear_newest(version, flat)
+    other.admission.hear(before.state_dict())
+    other.admission.hear_newest(version, flat)
     assert other.model.flat.tolist() == flat
     other.learn_releases(answers(device, *world, 3_000, 3_010, version, other.model))
     late = device.engine()
-    late.hear(first)
+    late.admission.hear(first.state_dict())
     late.learn_releases(answers(device, *world, 3_000, 3_010, version, late.model))
     assert late.state_dict() == other.state_dict()
 
@@ -234,7 +235,7 @@ def test_a_model_that_nobody_publishes_is_not_taken_notice_of(version: int, chan
     device = device_of(P, 2.0, shared=True)
     other = device.engine()
     with pytest.raises(HostileModelError, match=message):
-        other.hear_newest(version, change(device.initial.tolist()))
+        other.admission.hear_newest(version, change(device.initial.tolist()))
     assert not other.admits([release(1, version, "score", [0] * device.dimension)])
 
 
@@ -249,10 +250,10 @@ def test_what_was_admitted_is_learned_though_newer_models_were_heard_of(world: A
         first.learn_releases(answers(device, X, y, 0, 3_000, version, first.model))
         first.begin_round([other])
         if turn == 0:
-            other.hear(first)
+            other.admission.hear(first.state_dict())
             late = answers(device, X, y, 0, 10, 3_000, first.model)
             assert other.admits(late)
-    other.hear(first)
+    other.admission.hear(first.state_dict())
     assert not other.admits(late)
     other.learn_releases(late)
     assert other.n_releases == 10
@@ -297,10 +298,10 @@ def test_states_are_of_the_releases_and_not_of_how_they_came(
     made += answers(device, X, y, 3_200, 3_400, 3_000, first.model)
     order.shuffle(made)
     expected = device.engine()
-    expected.hear(first)
+    expected.admission.hear(first.state_dict())
     expected.learn_releases(made)
     engine = device.engine()
-    engine.hear(first)
+    engine.admission.hear(first.state_dict())
     edges = [0, *sorted(cuts), 400]
     for start, stop in pairwise(edges):
         part = made[start:stop]
@@ -310,7 +311,7 @@ def test_states_are_of_the_releases_and_not_of_how_they_came(
             state = json.loads(json.dumps(engine.state_dict()))
             engine = device.engine()
             engine.load_state_dict(state)
-            engine.hear(first)
+            engine.admission.hear(first.state_dict())
     assert engine.state_dict() == expected.state_dict()
 
 

@@ -10,6 +10,7 @@ from murk._internal.links import logistic
 from murk.privacy import GaussianDP
 from murk.protocols.scores.solve import curve
 from murk.protocols.scores.solve.moments import Frame, Moments, may_be_none
+from murk.protocols.scores.survey.conclusion import conclude
 from murk.protocols.scores.survey.coordinates import THRESHOLDS, UNTOLD
 from murk.protocols.scores.survey.rounds import Survey, SurveyRound
 from murk.protocols.scores.survey.shapes import Reply
@@ -40,7 +41,7 @@ def located(values, rng, variance=1.0):
             mean = float(np.mean(answers + np.sqrt(variance) * rng.normal(size=size)))
             replies.append(Reply(threshold, mean, variance / size, 1.0 / size))
         survey_rounds += 1
-        step = survey.concluded([replies], survey_rounds)
+        step = conclude(survey, [replies], survey_rounds)
     return step
 
 

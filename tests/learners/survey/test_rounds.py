@@ -8,6 +8,7 @@ import pytest
 
 from murk import Task
 from murk.protocols.device import person_device_for
+from murk.protocols.scores.survey.conclusion import conclude
 from murk.protocols.scores.survey.coordinates import THRESHOLDS, Coordinates
 from murk.protocols.scores.survey.rounds import Survey
 from murk.protocols.scores.survey.shapes import Reply, location_of
@@ -41,7 +42,7 @@ def surveyed(columns, *, stated=(), people=100, seed=0, noise=NOISE):
         each = people * len(columns) // (among * len(THRESHOLDS[asked.thresholds])) + 1
         for column, values in enumerate(columns):
             replies[column] += answers(values, asked, column, each, rng, noise)
-        asked = survey.concluded(replies, survey_rounds)
+        asked = conclude(survey, replies, survey_rounds)
     return asked, survey_rounds
 
 
@@ -86,7 +87,7 @@ def test_a_survey_takes_at_most_a_tenth_of_the_people():
 def test_only_numbers_are_asked_about_again():
     survey = Survey.of([True, False], NOISE)
     replies = [[Reply(0.0, 0.0, 1.0, 1.0)], [Reply(0.0, 0.5, 0.1, 0.1)]]
-    asked = survey.concluded(replies, 1)
+    asked = conclude(survey, replies, 1)
     assert (asked.scale > 0.0).tolist() == [True, False]
     assert Survey.of([False, False], NOISE).end == Survey.of([False, False], NOISE).first
 
@@ -103,7 +104,7 @@ def test_columns_that_say_nothing_end_in_finite_coordinates(values):
 
 def test_a_survey_without_answers_has_coordinates_too():
     survey = Survey.of([True, False], NOISE)
-    found = survey.concluded([[], []], 6)
+    found = conclude(survey, [[], []], 6)
     assert np.isfinite(found.transform).all()
     # Nothing is known: half the centre's range, and a factor of spread.
     assert found.centre_error[0] > 0.4

@@ -148,7 +148,7 @@ def engine_at(task, partition, known):
     if isinstance(engine, SharedScoreEngine) and known is not None:
         first = engine.another()
         first.load_state_dict(known)
-        engine.hear(first)
+        engine.admission.hear(first.state_dict())
         if partition == 0:
             engine.now = PartitionState(0, tuple(Round(round_.start, round_.model) for round_ in first.now.rounds))
     return engine

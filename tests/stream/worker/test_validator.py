@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from murk.stream.log.interface import DeadLetter, Message
+from murk.stream.wire.admission import wire_rules
 from murk.stream.wire.columns import Columns
 from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import Counters
 from murk.stream.worker import worker
-from murk.stream.worker.interface import wire_rules
 from murk.stream.worker.worker import StepCounters, Validator
 from murk.task.task import Task
 from tests.protocols import BY_NAME
@@ -38,7 +38,7 @@ class Judging:
 
     def __init__(self, task: Task, *, at_once: bool) -> None:
         self.learner = learner_for(task)
-        self.validator = Validator(0, wire_rules(task, self.learner), self.learner)
+        self.validator = Validator(0, wire_rules(task, self.learner.admission), self.learner)
         self.window = DuplicateWindow(task.duplicates)
         self.tally = StepCounters(Counters())
         self.dead: list[DeadLetter] = []

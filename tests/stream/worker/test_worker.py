@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from murk.stream.log.interface import DeadLetter
 from murk.stream.log.sqlite import SqliteLog
+from murk.stream.wire.admission import lifetime_of
 from murk.stream.wire.codec import decode_model
-from murk.stream.wire.duplicates import lifetime_of
 from murk.stream.worker.worker import DEAD_BYTES, Progress, Worker
 from murk.task.task import Task
 from tests.stream.harness import (
