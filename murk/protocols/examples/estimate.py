@@ -250,8 +250,7 @@ def _outer_with_rows(
     mean = np.asarray(polished.values)
     # Errors depend on the coefficients, and public rows change the coefficients that noise hides: hence two rounds.
     for _ in range(2):
-        length = max(float(np.linalg.norm(mean)), settings.radius)
-        fitted = fit.hypotheses(released, rows, mean[:free] * (settings.radius / length))
+        fitted = fit.hypotheses(released, rows, mean[:free])
         weights = np.exp([each.evidence - max(other.evidence for other in fitted) for each in fitted])
         heavy = [i for i in range(len(fitted)) if weights[i] >= LIGHT * weights.sum()]
         weights = weights[heavy] / weights[heavy].sum()
@@ -305,10 +304,11 @@ def _floored_solution(
     inverse = back @ (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
     # Of a few releases, a variance may be zero up to rounding.
     error = np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse.T), 0.0))
-    # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
-    length = np.linalg.norm(back, axis=1)
+    # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball, which
+    # is too small if the part that is seen is longer.
+    length, longest = np.linalg.norm(back, axis=1), max(radius, float(np.linalg.norm(along[seen])))
     share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length
-    unknown = share * length * (radius + float(np.linalg.norm(along[~seen])))
+    unknown = share * length * (longest + float(np.linalg.norm(along[~seen])))
     return vectors @ along, np.where(share <= MOST_HIDDEN, error + unknown / LEAST_QUANTILE, math.inf)
 
 
