@@ -288,8 +288,6 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
     assert block is not None
     real = isinstance(target, RealTarget)
     unit, alpha = "units" if real else "points", (1.0 - level) / count
-    guardrail = block.guardrail
-    has_rail = guardrail is not None and target.name == (guardrail.metric or task.target.name)
     if cells is None or people is None:
         return MetricLifts(target.name, unit, math.nan, ())
     index, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
@@ -329,10 +327,7 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
             return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
 
         ratio = value / control_mean if control_mean > 0.0 else math.nan
-        lift = _lift(arm, value, absolute, ratio, relative, looks, alpha, count)
-        if guardrail is not None and has_rail:
-            margin = guardrail.margin * (1.0 if real else POINTS)
-            lift = replace(lift, guardrail=_rail(absolute(_watched(looks, alpha)), margin, guardrail.worse))
+        lift = _lift(arm, value, absolute, ratio, relative, looks, alpha, count, _rail_of(task, target.name, unit))
         # A shuffler withholds whole combinations, so that arms would be compared over different ones.
         if target.missing_share != 0.0 and task.shuffle is None:
             gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
@@ -386,7 +381,8 @@ def _ratio_lifts(
 
         value = ratios[arm] - base
         share = value / base if base else math.nan
-        lifts.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count))
+        rail = _rail_of(task, ratio.name, "units")
+        lifts.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count, rail))
     return MetricLifts(ratio.name, "units", base, tuple(lifts), adjusted=False)
 
 
@@ -479,6 +475,14 @@ def _half_widths(estimate: Estimate, both: Floats, factor: float, covariance: Fl
     return np.asarray(quantile_of(level) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
+def _rail_of(task: Task, name: str, unit: str) -> tuple[float, str] | None:
+    """Return margin and worse direction of the guard rail, if it is about this target, metric or ratio."""
+    guardrail = None if task.experiment is None else task.experiment.guardrail
+    if guardrail is None or name != (guardrail.metric or task.target.name):
+        return None
+    return guardrail.margin * (POINTS if unit == "points" else 1.0), guardrail.worse
+
+
 def _rail(interval: Interval, margin: float, worse: str) -> str:
     """Return whether an interval lies on one side of a margin."""
     low, high = interval
@@ -495,10 +499,12 @@ def _lift(
     looks: Looks,
     alpha: float,
     count: int,
+    rail: tuple[float, str] | None,
 ) -> Lift:
     """Return a lift with its intervals, given those of the difference and of its ratio to the control at a level.
 
-    It is one of ``count`` lifts that share the error probability; ``alpha`` is its part.
+    It is one of ``count`` lifts that share the error probability; ``alpha`` is its part. ``rail`` are margin and worse
+    direction of a guard rail.
     """
     nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
 
@@ -525,7 +531,7 @@ def _lift(
         verdict="higher" if low > 0.0 else "lower" if high < 0.0 else "open",
         attrition=None,
         attrition_interval=None,
-        guardrail=None,
+        guardrail=None if rail is None else _rail((low, high), *rail),
     )
 
 
