@@ -13,7 +13,7 @@ import numpy as np
 from murk._internal.links import class_probabilities
 from murk.privacy import GaussianDP
 from murk.protocols.population import Records
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores import forecast as planned
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.mechanisms import score_mechanisms
@@ -67,7 +67,7 @@ def learned(X, theta, mu, people, rows, seed):
     covariates = None
     if rows is not None:
         points, counts = np.unique(rows, axis=0, return_counts=True)
-        covariates = PublicCovariates(points, counts.astype(np.int64))
+        covariates = Rows.counted(points, counts.astype(np.int64))
     names = tuple(f"x{place}" for place in range(p))
     settings = Settings(names, False, covariates, labels=tuple(map(str, range(classes))), line=covariates is None)
     device = ScoreDevice(settings, {"default": score_mechanisms("best", GaussianDP(mu), p, classes - 1)})

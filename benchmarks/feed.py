@@ -14,14 +14,14 @@ NUMBERS = 9
 """Features, beside the constant."""
 
 
-def written(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block="", kept="2s"):
-    """The file of a task of ten coefficients, whose log keeps messages for two seconds, or as long as is asked."""
+def written(protocol="gradients", guarantee="gdp: {mu: 1.0}", more="", block=""):
+    """The file of a task of ten coefficients, whose releases are sent for two seconds."""
     return (
         "name: feed\nfeatures: ["
         + ", ".join(f"{{name: x{i}, low: -1, high: 1}}" for i in range(NUMBERS))
         + "]\ntarget: {name: y, kind: binary, positive: 'yes'}\n"
         f"privacy: {{guarantee: {{{guarantee}}}{more}}}\nprotocol: {protocol}\n"
-        f"granularity: 1s\nexpiry: 2s\nlog: {{retention: {kept}}}\n{block}"
+        f"granularity: 1s\nexpiry: 2s\n{block}"
     )
 
 

@@ -27,13 +27,13 @@ from murk.learners import PublicGLMClassifier, PublicGLMRegressor
 from murk.privacy import ApproxDP, GaussianDP
 from murk.privacy.noise.kernels import simulated_gaussian
 from murk.protocols.mean_functions import LOSSES, ResponseRange
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.estimate import fit
 from murk.protocols.moments.kernels import moments
 from murk.protocols.moments.mechanisms import calibrated
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums
+from murk.protocols.rows import Rows
 
 CLASSIC = {"calibration": "classic", "covariance": "pooled"}
 
@@ -219,7 +219,7 @@ def limit(X, y):
     total, n = np.zeros(layout.dimension), float(len(X))
     for start in range(0, len(X), 10_000):
         total += layout.vectors(Z[start : start + 10_000], 2.0 * y[start : start + 10_000] - 1.0).sum(axis=0)
-    public = Covariates(Z, np.full(len(Z), 1 / n), n, Z.T @ Z / n)
+    public = Rows(Z, np.full(len(Z), 1 / n), n, Z.T @ Z / n)
     sums = MomentSums(total, np.array([n, n, 0, 0, n, n]), len(X))
     exact = fit(MomentModel(LOSSES["logistic"], ResponseRange(0, 1), public), sums, layout)
     return exact.values, sm.Logit(y.astype(float), Z).fit(disp=0).params
@@ -288,7 +288,7 @@ def bias(replications):
             share = np.array([part * w for part in (1 - rare, rare) for w in weights / weights.sum()])
             Z = np.column_stack([X, np.ones(len(X))])
             chance = 1 / (1 + np.exp(-Z @ np.array([*truth, -0.5])))
-            public = Covariates(Z, share, np.inf, (Z * share[:, None]).T @ Z)
+            public = Rows(Z, share, np.inf, (Z * share[:, None]).T @ Z)
             layout = Statistics(("a", "b", "1"), 10.0)
             mean = np.concatenate([public.second_moment[np.triu_indices(3)][:5], Z.T @ (share * (2 * chance - 1))])
             mean[[1, 2, 4]] *= math.sqrt(2.0)

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
+
 from benchmarks.feed import task_of
 from benchmarks.memory import people, resident, seconds_of
 from deploy.broker import Broker
@@ -41,6 +43,14 @@ class Brief(Broker):
         }
 
 
+def keep(url, topic):
+    """Have the broker keep a topic's messages for a shorter time than a task may ask for."""
+    client = KafkaAdminClient(bootstrap_servers=url.removeprefix("kafka://").partition("/")[0])
+    values = {"retention.ms": str(1000 * KEPT), "segment.ms": "600000"}
+    client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=values)])
+    client.close()
+
+
 def on_disk(folder):
     """MiB that a folder's files take; what is deleted meanwhile takes nothing."""
     taken = 0
@@ -68,10 +78,11 @@ class Sent:
 
 def rows(seconds, folder):
     """One row of figures at each mark, and one when the time is up."""
-    task = task_of(kept=f"{KEPT}s")
+    task = task_of()
     with Brief(Path(folder) / "kafka") as broker, open_log(broker.url) as opened:
         log, topics = Sent(opened), broker.folder / "log"
         log.register_task(task.document())
+        keep(broker.url, Names(task.name).releases)
         releases = topics / f"{Names(task.name).releases}-0"
         marks, start = list(FIRST), time.monotonic()
 

@@ -26,6 +26,7 @@ MARKS = [10**5, 2 * 10**5, 5 * 10**5, 10**6, 2 * 10**6, 5 * 10**6, 10**7, 2 * 10
 # Windows add up; any number of them fits under this.
 WINDOWS = "approx: {epsilon: 1.0, delta: 1.0e-6}", ", per_person: {approx: {epsilon: 1.0e+6, delta: 0.5}}"
 ROWS, WINDOW = 50, 1000
+KEPT = 2.0  # seconds after which the log removes messages, below what a task may ask for
 SKETCH = "summaries", *WINDOWS, f"summaries: {{rows: {ROWS}, window: {WINDOW}}}\n"
 
 
@@ -112,6 +113,7 @@ def rows(protocol, n, beside=False):
         log.register_task(task.document())
         with monitored(folder, written(*described)) if beside else contextlib.nullcontext([None]) as [monitor, *_]:
             for done in organisation(folder, log) if sketch else people(task, log):
+                log.trim(time.time() - KEPT)
                 if done < marks[0]:
                     continue
                 marks.pop(0)

@@ -25,7 +25,7 @@ from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.objectives import Logistic
 from murk.protocols.gradients.settings import Settings as GradientSettings
 from murk.protocols.linear_algebra import flattened
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.engine import PartitionState, ScoreEngine, SharedScoreEngine, merged, merged_of
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import vectors
@@ -107,7 +107,7 @@ def found(estimate):
 
 def of_scores(mu, *, once=False, shared=False):
     # What is released at no model is learned over public rows.
-    rows = PublicCovariates(X, np.maximum(1, np.round(5_000 * SHARES)).astype(np.int64)) if once else None
+    rows = Rows.counted(X, np.maximum(1, np.round(5_000 * SHARES)).astype(np.int64)) if once else None
     settings = Settings(NAMES, True, rows, once=once, shared=shared)
     return settings, score_mechanisms("gaussian", GaussianDP(mu), P + 1, matrices=settings.matrices)
 

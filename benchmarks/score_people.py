@@ -11,7 +11,7 @@ import numpy as np
 from murk._internal.links import logistic
 from murk.privacy.mechanisms.base import direction_spread
 from murk.protocols.linear_algebra import flattened
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms
 from murk.protocols.scores.model import QUERIES, vectors
@@ -86,7 +86,7 @@ def unlike(how, X, rng):
 def covariates_of(X):
     """Rows as public covariates."""
     points, counts = np.unique(X, axis=0, return_counts=True)
-    return PublicCovariates(points, counts.astype(np.int64))
+    return Rows.counted(points, counts.astype(np.int64))
 
 
 def surveyed(X, rng):

@@ -123,7 +123,7 @@ def test_commands_for_a_task_file_run(files, commands, tmp_path):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with gzip.open(DATA, "rt") as everybody, gzip.open(tmp_path / "mothers-1980.csv.gz", "wt") as some:
-        some.writelines(islice(everybody, 2_501))
+        some.writelines(islice(everybody, 1_001))
     together = any("--wait" in command for command in commands)
     begun = {}
     for command in commands:

@@ -277,6 +277,7 @@ def test_public_names_are_there():
 
 # Only commands use these, and they do not fork; an `AsyncProducer` looks at its process before its lock.
 OTHER_LOCKS = {
+    "gateway/app.py",
     "gateway/group_commit.py",
     "monitoring/web/server.py",
     "producers/async_producer.py",

@@ -10,7 +10,7 @@ against N(0, 1). Shares are replaced by exact confidence bounds.
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from scipy.special import bdtrik, betaincinv, ndtr, ndtri
@@ -99,8 +99,11 @@ def greatest_share(successes: Integers, trials: int, failure: float) -> Floats:
     return 1.0 - least_share(trials - successes, trials, failure)
 
 
-def detectable(claim: TestedGuarantee, draws: int, failure: float, power: float = 0.95) -> float:
-    """Return the least privacy loss that an audit of a claim finds with probability ``power``; infinite if none.
+_POWER: Final = 0.95  # probability with which an audit finds the loss
+
+
+def detectable(claim: TestedGuarantee, draws: int, failure: float) -> float:
+    """Return the least privacy loss that an audit of a claim finds with probability 0.95; infinite if none.
 
     ``draws`` and ``failure`` are those of `lower_bound`. The mechanism is taken to lose privacy like Gaussian noise
     (for mu) or randomized response (for epsilon); losses of other mechanisms may be harder to find.
@@ -109,7 +112,7 @@ def detectable(claim: TestedGuarantee, draws: int, failure: float, power: float 
     0.63
     """
     evaluated = draws - draws // 2
-    tail = (1.0 - power) / 2.0
+    tail = (1.0 - _POWER) / 2.0
 
     def bound(loss: float) -> float:
         hits, alarms = claim.tests(loss)

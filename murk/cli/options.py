@@ -89,7 +89,17 @@ estimates = click.option(
     metavar="SECONDS",
     help="Least time between published estimates, if the log has a topic for them; 0: never.",
 )
+numbers_of_people = partial(
+    click.option,
+    "--people",
+    multiple=True,
+    metavar="N",
+    help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]",
+)
 rate = partial(click.option, "--rate", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), metavar="SHARE")
+assumed_rate = rate(
+    help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]"
+)
 patience = partial(
     click.option, "--patience", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS"
 )
@@ -295,17 +305,13 @@ def begin_on(
 ) -> tuple[Log, Task, T]:
     """Open a log, ``name`` if its URL has none, and call ``make`` on it; with ``wait``, retry until it succeeds."""
     from murk.stream import open_log
-    from murk.task import Task
 
     def begin() -> tuple[Log, Task, T]:
         log: Log | None = None
         opened = False
         try:
             log = open_log(url, create=False, name=name)
-            if (document := log.document()) is None:
-                remedy = "`murk topics`, `murk run` or `murk produce` announces one"
-                raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
-            task = Task.from_document(document, f"the task on {url}")
+            task = log.registered_task()
             opened = True
             made, kept, log = make(log, task), log, None
             return kept, task, made

@@ -5,6 +5,7 @@ import hmac
 import logging
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,6 +148,7 @@ class GatewayApp:
         self.requests: Counter[tuple[str, int]] = Counter()
         # Replaced as a whole, since the threads of logs read it, too.
         self.tasks: Mapping[str, ServedTask] = {}
+        self._serving = threading.Lock()
         self._settings, self._pages, self._hosts = settings, pages, hosts
         self._token = None if settings.token is None else settings.token.encode()
         self._limit = RateLimit(settings.rate, settings.relays)
@@ -165,14 +167,15 @@ class GatewayApp:
     # The threads of logs
 
     def serve(self, served: ServedTask) -> None:
-        """Answer requests about one more task; called by one thread at a time."""
-        self._most = max(self._most, served.most)
+        """Answer requests about one more task, or again about one whose log was opened again."""
         lifetime = lifetime_of(served.task.expiry)
-        if lifetime > self._lifetime:
-            # Requests that came before are remembered by the former ones.
-            self._repeated, self._lifetime = (*self._repeated, Repeated(lifetime)), lifetime
-        self.tasks = dict(sorted({**self.tasks, served.task.name: served}.items()))
-        self._description = None
+        with self._serving:
+            self._most = max(self._most, served.most)
+            if lifetime > self._lifetime:
+                # Requests that came before are remembered by the former ones.
+                self._repeated, self._lifetime = (*self._repeated, Repeated(lifetime)), lifetime
+            self.tasks = dict(sorted({**self.tasks, served.task.name: served}.items()))
+            self._description = None
 
     def resolve(self, group: Sequence[Submission]) -> None:
         """Answer requests; called in the thread of their log."""
@@ -234,8 +237,7 @@ class GatewayApp:
             if method == "OPTIONS":
                 # A browser's preflight request has no token; this answer does not disclose which paths exist.
                 return Answer(204)
-            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
+            if not self._has_token(headers):
                 raise RefusedError(401, "unauthorized", **{"WWW-Authenticate": "Bearer", **_CLOSE})
         post = served is not None and path == f"{_TASKS}{name}/releases"
         route = None if post else self._route(path, served)
@@ -319,11 +321,17 @@ class GatewayApp:
             described = self._description = description([served.task for served in self.tasks.values()])
         return self._cached(described, headers, 60, {})
 
+    def _has_token(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Return whether a request has the token of devices, or needs none."""
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        return self._token is None or (scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self._token))
+
     def _healthz(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
-        # The reason names the log's address: it is logged, and shown on the port of metrics.
-        if self._stopping or all(served.appending.trouble is not None for served in self.tasks.values()):
+        # The reasons name the logs' addresses: they are logged, and shown on the port of metrics.
+        away = [name for name, served in self.tasks.items() if served.appending.trouble is not None]
+        if self._stopping or len(away) == len(self.tasks):
             raise _away()
-        return Answer(200, b"ok\n", _TEXT)
+        return _json(200, {"unavailable": away if self._has_token(headers) else len(away)})
 
     def _allowed(self, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:
         """Return the headers that let pages of declared origins read a response in a browser."""

@@ -21,6 +21,7 @@ from murk.task.task import Task
 GROUP = 1024  # largest number of releases appended at once; the last request may exceed it
 WAITING = 16_384  # largest number of releases that wait; clients of further requests are asked to retry
 WAITING_BYTES = 32 * 2**20  # the same in bytes
+REPLACED = "MURK-LOG-006", "MURK-FILE-005"  # codes of errors for a log or file that was deleted or created again
 UNKNOWN = "partition"  # reason for which a whole request is to be sent to another gateway
 REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
@@ -104,6 +105,7 @@ class GroupCommit:
         self.counts = Counts()
         self.models: dict[int, bytes] = {}  # the newest model for devices of each partition that has one
         self.trouble: str | None = None  # why the last use of the log failed
+        self.replaced: MurkError | None = None  # why the log is another one; then nothing is appended
         self.misplaced = False  # whether a shuffler writes to the log of a shuffled task; then nothing is appended
         self.closed = False  # whether no further releases are taken
         self._log, self._answer, self._clock = log, answer, clock
@@ -139,7 +141,7 @@ class GroupCommit:
         group = self._take()
         if group:
             try:
-                if not self.misplaced:
+                if not (self.misplaced or self.replaced):
                     self._append(group)
                     self.trouble = None
             except Exception as error:  # noqa: BLE001 - one request must not end the process
@@ -155,7 +157,10 @@ class GroupCommit:
             self.closed = True
             self._arrived.notify()
         while self._waiting:
-            self.step()
+            try:
+                self.step()
+            except Exception as error:  # noqa: BLE001 - those that wait must be answered
+                self._report(error)
 
     def _take(self) -> list[Submission]:
         group: list[Submission] = []
@@ -194,6 +199,8 @@ class GroupCommit:
         if admitted:
             # The order of arrival would disclose who sent which release.
             self._log.append(shuffled(list(admitted.values())))
+            # Topics that were deleted and created again may carry another task: nothing there is acknowledged.
+            self._log.check_unchanged()
             accepted.add(admitted)
             self.counts.appended += len(admitted)
             self.counts.levels.update(levels)
@@ -216,6 +223,7 @@ class GroupCommit:
                 self._check_due = now + CHECK
                 # On Kafka models are cached, and this is not.
                 self._log.begin(0)
+                self._log.check_unchanged()
                 if self._is_shuffled and self._log.crowd_mark() is not None:
                     self.closed = self.misplaced = True
                 self.trouble = None
@@ -224,7 +232,10 @@ class GroupCommit:
 
     def _report(self, error: Exception) -> None:
         words = f"the log failed: {type(error).__name__}" if isinstance(error, OSError) else unexpected(error)
-        words = str(error) if isinstance(error, MurkError) else words
+        if isinstance(error, MurkError):
+            words = str(error)
+            if error.code in REPLACED:
+                self.replaced = error
         if words != self.trouble:
             _log.warning("%s", words)
         self.trouble = words

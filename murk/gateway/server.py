@@ -268,11 +268,14 @@ class Gateway(GatewayServer):
     def step(self) -> int:
         """Append the releases that wait, and return the number of their requests; see `GroupCommit.step`.
 
-        Raises `MurkError` if the server has ended, and `UserError` once a shuffler writes to the log.
+        Raises `MurkError` if the server has ended or the log was replaced, and `UserError` once a shuffler writes to
+        the log.
         """
         self.check()
         if self.appending.misplaced:
             check_input_log(self._log, self._task)
+        if self.appending.replaced:
+            raise self.appending.replaced
         return self.appending.step()
 
     def close(self) -> None:

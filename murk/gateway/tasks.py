@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
 
-from murk.errors import UserError, unexpected
+from murk.errors import MurkError, UserError, unexpected
 from murk.gateway.group_commit import GroupCommit
 from murk.gateway.server import GRACE, GatewayServer
 from murk.stream.log.interface import Log, check_input_log
@@ -16,11 +17,16 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a log is opened again after an error, doubling up to the latter
+
+_log = logging.getLogger(__name__)
+
 
 class LogThread:
     """A thread that holds the log at a URL and appends what a gateway's devices send to its task.
 
-    Raises as `open_log` and `GatewayServer.serve`.
+    After an unexpected error, or if the log was deleted or created again, it opens the log again, after growing pauses;
+    meanwhile its task's devices are asked to retry. Raises as `open_log` and `GatewayServer.serve`.
     """
 
     def __init__(self, url: str, gateway: GatewayServer) -> None:
@@ -28,6 +34,7 @@ class LogThread:
         self.error: Exception | None = None  # why the thread has ended
         self._gateway = gateway
         self._appending: GroupCommit | None = None
+        self._name = ""
         self._ready, self._ended = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="murk-gateway-log", daemon=True)
         self._thread.start()
@@ -49,24 +56,46 @@ class LogThread:
         self._thread.join(seconds)
 
     def _run(self) -> None:
-        try:
-            with open_log(self.url, create=False) as log:
-                task = log.registered_task()
-                appending = self._appending = self._gateway.serve(log, task)
+        pause = FIRST_PAUSE
+        while not self._ended.is_set():
+            begun = time.monotonic()
+            try:
+                self._append()
+            except Exception as error:  # noqa: BLE001 - it is shown, and the other tasks must survive it
+                appending = self._appending
+                # What a shuffler's log needs, its operator alone can do.
+                if appending is None or appending.misplaced:
+                    self.error = error
+                if appending is not None:
+                    appending.trouble = one_line(error) if isinstance(error, MurkError) else unexpected(error)
+                if appending is None or appending.misplaced:
+                    return
+                if time.monotonic() - begun > LONGEST_PAUSE:
+                    pause = FIRST_PAUSE
+                _log.warning("%s: %s; the log is opened again in %g s", self._name, appending.trouble, pause)
+                self._ended.wait(pause)
+                pause = min(2.0 * pause, LONGEST_PAUSE)
+            finally:
                 self._ready.set()
-                try:
-                    while not self._ended.is_set():
-                        if appending.misplaced:
-                            check_input_log(log, task)
-                        appending.step()
-                finally:
-                    appending.close()
-        except Exception as error:  # noqa: BLE001 - it is shown, and the other tasks must survive it
-            self.error = error
-            if self._appending is not None and self._appending.trouble is None:
-                self._appending.trouble = one_line(error) if isinstance(error, UserError) else unexpected(error)
-        finally:
+
+    def _append(self) -> None:
+        """Open the log and append until the end is asked for; raise what prevents it."""
+        with open_log(self.url, create=False) as log:
+            task = log.registered_task()
+            if self._name not in ("", task.name):
+                raise UserError(f"{self.url} carried the task {self._name!r}, and now {task.name!r}: start anew")
+            appending = self._gateway.serve(log, task)
+            self._appending, self._name = appending, task.name
             self._ready.set()
+            try:
+                while not self._ended.is_set():
+                    if appending.misplaced:
+                        check_input_log(log, task)
+                    if appending.replaced:
+                        raise appending.replaced
+                    appending.step()
+            finally:
+                appending.close()
 
 
 class GatewayTasks(TaskSearch[LogThread]):

@@ -132,7 +132,7 @@ def _in_unit(unit: Unit | None, pair: Interval) -> tuple[float, Interval]:
     return ends[0], (ends[1], ends[2])
 
 
-def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: str = "") -> Vector:
+def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock) -> Vector:
     """Return a contrast's weights, (p,): the weighted sum of coefficients is the effect, in coded units of the target.
 
     >>> from murk import Task
@@ -146,7 +146,7 @@ def weights_of(task: Task, names: tuple[str, ...], block: ContrastBlock, label: 
     >>> weights_of(task, task.coding.names, task.contrasts[0]).tolist()
     [-2.0, 2.0, 0.0]
     """
-    return _weights_and_units(task, names, block, label)[0]
+    return _weights_and_units(task, names, block, "")[0]
 
 
 def _weights_and_units(

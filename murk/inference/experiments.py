@@ -22,9 +22,8 @@ approach", 2008 (MOVER).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -35,6 +34,7 @@ from murk.inference.average_effects import combined_half_widths
 from murk.inference.confidence_sequences import Looks, evidence
 from murk.inference.contrasts import errors_from_zero, weights_of
 from murk.inference.estimate import Estimate
+from murk.inference.known_columns import CellMeans, KnownEstimate, cells_of
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
 from murk.task.experiment import RatioBlock
@@ -234,23 +234,22 @@ def fieller(difference: float, mean: float, covariance: Floats, z: float) -> Int
 
 def experiment(task: Task, estimate: Estimate, looks: Looks, level: float = 0.95) -> Experiment | None:
     """Return the state of a task's experiment; None without one, or before the first release."""
-    block, cells = task.experiment, getattr(estimate, "cells", None)
-    if block is None or cells is None or estimate.people is None:
+    block, cells = task.experiment, cells_of(estimate)
+    if block is None or cells is None or estimate.people is None or not isinstance(estimate, KnownEstimate):
         return None
     among_known, others = task.known_columns.index(block.arm), len(task.arms) - 1
-    of_metrics: Sequence[Estimate] = getattr(estimate, "metrics", ())
     counts = [0] * (len(task.arms) + 1)
-    for values, releases in getattr(estimate, "people_by_cell").items():  # noqa: B009
+    for values, releases in estimate.people_by_cell.items():
         counts[values[among_known]] += releases
     of_target = _lifts(task, estimate, task.target, looks, level, others)
     # Metrics and ratios share an error probability of their own.
     shared = others * (len(block.metrics) + len(block.ratios))
     further = [
         _lifts(task, of_metric, metric, looks, level, shared)
-        for metric, of_metric in zip(block.metrics, of_metrics, strict=True)
+        for metric, of_metric in zip(block.metrics, estimate.metrics, strict=True)
     ]
-    parts = zip((task.target, *block.metrics), (estimate, *of_metrics), strict=True)
-    by_name = {each.name: (each, getattr(of_each, "cells", None)) for each, of_each in parts}
+    parts = zip((task.target, *block.metrics), (estimate, *estimate.metrics), strict=True)
+    by_name = {each.name: (each, cells_of(of_each)) for each, of_each in parts}
     further += [_ratio_lifts(task, ratio, by_name, looks, level, shared) for ratio in block.ratios]
     # People who answer again keep their arm, so that counts vary more than those of different people. In a shuffled
     # task some releases still wait for their crowds.
@@ -279,22 +278,103 @@ def _scale(target: Target) -> tuple[float, float]:
     return POINTS, 0.0
 
 
+@dataclass(frozen=True)
+class _Difference:
+    """The difference of an arm from the control, by least squares."""
+
+    value: float
+    control_mean: float
+    covariance: Floats  # of the difference and the control's mean, (2, 2)
+    estimate: Estimate
+    weights: Floats  # of which these two are sums, (2, p)
+    factor: float  # from the sums to the difference's unit
+
+    @property
+    def ratio(self) -> float:
+        """The difference as a share of the control's mean."""
+        return self.value / self.control_mean if self.control_mean > 0.0 else math.nan
+
+    def _half_widths(self, level: float) -> Floats:
+        if self.estimate.curvature_error is not None and np.isfinite(self.covariance).all():
+            return self.factor * combined_half_widths(self.estimate, self.weights, level)
+        return np.asarray(quantile_of(level) * np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+
+    def interval(self, level: float) -> Interval:
+        """Return the interval of the difference."""
+        half = float(self._half_widths(level)[0])
+        return self.value - half, self.value + half
+
+    def relative(self, level: float) -> Interval:
+        """Return the interval of the ratio, by Fieller."""
+        halves, z = self._half_widths(level), quantile_of(level)
+        # If the mean may be negative, the ratio's sign is unknown.
+        if not np.isfinite(halves).all() or not self.control_mean > halves[1]:
+            return -math.inf, math.inf
+        # Half-widths exceed z standard errors: scale the covariance to them, and keep the correlation.
+        wider = halves / (z * np.sqrt(np.maximum(np.diag(self.covariance), 1e-300)))
+        return fieller(self.value, self.control_mean, self.covariance * np.outer(wider, wider), z)
+
+
+_Means = Sequence[tuple[float, float]]  # means of numerator and denominator with their standard errors
+
+
+@dataclass(frozen=True)
+class _RatioDifference:
+    """The difference of an arm's ratio of two means from the control's."""
+
+    of_arm: float
+    of_control: float
+    arm_means: _Means
+    control_means: _Means
+
+    @property
+    def value(self) -> float:
+        """The difference."""
+        return self.of_arm - self.of_control
+
+    @property
+    def ratio(self) -> float:
+        """The difference as a share of the control's ratio."""
+        return self.value / self.of_control if self.of_control else math.nan
+
+    def _ends(self, level: float) -> tuple[Interval, Interval]:
+        z = quantile_of(level)
+        return _ratio_interval(self.arm_means, z), _ratio_interval(self.control_means, z)
+
+    def interval(self, level: float) -> Interval:
+        """Return the interval of the difference (MOVER)."""
+        return difference_interval(self.of_arm, self.of_control, *self._ends(level))
+
+    def relative(self, level: float) -> Interval:
+        """Return the interval of the ratio (MOVER of logarithms)."""
+        ends = self._ends(level)
+        if not min(low for low, _ in ends) > 0.0:
+            return -math.inf, math.inf
+        logs = ((math.log(low), math.log(high)) for low, high in ends)
+        low, high = difference_interval(math.log(self.of_arm), math.log(self.of_control), *logs)
+        return math.expm1(low), math.expm1(high)
+
+
 def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: float, count: int) -> MetricLifts:
     """Return the lifts of all arms on the target or a metric, adjusted for the other known columns.
 
     They are among ``count`` lifts that share the error probability.
     """
-    block, cells, people = task.experiment, getattr(estimate, "cells", None), estimate.people
+    block, cells, people = task.experiment, cells_of(estimate), estimate.people
     assert block is not None
     real = isinstance(target, RealTarget)
     unit, alpha = "units" if real else "points", (1.0 - level) / count
     if cells is None or people is None:
         return MetricLifts(target.name, unit, math.nan, ())
     index, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
-    values, covariance, spread = _line(estimate)
     factor, shift = _scale(target)
-    if not real and getattr(estimate, "line", None) is None:
-        factor = shift = POINTS / 2.0  # of labels coded to -1 and +1
+    if isinstance(estimate, KnownEstimate) and estimate.line is not None:
+        values, covariance, spread = estimate.line, estimate.line_covariance, estimate.line_spread
+    else:
+        values, covariance, spread = estimate.values, estimate.covariance, estimate.spread
+        factor, shift = (factor, shift) if real else (POINTS / 2.0, POINTS / 2.0)  # of labels coded to -1 and +1
+    assert covariance is not None
+    assert spread is not None
     names = task.coding.names
     mean = people.shares @ people.points
     # The people's mean features, with the arm's coded features replaced by the control's code.
@@ -307,34 +387,18 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
         if arm == block.control:
             continue
         weights = weights_of(task, names, ContrastBlock(feature=block.arm, category=arm, against=block.control))
-        both = np.array([weights, mean])
-        value = factor * float(weights @ values)
         is_learned = bool(np.isfinite(spread[np.flatnonzero(weights)]).all())
+        both = np.array([weights, mean])
         matrix = factor**2 * (both @ covariance @ both.T) if is_learned else np.full((2, 2), math.inf)
-        halves = partial(_half_widths, estimate, both, factor, matrix)
-
-        def absolute(at: float, value: float = value, halves: Any = halves) -> Interval:
-            half = float(halves(at)[0])
-            return value - half, value + half
-
-        def relative(at: float, value: float = value, halves: Any = halves, matrix: Floats = matrix) -> Interval:
-            both, z = halves(at), quantile_of(at)
-            # If the mean may be negative, the ratio's sign is unknown.
-            if not np.isfinite(both).all() or not control_mean > both[1]:
-                return -math.inf, math.inf
-            # Half-widths exceed z standard errors: scale the covariance to them, and keep the correlation.
-            wider = both / (z * np.sqrt(np.maximum(np.diag(matrix), 1e-300)))
-            return fieller(value, control_mean, matrix * np.outer(wider, wider), z)
-
-        ratio = value / control_mean if control_mean > 0.0 else math.nan
-        lift = _lift(arm, value, absolute, ratio, relative, looks, alpha, count, _rail_of(task, target.name, unit))
+        difference = _Difference(factor * float(weights @ values), control_mean, matrix, estimate, both, factor)
+        lift = _lift(arm, difference, looks, alpha, count, _rail_of(task, target.name, unit))
         # A shuffler withholds whole combinations, so that arms would be compared over different ones.
         if target.missing_share != 0.0 and task.shuffle is None:
             gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
             half = _quantile(looks, alpha) * math.hypot(gone[0][1], gone[1][1])
-            difference = gone[0][0] - gone[1][0]
-            interval = POINTS * (difference - half), POINTS * (difference + half)
-            lift = replace(lift, attrition=POINTS * difference, attrition_interval=interval)
+            more = gone[0][0] - gone[1][0]
+            interval = POINTS * (more - half), POINTS * (more + half)
+            lift = replace(lift, attrition=POINTS * more, attrition_interval=interval)
         lifts.append(lift)
     return MetricLifts(target.name, unit, control_mean, tuple(lifts))
 
@@ -361,28 +425,11 @@ def _ratio_lifts(
     ratios = {arm: above[0] / below[0] if below[0] > 0.0 else math.nan for arm, (above, below) in means.items()}
     base, lifts = ratios[block.control], []
     for arm in task.arms:
-        if arm == block.control:
-            continue
-
-        def ends(at: float, arm: str = arm) -> tuple[Interval, Interval]:
-            z = quantile_of(at)
-            return _ratio_interval(means[arm], z), _ratio_interval(means[block.control], z)
-
-        def absolute(at: float, arm: str = arm, ends: Any = ends) -> Interval:
-            return difference_interval(ratios[arm], base, *ends(at))
-
-        def relative(at: float, arm: str = arm, ends: Any = ends) -> Interval:
-            both = ends(at)
-            if not min(low for low, _ in both) > 0.0:
-                return -math.inf, math.inf
-            logs = ((math.log(low), math.log(high)) for low, high in both)
-            low, high = difference_interval(math.log(ratios[arm]), math.log(base), *logs)
-            return math.expm1(low), math.expm1(high)
-
-        value = ratios[arm] - base
-        share = value / base if base else math.nan
-        rail = _rail_of(task, ratio.name, "units")
-        lifts.append(_lift(arm, value, absolute, share, relative, looks, (1.0 - level) / count, count, rail))
+        if arm != block.control:
+            difference = _RatioDifference(ratios[arm], base, means[arm], means[block.control])
+            lifts.append(
+                _lift(arm, difference, looks, (1.0 - level) / count, count, _rail_of(task, ratio.name, "units"))
+            )
     return MetricLifts(ratio.name, "units", base, tuple(lifts), adjusted=False)
 
 
@@ -407,7 +454,7 @@ def difference_interval(one: float, other: float, of_one: Interval, of_other: In
     return value - low, value + math.hypot(of_one[1] - one, other - of_other[0])
 
 
-def _segments(task: Task, cells: Any, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
+def _segments(task: Task, cells: CellMeans, looks: Looks, alpha: float) -> tuple[SegmentLift, ...]:
     """Return the lifts of all arms in all segments, whose intervals share the error probability."""
     block, columns, factor = task.experiment, task.known_columns, _scale(task.target)[0]
     assert block is not None
@@ -446,7 +493,7 @@ def _watched(looks: Looks, alpha: float) -> float:
     return replace(looks, validity="always-valid").nominal(1.0 - alpha)
 
 
-def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
+def _absent(cells: CellMeans, place: int, arm: int) -> tuple[float, float]:
     """Return the share of missing targets in an arm and its standard error, which is infinite for few people."""
     inside = cells.values[:, place] == arm
     counts = cells.counts[inside]
@@ -457,22 +504,6 @@ def _absent(cells: Any, place: int, arm: int) -> tuple[float, float]:
     # Combinations differ, and an arm's composition is by chance.
     between = float(shares @ (cells.absent[inside] - share) ** 2) / float(counts.sum())
     return share, math.sqrt(float(shares**2 @ cells.absent_errors[inside] ** 2) + between)
-
-
-def _line(estimate: Estimate) -> tuple[Floats, Floats, Floats]:
-    """Return the linear model of the target: coefficients, covariance and standard errors."""
-    line = getattr(estimate, "line", None)
-    if line is not None:
-        return line, getattr(estimate, "line_covariance"), getattr(estimate, "line_spread")  # noqa: B009
-    assert estimate.covariance is not None
-    return estimate.values, estimate.covariance, estimate.spread
-
-
-def _half_widths(estimate: Estimate, both: Floats, factor: float, covariance: Floats, level: float) -> Floats:
-    """Return half-widths at a level of a lift and of the control's mean, which are sums with weights ``both``."""
-    if estimate.curvature_error is not None and np.isfinite(covariance).all():
-        return factor * combined_half_widths(estimate, both, level)
-    return np.asarray(quantile_of(level) * np.sqrt(np.maximum(np.diag(covariance), 0.0)))
 
 
 def _rail_of(task: Task, name: str, unit: str) -> tuple[float, str] | None:
@@ -492,24 +523,18 @@ def _rail(interval: Interval, margin: float, worse: str) -> str:
 
 def _lift(
     arm: str,
-    value: float,
-    absolute: Callable[[float], Interval],
-    ratio: float,
-    relative: Callable[[float], Interval],
+    difference: _Difference | _RatioDifference,
     looks: Looks,
     alpha: float,
     count: int,
     rail: tuple[float, str] | None,
 ) -> Lift:
-    """Return a lift with its intervals, given those of the difference and of its ratio to the control at a level.
-
-    It is one of ``count`` lifts that share the error probability; ``alpha`` is its part. ``rail`` are margin and worse
-    direction of a guard rail.
-    """
+    """Return a lift with its intervals, one of ``count`` that share the error probability; ``alpha`` is its part."""
+    value, interval = difference.value, difference.interval
     nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
 
     def towards_zero(level: float) -> tuple[float, float]:
-        low, high = absolute(level)
+        low, high = interval(level)
         return value, value - low if value > 0.0 else high - value
 
     log_e = None
@@ -517,14 +542,14 @@ def _lift(
     if looks.repeats.most == 1:
         size = errors_from_zero(towards_zero, [1.0 - alpha, watched])
         log_e = float(evidence(size, looks.information, alpha)) - math.log(count)
-    low, high = absolute(watched)
-    ends = relative(nominal)
+    low, high = interval(watched)
+    ends = difference.relative(nominal)
     return Lift(
         arm=arm,
         value=value,
-        interval=absolute(nominal),
-        fixed_interval=absolute(looks.fixed(1.0 - alpha)),
-        relative=POINTS * ratio if math.isfinite(sum(ends)) else math.nan,
+        interval=interval(nominal),
+        fixed_interval=interval(looks.fixed(1.0 - alpha)),
+        relative=POINTS * difference.ratio if math.isfinite(sum(ends)) else math.nan,
         relative_interval=(POINTS * ends[0], POINTS * ends[1]),
         p_value=None if log_e is None else math.exp(-max(log_e, 0.0)),
         e_value=None if log_e is None else math.exp(log_e),

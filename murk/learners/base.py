@@ -22,7 +22,7 @@ from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate, Intervals
 from murk.inference.target_range import TargetRange
 from murk.learners._warnings import FIRST, BeyondBounds, FirstRecords
-from murk.privacy import Guarantee
+from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.noise import NoiseSource
 from murk.protocols.options import InverseScalingStep, chosen_noise
 from murk.stream.wire.codec import RejectedError
@@ -349,6 +349,11 @@ class StreamEstimator(base.Estimator, Generic[EngineType]):
                 self._prepare()
             raise
 
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
+
     def _unit_test_skips(self) -> set[str]:
         return set()
 
@@ -569,6 +574,11 @@ class TargetEstimator(StreamEstimator[Any]):
 
     def _scale(self) -> Scale:
         return "slope"
+
+    @classmethod
+    def _unit_test_params(cls) -> Any:
+        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
+        yield {"guarantee": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}
 
     @abstractmethod
     def _means(self, rows: Floats) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from murk.learners.base import (
     step_setting,
     two_chances,
 )
+from murk.learners.public_sample import PublicSample
 from murk.privacy import GaussianDP, Guarantee, PureDP
 from murk.privacy.mechanisms import Mechanism, calibrate
 from murk.protocols.gradients.device import SCALE_MULTIPLIER
@@ -36,10 +38,9 @@ from murk.protocols.gradients.estimate import estimate
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings, Weights
 from murk.protocols.options import Averaging, InverseScalingStep, Weighting, check_choices
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.task.protocols.base import Scale
 from murk.task.protocols.gradients import PROTOCOL
-from murk.task.values import target
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -108,7 +109,9 @@ class LDPSGD(SGDEstimator[SGDEngine]):
 
     def _begin(self, names: tuple[Any, ...]) -> SGDEngine:
         coded = self._coded_names(names)
-        covariates = None if self.public is None else self._covariates(names)
+        covariates = None
+        if self.public is not None:
+            covariates = Rows.of_features(PublicSample.read(self.public, names, most=sys.maxsize).rows)
         moment = self.second_moment
         if moment is None and covariates is not None:
             moment = covariates.second_moment
@@ -140,20 +143,6 @@ class LDPSGD(SGDEstimator[SGDEngine]):
     def _mechanism_for(self, guarantee: Guarantee) -> Mechanism:
         size, radius = self._settings.dimension, self._settings.bound
         return calibrate(self.mechanism, guarantee, dimension=size, radius=radius, method=self.calibration)
-
-    def _covariates(self, names: tuple[Any, ...]) -> PublicCovariates:
-        if isinstance(self.public, np.ndarray):
-            rows = np.asarray(self.public, dtype=np.float64)
-        elif isinstance(self.public, Sequence):
-            rows = np.array([[target(row.get(name)) for name in names] for row in self.public], dtype=np.float64)
-        else:
-            rows = self._matrix(self.public, names)
-        if rows.ndim != 2 or rows.shape[1] != len(names) or not np.all(np.isfinite(rows)) or not len(rows):
-            raise UserError(
-                f"public covariates need rows of {len(names)} finite numbers ({', '.join(map(str, names))}), "
-                f"got shape {rows.shape}"
-            )
-        return PublicCovariates.of_rows(rows)
 
     def merged(self, others: Sequence[Self]) -> Estimate:
         """Return the joint estimate of this learner and ``others`` with the same settings, each of one partition."""

@@ -15,7 +15,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.protocols.linear_algebra import confine
-from murk.protocols.moments.covariates import Covariates
+from murk.protocols.rows import Rows
 from murk.task.text_files import LongRowError, csv_rows, explain_row, open_text
 from murk.task.values import frame_of, numbers, target
 
@@ -44,12 +44,12 @@ class PublicSample:
         return sample, sample if isinstance(public, Iterator) else public
 
     @classmethod
-    def read(cls, public: Any, names: Sequence[Any] | None = None) -> PublicSample:
+    def read(cls, public: Any, names: Sequence[Any] | None = None, most: int = KEPT) -> PublicSample:
         """Read public covariates once.
 
         ``public`` is an array (n, k), a data frame, an iterable of mappings, the path of a CSV file (``.gz`` or not),
-        or a sample; ``names`` are the columns in order, by default all, sorted. Raises UserError if there are no rows,
-        a column is missing, or a value is not a finite number.
+        or a sample; ``names`` are the columns in order, by default all, sorted. Of more than ``most`` rows a random
+        sample is kept. Raises UserError if there are no rows, a column is missing, or a value is not a finite number.
 
         >>> sample = PublicSample.read(({"a": i % 2, "b": 1.0} for i in range(10)))
         >>> sample.names, sample.total, float(sample.moment[0, 0])
@@ -72,12 +72,12 @@ class PublicSample:
                 )
             whole = np.column_stack([block, np.ones(len(block))])
             moment += whole.T @ whole
-            room = max(KEPT - len(kept), 0)
+            room = max(most - len(kept), 0)
             kept = np.concatenate([kept, block[:room]])
-            # Vitter's algorithm R: row number t replaces a kept one with probability KEPT / t.
+            # Vitter's algorithm R: row number t replaces a kept one with probability most / t.
             for offset, row_values in enumerate(block[room:], start=total + room + 1):
                 slot = int(random.integers(offset))
-                if slot < KEPT:
+                if slot < most:
                     kept[slot] = row_values
             total += len(block)
         if not total:
@@ -90,7 +90,7 @@ class PublicSample:
         every = [*indices, len(self.names)]
         return PublicSample(tuple(names), self.rows[:, indices], self.total, self.moment[np.ix_(every, every)])
 
-    def coded(self, clipping_norm: float, gain: float, constant: bool) -> Covariates:
+    def coded(self, clipping_norm: float, gain: float, constant: bool) -> Rows:
         """Return covariates for fitting: rows clipped to ``clipping_norm``, times ``gain``, with the ``constant``."""
         rows, inside = self.rows.copy(), True
         with np.errstate(over="ignore", invalid="ignore"):
@@ -105,7 +105,7 @@ class PublicSample:
         size = len(scale) if constant else len(scale) - 1
         shares = np.full(len(points), 1.0 / len(points))
         total = float(self.total if inside else len(points))
-        return Covariates(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
+        return Rows(points[:, :size], shares, float(len(points)), moment[:size, :size], total)
 
 
 def _indices(columns: Sequence[Any], names: Sequence[Any]) -> list[int]:

@@ -20,11 +20,11 @@ from murk.inference.target_range import TargetRange
 from murk.learners._docstrings import documented
 from murk.learners.base import LabelEstimator, PersonEstimator, Record, TargetEstimator, several_labels, two_chances
 from murk.learners.public_sample import PublicSample
-from murk.privacy import GaussianDP, Guarantee, PureDP
+from murk.privacy import Guarantee
 from murk.protocols.linear_algebra import contrasts
 from murk.protocols.mean_functions import LINKS, LOSSES, Curve, ResponseRange, coded_curve, curve_of
 from murk.protocols.options import chosen_noise
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.device import survey_of
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.estimate import ScoreEstimate
@@ -127,7 +127,7 @@ class Scores(PersonEstimator[InProcessScores]):
     def _begin(self, names: tuple[Any, ...]) -> InProcessScores:
         coded, covariates = self._coded_names(names), None
         if self._sample is not None:
-            covariates = PublicCovariates.of_rows(self._sample.select(names).rows)
+            covariates = Rows.of_features(self._sample.select(names).rows)
         labels = self._labels
         wanted = None if self.coverage is None else CoverageQuery(float(self.coverage), float(self.coverage_share))
         survey = None
@@ -283,11 +283,6 @@ class ScoreClassifier(Scores, LabelEstimator, base.MiniBatchClassifier):
         """Return whether each label is in a row's set, one column for each label; see `predict_set_one`."""
         return self._labelled(self.prediction_sets().members(with_constant(self._matrix(X, self._names))), X)
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
-        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
-
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -375,8 +370,3 @@ class ScoreRegressor(Scores, TargetEstimator, base.MiniBatchRegressor):
 
     def _ends(self, rows: Floats) -> Floats:
         return self._range.middle + self._range.unit * self.prediction_sets().intervals(with_constant(rows))
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
-        yield {"guarantee": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

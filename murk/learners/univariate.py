@@ -26,7 +26,7 @@ from murk.learners.base import (
     several_labels,
     two_chances,
 )
-from murk.privacy import GaussianDP, Guarantee, PureDP
+from murk.privacy import Guarantee
 from murk.protocols.options import chosen_noise
 from murk.protocols.univariate.columns import KnownColumn, KnownColumns
 from murk.protocols.univariate.engine import TargetEngine, merged
@@ -240,11 +240,6 @@ class ShareClassifier(Univariate, LabelEstimator, base.MiniBatchClassifier):
         shares = np.maximum(self.estimate().values, 0.0)
         return np.asarray(np.tile(shares / shares.sum(), (len(rows), 1)))
 
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
-        yield {"guarantee": PureDP(epsilon=2.0), "seed": 1}
-
 
 @documented
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -306,8 +301,3 @@ class MeanRegressor(Univariate, TargetEstimator, base.MiniBatchRegressor):
             return np.asarray(np.clip(rows @ line[:-1] + line[-1], self._range.low, self._range.high))
         mean = float(np.clip(self.estimate().values[0], self._range.low, self._range.high))
         return np.full(len(rows), mean)
-
-    @classmethod
-    def _unit_test_params(cls) -> Any:
-        yield {"guarantee": GaussianDP(mu=1.0), "seed": 1}
-        yield {"guarantee": PureDP(epsilon=2.0), "target_bounds": (0.0, 100.0), "seed": 1}

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -228,33 +228,16 @@ class AsyncProducer:
         return [each for each in taken if each.receipt.set_running_or_notify_cancel()]
 
     def _release(self, producer: Producer, group: list[_Waiting]) -> None:
-        results: list[Receipt | Exception]
         began = time.monotonic()
         held = [each for each in group if each.is_held]
-        # A record that is held reads what its person's earlier ones have left, so they go one by one.
-        for each in held:
-            self._hold(producer, each)
-        group = [each for each in group if not each.is_held]
-        try:
-            results = producer.release_group([each.call for each in group]) if group else []
-        except Exception as error:  # noqa: BLE001 - it is the callers'
-            results = [without_frames(error)] * len(group)
-        self._wanted, self._patience = len(group) + len(held), PATIENCE * (time.monotonic() - began)
-        for each, result in zip(group, results, strict=True):
+        released = [each for each in group if not each.is_held]
+        results = [*_results(producer.hold_group, held), *_results(producer.release_group, released)]
+        self._wanted, self._patience = len(group), PATIENCE * (time.monotonic() - began)
+        for each, result in zip(held + released, results, strict=True):
             if isinstance(result, Receipt):
                 each.receipt.set_result(result)
             else:
                 each.receipt.set_exception(result)
-
-    @staticmethod
-    def _hold(producer: Producer, waiting: _Waiting) -> None:
-        call = waiting.call
-        try:
-            receipt = producer.hold(call.record, person=call.person, level=call.level, at=call.at)
-        except Exception as error:  # noqa: BLE001 - it is the caller's
-            waiting.receipt.set_exception(without_frames(error))
-        else:
-            waiting.receipt.set_result(receipt)
 
     def _abandon(self) -> None:
         with self._arrived:
@@ -264,6 +247,15 @@ class AsyncProducer:
         for each in left:
             if each.receipt.set_running_or_notify_cancel():
                 each.receipt.set_exception(MurkError("the producer was closed: this record was not released"))
+
+
+def _results(
+    work: Callable[[Sequence[ReleaseCall]], list[Receipt | Exception]], group: Sequence[_Waiting]
+) -> list[Receipt | Exception]:
+    try:
+        return work([each.call for each in group]) if group else []
+    except Exception as error:  # noqa: BLE001 - it is the callers'
+        return [without_frames(error)] * len(group)
 
 
 def _closed() -> MurkError:

@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
     from murk.privacy.noise import NoiseSource
     from murk.producers.blocks import Block, Source
-    from murk.producers.ledger.held import Held
+    from murk.producers.ledger.held import Held, HeldRecords
     from murk.producers.ledger.identity import Run
     from murk.producers.ledger.ledger import Ledger
-    from murk.producers.ledger.names import NameKey
+    from murk.producers.ledger.names import Id, NameKey
     from murk.producers.ledger.spending import Queued, Spending
     from murk.protocols.device import Device, InteractiveDevice, PersonDevice, Releasing
     from murk.protocols.scores.fast_records import AnswerKernel
@@ -1087,32 +1087,79 @@ class Producer(BaseProducer["PersonDevice"]):
         release of the window would be granted: then the record is not read. Raises UserError as `release` does, and if
         the task's budget does not renew.
         """
-        self._ledger.check_thread()
-        person = person_name(person)
-        if level not in self._admission.charges:
-            self._check_levels([level])
-        windows = self._budget_windows(at)
-        if windows is None:
-            raise UserError(f"the task {self.task.name!r} has no windows (privacy.window): use release")
-        requests = ReleaseRequests([None], [person], [level], windows=windows)
-        with self._ledger.spending(self.task.hash, requests) as spend:
-            refusals, granted = list(spend.refusals.values()), bool(spend.granted)
-            spend.cancel()
-            if granted:
-                held = spend.held.read(spend.person, windows[0])
-                count = 1 if held is None else held.count + 1
-                if held is None or self._draw_held(person, windows[0], count, count) == 0:
-                    from murk.producers.ledger.held import Held
+        [result] = self.hold_group([ReleaseCall(record, person, None, level, at)])
+        if isinstance(result, Receipt):
+            return result
+        raise result
 
-                    coded = self.task.coding.encode_record(record)
-                    self.counts.add(1, coded.clamped, coded.missing)
-                    held = Held(person, windows[0], level, coded.x, coded.y, count)
-                spend.held.put(spend.person, replace(held, level=level, count=count), self._due(person, windows[0]))
-        if refusals:
-            return Receipt("refused", "none", self._explain(refusals[0]))
+    def hold_group(self, calls: Sequence[ReleaseCall]) -> list[Receipt | Exception]:
+        """Hold records that came together as `hold` does, in order, and in few ledger transactions.
+
+        If `hold` would raise an error for a record, that error is the record's result, without its traceback.
+        """
+        self._ledger.check_thread()
+        results: dict[int, Receipt | Exception] = {}
+        group: dict[int, ReleaseCall] = {}
+        terms: dict[str, tuple[int, str]] = {}  # window and level of each of the group's people
+        for index, call in enumerate(calls):
+            try:
+                person = person_name(call.person)
+                if call.level not in self._admission.charges:
+                    self._check_levels([call.level])
+                windows = self._budget_windows(call.at)
+                if windows is None:
+                    raise UserError(f"the task {self.task.name!r} has no windows (privacy.window): use release")
+            except UserError as error:
+                results[index] = without_frames(error)
+                continue
+            # The ledger decides once for a person's records, which are all held or all refused.
+            if terms.get(person, wanted := (windows[0], call.level)) != wanted:
+                results.update(self._hold_checked(group, terms))
+                group, terms = {}, {}
+            group[index], terms[person] = replace(call, person=person), wanted
+        results.update(self._hold_checked(group, terms))
+        return [results[index] for index in range(len(calls))]
+
+    @wiped
+    def _hold_checked(
+        self, calls: Mapping[int, ReleaseCall], terms: Mapping[str, tuple[int, str]]
+    ) -> dict[int, Receipt | Exception]:
+        """Hold records in one transaction; a person's records have one window and level."""
+        if not calls:
+            return {}
+        windows, levels = zip(*terms.values(), strict=True)
+        requests = ReleaseRequests([None] * len(terms), list(terms), levels, windows=windows)
+        results: dict[int, Receipt | Exception] = {}
+        try:
+            with self._ledger.spending(self.task.hash, requests) as spend:
+                refusals = {person: spend.refusals.get(place) for place, person in enumerate(terms)}
+                stored = dict(zip(terms, spend.people, strict=True))
+                spend.cancel()
+                for index, call in calls.items():
+                    if (refusal := refusals[call.person]) is not None:
+                        results[index] = Receipt("refused", "none", self._explain(refusal))
+                    else:
+                        results[index] = self._put_held(spend.held, stored[call.person], call, terms[call.person][0])
+        except Exception as error:  # noqa: BLE001 - an earlier group of the same call has been held
+            return dict.fromkeys(calls, without_frames(error))
         # The write-ahead log has a copy of the row for each of the window's records.
         self._ledger.tidy()
-        return Receipt("held", "none", level=level)
+        return results
+
+    def _put_held(self, records: HeldRecords, name: Id, call: ReleaseCall, window: int) -> Receipt | Exception:
+        held = records.read(name, window)
+        count = 1 if held is None else held.count + 1
+        if held is None or self._draw_held(call.person, window, count, count) == 0:
+            from murk.producers.ledger.held import Held
+
+            try:
+                coded = self.task.coding.encode_record(call.record)
+            except Exception as error:  # noqa: BLE001 - it is this record's, and no other's
+                return without_frames(error)
+            self.counts.add(1, coded.clamped, coded.missing)
+            held = Held(call.person, window, call.level, coded.x, coded.y, count)
+        records.put(name, replace(held, level=call.level, count=count), self._due(call.person, window))
+        return Receipt("held", "none", level=call.level)
 
     @wiped
     def release_held(self) -> list[Receipt]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,10 @@ class NeverPublished:
 
     def published(self) -> None:
         """Return None: no iterate is published."""
+
+    def figures(self) -> Mapping[str, float]:
+        """Return an empty mapping: there are no figures beyond the estimate."""
+        return {}
 
 
 def weighted_mean(weights: Sequence[float], vectors: Sequence[Any]) -> Floats:

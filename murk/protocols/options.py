@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import numpy as np
 
 from murk._internal.arrays import Integers
 from murk.errors import UserError
+from murk.privacy import Guarantee
 from murk.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 
 _ERROR_CODE = "MURK-LEARN-001"
@@ -60,3 +61,16 @@ def check_choices(owner: Any, **choices: Sequence[object]) -> None:
         value = getattr(owner, name)
         if value not in allowed:
             raise UserError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}")
+
+
+MOST_GUARANTEES: Final = 64
+"""Largest number of different guarantees that people choose themselves, as a learner keeps sums for each."""
+
+
+def check_guarantees(guarantee: Guarantee, known: int) -> None:
+    """Raise UserError for a person's new guarantee beyond the ``known`` ones if there are too many."""
+    if known >= MOST_GUARANTEES:
+        raise UserError(
+            f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} different ones, and sums are kept for "
+            "each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
+        )

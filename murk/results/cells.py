@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from murk.inference.estimate import Estimate
+from murk.inference.known_columns import cells_of
 from murk.inference.levels import quantile_of
 from murk.inference.units import POINTS
 from murk.task.features import CategoryFeature, ClassTarget, RealTarget
@@ -18,9 +19,9 @@ def describe_cells(task: Task, estimate: Estimate, level: float) -> list[dict[st
 
     Shares are in percent. Intervals are at ``level``, and infinite where too few people answered.
     """
-    cells = getattr(estimate, "cells", None)
     if not task.known_columns:
         return None
+    cells = cells_of(estimate)
     if cells is None:
         return []
     features = [feature for feature in task.features if isinstance(feature, CategoryFeature) and feature.known]

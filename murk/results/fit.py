@@ -44,7 +44,6 @@ class Fitting:
         adopted: Callable[[int], Checkpoint] | None = None,
     ) -> None:
         self.device, self.log = device, log
-        self._of_task, self._continued = adopted, device.used.is_own
         self.pool: WorkerPool[FurtherModelEngine] | None = None
         if device.used.is_own:
             return
@@ -56,7 +55,7 @@ class Fitting:
             device.engine,
             membership,
             estimates=message or (lambda: None),
-            adopted=adopted and self._adopted,
+            adopted=adopted,
         )
 
     @property
@@ -72,12 +71,6 @@ class Fitting:
     def step(self) -> int:
         """Let every partition of this process make a step; return the number of messages read."""
         return 0 if self.pool is None else self.pool.step()
-
-    def _adopted(self, partition: int) -> Checkpoint:
-        assert self._of_task is not None
-        checkpoint = self._of_task(partition)
-        self._continued |= checkpoint.state is not None
-        return checkpoint
 
     @property
     def trouble(self) -> str:
@@ -99,7 +92,9 @@ class Fitting:
 
         Intervals of a ``live`` log hold at every look, others at one look, unless the task's settings say otherwise.
         """
-        return report_model(self.device, self.log, names, level=level, live=live, from_states=self._continued, **more)
+        return report_model(
+            self.device, self.log, names, level=level, live=live, from_states=self.device.used.is_own, **more
+        )
 
     def __enter__(self) -> Self:
         return self

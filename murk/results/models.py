@@ -81,7 +81,10 @@ def retention_cautions(task: Task) -> list[str]:
 def report_model(
     device: ModelDevice, log: Log, names: Sequence[str], *, level: float, from_states: bool = False, **more: Any
 ) -> dict[str, Any]:
-    """Return the report of a model whose states are on a log; see `Fitting.report`."""
+    """Return the report of a model whose states are on a log; see `Fitting.report`.
+
+    ``from_states`` tells that the model is the task's own, and its states those of the task's learner.
+    """
     count, used = max(len(names), 1), None if device.used.is_own else device
     report = report_log(device.released, log, level=divided_error(level, count), device=used, shown=device.task, **more)
     report["model"] = {
@@ -90,7 +93,7 @@ def report_model(
         "simultaneous": list(names) if count > 1 else [],
         "level": level,
         "before": report.pop("before", 0),
-        "from_states": from_states,
+        "from_states": report.pop("from_states", from_states),
     }
     report["task"] = device.model.name
     report["model"]["words"] = _words(report, device)

@@ -18,6 +18,7 @@ from murk.inference.contrasts import contrasts
 from murk.inference.drift import CurvePoint, Drift, columns, merged_curve
 from murk.inference.estimate import Estimate
 from murk.inference.experiments import experiment
+from murk.inference.known_columns import KnownEstimate
 from murk.inference.track import Track
 from murk.inference.units import (
     Unit,
@@ -78,6 +79,7 @@ def committed(
     more = {}
     if log.model_name is not None:
         more["before"] = sum(message.offset - message.counters.read for message in messages)
+        more["from_states"] = any(message.adopted for message in messages)
     if task.of_organisations:
         more["records_learned"] = sum(state.learner["records"] for state in messages)
     states = json.dumps([engine.state_dict() for engine in engines], sort_keys=True)
@@ -483,8 +485,8 @@ def report_log(
     if (cells := describe_cells(shown, estimate, looks_held.nominal(level))) is not None:
         report["cells"] = cells
         # A person who answered several times may count that often in a combination.
-        people_by_cell: Mapping[Any, int] = getattr(estimate, "people_by_cell", {})
-        sizes = [math.ceil(people / looks_held.repeats.most) for people in people_by_cell.values()]
+        of_cells = estimate.people_by_cell.values() if isinstance(estimate, KnownEstimate) else ()
+        sizes = [math.ceil(people / looks_held.repeats.most) for people in of_cells]
         # With few people, most combinations are small.
         report["identifying"] = identifying_words(sizes, shown.known_columns) if sum(sizes) >= ENOUGH else ""
     if (found_experiment := experiment(shown, estimate, looks_held, level)) is not None:

@@ -114,7 +114,7 @@ ALL = -1  # stands for the partition in counts that belong to none
 class Store:
     """Releases that wait for their crowds; raise `UserError` if another process, log or task uses the store."""
 
-    def __init__(self, path: str | Path, *, timeout: float = 30.0) -> None:
+    def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = open_own(Path(f"{path}.lock"), os.O_RDWR | os.O_CREAT)
         try:
@@ -125,7 +125,7 @@ class Store:
                 f"another `murk shuffle` uses the store {path}: stop it first, or give this one another --store"
             ) from None
         try:
-            self._database = Database(path, STORE_FILE, timeout=timeout)
+            self._database = Database(path, STORE_FILE)
             self.id = str(self._meta("id"))
             self._key = self._window_key()
         except BaseException:

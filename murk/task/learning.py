@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
 from murk.task.errors import shown, task_error
-from murk.task.fields import Block, Duration, Integer, Number, Text
+from murk.task.fields import UNITS, Block, Duration, Integer, Number, Text
 from murk.task.windows import task_window
 
 LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
@@ -270,6 +270,10 @@ class MaxStaleness(Block):
         return max(self.releases, count * self.share_ppm // 1_000_000)
 
 
+SLACK: Final = UNITS["d"]
+"""Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
+
+
 class LogBlock(Block):
     """Settings of the log. They do not change what a release means and are not part of the task's hash.
 
@@ -280,7 +284,9 @@ class LogBlock(Block):
     partitions: Annotated[Integer, Field(ge=1, le=4_096)] = Field(
         default=1, description="number of partitions; `gradients` learn best with one"
     )
-    retention: Duration = Field(default=7 * 86_400, description="how long the log keeps releases; at least `expiry`")
+    retention: Duration = Field(
+        default=8 * 86_400, description="how long the log keeps releases; at least, and by default, `expiry` and a day"
+    )
 
 
 class PublicBlock(Block):

@@ -280,7 +280,7 @@ def _second(loss: Inverse, release: Release, row: Array, theta: Array) -> float:
 
 
 def _steps(setting: Setting) -> Outcome:
-    n, draws = setting.of(tiny=60_000, reduced=1_000_000, full=1_000_000), setting.of(tiny=2, reduced=12, full=40)
+    n, draws = setting.of(tiny=30_000, reduced=1_000_000, full=1_000_000), setting.of(tiny=2, reduced=12, full=40)
     cases = [Case(p, epsilon, plain.EXPONENTIAL) for p, epsilon in SETTINGS]
     cases += [Case(p, epsilon, plain.QUADRATIC, 0.1, 1e-3, 5.0) for p, epsilon in SETTINGS]
     rows, checks, ratios = [], [], {PRINTED: [], AWARE: []}  # type: ignore[var-annotated]

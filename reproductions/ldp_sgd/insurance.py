@@ -103,7 +103,7 @@ def records(setting: Setting) -> Records:
     if setting.data is not None:
         columns = {name: coded(name, words) for name, words in setting.columns(INSURANCE).items()}
     else:
-        columns = generated(setting.of(tiny=30_000, reduced=250_000, full=1_000_000), setting.rng(7))
+        columns = generated(setting.of(tiny=15_000, reduced=250_000, full=1_000_000), setting.rng(7))
     explained = math.nan if setting.data else 1.0 - NOISE**2 / float(columns["charges"].var())
     for name in (*NUMBERS, "charges"):
         columns[name] = (columns[name] - columns[name].mean()) / max(float(columns[name].std()), 1e-12)

@@ -123,7 +123,7 @@ _NOTE: Final = (
 
 def table1(setting: Setting) -> Outcome:
     """Compare measured slopes with the paper's rates, and from the same runs the orders of figure 3."""
-    times, n = setting.of(tiny=4, reduced=24, full=200), setting.of(tiny=30_000, reduced=LAST, full=LAST)
+    times, n = setting.of(tiny=4, reduced=24, full=200), setting.of(tiny=15_000, reduced=LAST, full=LAST)
     linear = _slopes(setting, "linear", times, n, (0.0, 0.4), limit=True)
     logistic = _slopes(setting, "logistic", times, n, (0.4, 0.8), limit=True)
     theirs = _slopes(setting, "linear", max(4, times // 2), min(n, N), (0.8, 1.0), limit=False)

@@ -88,7 +88,7 @@ def fig6(setting: Setting) -> Outcome:
 
 
 def _grid(setting: Setting, kind: Kind) -> Outcome:
-    n = setting.of(tiny=20_000, reduced=N, full=N)
+    n = setting.of(tiny=10_000, reduced=N, full=N)
     dimensions = setting.of(tiny=(5,), reduced=(5, 10, 20), full=(5, 10, 20))
     at = points(n)
     found: dict[tuple[int, str, float], list[Path]] = {}

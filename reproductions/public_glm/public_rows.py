@@ -19,9 +19,9 @@ _NOTE: Final = "Medians over replications. Relative errors of the largest coeffi
 
 def fig7(setting: Setting) -> Outcome:
     """Compute relative errors by the number of public rows, logistic and cubic, p = 10, features of two values."""
-    n = setting.of(tiny=60_000, reduced=200_000, full=200_000)
+    n = setting.of(tiny=30_000, reduced=200_000, full=200_000)
     counts = setting.of(
-        tiny=(5_000, 40_000), reduced=(20_000, 80_000, 160_000), full=tuple(range(20_000, 180_000, 20_000))
+        tiny=(2_500, 20_000), reduced=(20_000, 80_000, 160_000), full=tuple(range(20_000, 180_000, 20_000))
     )
     rows, checks, panels, words = [], [], [], []
     models: tuple[Model, ...] = ("logistic", "cubic")

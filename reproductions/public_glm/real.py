@@ -157,7 +157,7 @@ def _of_file(setting: Setting) -> Task:
 
 
 def _tasks(setting: Setting) -> Sequence[Task]:
-    most = setting.of(tiny=180_000, reduced=None, full=None)
+    most = setting.of(tiny=100_000, reduced=None, full=None)
     words = read_columns(
         DATA,
         ("same_sex", "first_child", "second_child", "age", "afam", "hispanic", "weeks_worked", "third_child"),

@@ -88,7 +88,7 @@ def _by_privacy(setting: Setting, model: Model, design: Design, part: int, parts
     """Vary epsilon at p = 10 and n up to 290,000."""
     name = NAMES[model]
     counts = setting.of(
-        tiny=(10_000, 60_000), reduced=(10_000, 90_000, 290_000), full=tuple(range(10_000, 300_000, 20_000))
+        tiny=(5_000, 30_000), reduced=(10_000, 90_000, 290_000), full=tuple(range(10_000, 300_000, 20_000))
     )
     epsilons = setting.of(tiny=(10.0, 2.0), reduced=EPSILONS, full=EPSILONS)
     errors, most = Errors(), max(counts)
@@ -118,7 +118,7 @@ def _by_privacy(setting: Setting, model: Model, design: Design, part: int, parts
 def _by_dimension(setting: Setting, model: Model, design: Design, part: int, parts: int) -> Outcome:
     """Vary p at epsilon = 10 and n up to 480,000."""
     name = NAMES[model]
-    counts = setting.of(tiny=(20_000, 60_000), reduced=(100_000, 480_000), full=tuple(range(100_000, 500_000, 20_000)))
+    counts = setting.of(tiny=(10_000, 30_000), reduced=(100_000, 480_000), full=tuple(range(100_000, 500_000, 20_000)))
     dimensions = setting.of(tiny=(5, 15), reduced=DIMENSIONS, full=DIMENSIONS)
     errors, most = Errors(), max(counts)
     tick = _ticker(setting, part, parts, model)

@@ -16,12 +16,12 @@ from murk.cli import cli
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks
 from murk.inference.experiments import ALARM, experiment, fieller, log_ratio_evidence, table
+from murk.inference.known_columns import CellMeans
 from murk.monitoring import Monitor
 from murk.planning import experiments as planning
 from murk.planning.experiments import false_alarms, people_for_effect, plan_experiment
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
-from murk.protocols.univariate.cells import CellMeans
 from murk.results.report import report_log
 from murk.stream import open_log
 from murk.task.experiment import assigned_place

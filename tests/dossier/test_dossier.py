@@ -241,8 +241,8 @@ def test_what_is_not_known_is_to_be_settled() -> None:
             "7 days after they arrive, then deleted by the broker, a segment at a time: up to 7 days later", 604_800,
         ),
         (
-            {"cleanup.policy": "delete", "retention.ms": "604800000", "segment.ms": "75600000"},
-            "7 days after they arrive, then deleted by the broker, a segment at a time: up to 21 hours later", 604_800,
+            {"cleanup.policy": "delete", "retention.ms": "604800000", "segment.ms": "86400000"},
+            "7 days after they arrive, then deleted by the broker, a segment at a time: up to 1 day later", 604_800,
         ),
         ({"cleanup.policy": "delete", "retention.ms": "-1", "segment.ms": "1"}, "for ever: nothing deletes", math.inf),
         ({"cleanup.policy": "compact", "retention.ms": "604800000"}, "the newest of each partition", math.inf),
@@ -263,11 +263,11 @@ def test_how_long_a_topic_keeps_what(about: dict[str, str], kept: str, seconds: 
     assert store.seconds == seconds
     deployment = replace(DEPLOYMENT, stores={**STORES, "releases": store})
     settle = " ".join(dossier(facts(deployment=deployment)).to_settle)
-    # The task asks for seven days.
-    assert ("Releases are kept longer than the task asks for" in settle) == (seconds is not None and seconds > 604_800)
-    # A topic that `murk topics` creates has segments of 21 hours.
+    # The task asks for eight days.
+    assert ("Releases are kept longer than the task asks for" in settle) == (seconds is not None and seconds > 691_200)
+    # A topic that `murk topics` creates has segments of a day.
     late = about.get("segment.ms") == "604800000"
-    assert ("set segment.ms=75600000 on murk-sleep-releases" in settle) == late
+    assert ("set segment.ms=86400000 on murk-sleep-releases" in settle) == late
 
 
 def test_of_windows_it_says_what_any_two_records_are_told_apart_in() -> None:

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from murk import Task
 from murk.errors import UserError
 from murk.gateway import group_commit
+from murk.gateway import tasks as tasks_module
 from murk.gateway.app import Settings
 from murk.gateway.binary_http import PADDING
 from murk.gateway.oblivious import ObliviousKeys
@@ -167,7 +168,7 @@ def test_a_relay_cannot_tell_the_tasks_apart(two, tmp_path):
 
 def test_a_task_that_appears_later_is_served(two, tmp_path):
     (first, second), urls = two
-    late = named("late", expiry="30d", log={"retention": "30d"})
+    late = named("late", expiry="30d", log={"retention": "31d"})
     urls.append(f"sqlite:///{tmp_path}/late.db")
     with serving(urls) as (gateway, tasks), Client(gateway.url) as client:
         assert client.get("/v1/tasks/late").status == 404
@@ -200,6 +201,71 @@ def test_a_log_that_fails_does_not_stop_the_others(two, monkeypatch):
         assert [found["murk_gateway_log_reachable", name] for name in ("first", "second")] == [0, 1]
         assert tasks.trouble().keys() == {"first"}
         assert tasks.health()[0]
+
+
+def test_a_task_that_fails_unexpectedly_is_served_again(two, monkeypatch):
+    """Its devices are asked to retry meanwhile, also those whose releases wait, and the other task goes on."""
+    monkeypatch.setattr(group_commit, "CHECK", 0.0)
+    monkeypatch.setattr(tasks_module, "FIRST_PAUSE", 0.01)
+    (first, second), urls = two
+    message, begin, fails = honest(second, 1)[0], SqliteLog.begin, threading.Event()
+
+    def failing(log, partition):
+        if fails.is_set() and "first" in log.url:
+            raise KeyError("S3CR3T")
+        return begin(log, partition)
+
+    monkeypatch.setattr(SqliteLog, "begin", failing)
+    with serving(urls) as (gateway, tasks), Client(gateway.url) as client:
+        assert client.get("/healthz").json == {"unavailable": []}
+        fails.set()
+        for _ in range(3):
+            eventually(lambda: "unexpected KeyError" in tasks.trouble().get("first", ""))
+            eventually(lambda: tasks.running["first"]._appending.closed)
+            answer = client.post(wire(release(first)), name="first")
+            assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        assert client.post(message, name="second").status == 202
+        assert (client.get("/healthz").status, client.get("/healthz").json) == (200, {"unavailable": ["first"]})
+        assert "S3CR3T" not in str(tasks.trouble())
+        found = samples(gateway)
+        assert [found["murk_gateway_log_reachable", name] for name in ("first", "second")] == [0, 1]
+        assert client.get("/v1/tasks/first").status == 200
+        fails.clear()
+        eventually(lambda: client.post(wire(release(first)), name="first").status == 202)
+        assert client.get("/healthz").json == {"unavailable": []}
+        assert samples(gateway)["murk_gateway_log_reachable", "first"] == 1
+    assert len(stored(urls[0])) == 1
+
+
+def test_health_names_no_task_without_the_token(two, monkeypatch):
+    _, urls = two
+    with serving(urls, token="T" * 32) as (gateway, tasks), Client(gateway.url) as client:
+        monkeypatch.setattr(group_commit, "CHECK", 1e9)
+        tasks.running["first"]._appending.trouble = "away"
+        assert client.get("/healthz").json == {"unavailable": 1}
+        known = client.get("/healthz", Authorization=f"Bearer {'T' * 32}")
+        assert known.json == {"unavailable": ["first"]}
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_log_that_is_replaced_is_opened_again(two, tmp_path, monkeypatch, same):
+    """Nothing is acknowledged that went to the old file, or to a file with another task."""
+    monkeypatch.setattr(tasks_module, "FIRST_PAUSE", 0.01)
+    (first, _), urls = two
+    other = first if same else named("first", expiry="3d")
+    with serving(urls) as (gateway, tasks), Client(gateway.url) as client:
+        assert client.post(wire(release(first)), name="first").status == 202
+        for file in tmp_path.glob("first.db*"):
+            file.unlink()
+        assert client.post(wire(release(first)), name="first").status == 503
+        assert client.get("/v1/tasks/second").status == 200
+        announced(tmp_path, other)
+        eventually(
+            lambda: client.get("/v1/tasks/first").headers["murk-task-hash"] == other.hash and not tasks.trouble()
+        )
+        assert client.post(wire(release(first)), name="first").status == (202 if same else 409)
+        assert client.post(wire(release(other)), name="first").status == 202
+    assert len(stored(urls[0])) == 1 + same
 
 
 def test_two_logs_of_one_task_are_not_mixed(two, tmp_path):

@@ -16,7 +16,7 @@ from murk.protocols.gradients.engine import SGDEngine
 from murk.protocols.gradients.estimate import estimate, hessian, own_moment
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 
 NAMES = ("a", "b", "intercept")
 TRUTH = np.array([0.4, -0.3, 0.2])
@@ -26,7 +26,7 @@ def covariates(n=4000, seed=1):
     rng = np.random.default_rng(seed)
     x = np.column_stack([rng.choice([-1.0, 1.0], size=(n, 2)), np.ones(n)])
     points, counts = np.unique(x, axis=0, return_counts=True)
-    return PublicCovariates(points, counts)
+    return Rows.counted(points, counts)
 
 
 def engine(seed, public, mu=1.0, radius=1.0, intervals=None, objective=None, stated=None):

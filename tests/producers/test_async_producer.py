@@ -8,6 +8,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -345,3 +347,58 @@ def test_held_records_are_released_after_their_window(tmp_path: Path, monkeypatc
 
     assert asyncio.run(main()) == ["released", "released"]
     assert on_log(url) == 5
+
+
+def test_records_that_are_held_together_share_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's records in their order; what is wrong with one is that one's; another window is another decision."""
+    task, transactions, spending = weekly(simulated=False), [], Ledger.spending
+    monkeypatch.setattr(Ledger, "spending", lambda *given: transactions.append(1) or spending(*given))
+    url, path = announced(tmp_path, task)
+    now = datetime.now(UTC)
+    calls = [ReleaseCall(RECORD, name, None, "default", now) for name in ("ann", "bob", "ann", "cleo")]
+    calls.append(ReleaseCall(Broken(), "dan", None, "default", now))
+    calls.append(replace(calls[0], level="none"))
+    calls.append(replace(calls[0], at=now - timedelta(days=7)))
+    with open_log(url, create=False) as log, Ledger(path) as ledger:
+        results = Producer(task, log, ledger).hold_group(calls)
+        assert [getattr(each, "outcome", type(each).__name__) for each in results] == [
+            *("held", "held", "held", "held", "ZeroDivisionError", "UserError", "held")
+        ]
+        assert len(transactions) == 2
+        held = ledger.held(task.hash, 2.0**40)
+        assert sorted((each.name, each.count) for each in held) == [("ann", 1), ("ann", 2), ("bob", 1), ("cleo", 1)]
+
+
+def test_what_is_held_outlives_a_kill(tmp_path: Path) -> None:
+    """Each receipt is of a record on disk, and a person's records of a window are one."""
+    task = weekly(simulated=False)
+    url, path = announced(tmp_path, task)
+    told = tmp_path / "told"
+    told.touch()
+
+    async def hold_all(first: int) -> None:
+        async with AsyncProducer(url, path) as producer:
+
+            async def hold(name: str) -> None:
+                assert (await producer.hold(RECORD, person=name)).outcome == "held"
+                with told.open("a") as file:
+                    file.write(f"{name}\n")
+
+            for turn in range(first, first + 1_000):
+                await asyncio.gather(*(hold(f"p{turn}-{number % 15}") for number in range(20)))
+
+    for turn in range(3):
+        child = os.fork()
+        if child == 0:
+            asyncio.run(hold_all(1_000 * turn))
+            os._exit(1)
+        size = told.stat().st_size
+        while told.stat().st_size < size + 1_000:
+            time.sleep(0.005)
+        os.kill(child, signal.SIGKILL)
+        assert os.waitpid(child, 0)[1] == signal.SIGKILL
+        with open_log(url, create=False) as log, Ledger(path) as ledger:
+            Producer(task, log, ledger)
+            names = [each.name for each in ledger.held(task.hash, 2.0**40)]
+        assert len(names) == len(set(names))
+        assert set(told.read_text().split()) <= set(names)

@@ -4,18 +4,37 @@ import json
 import random
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from deploy.broker import Broker
 from murk import Task
+from murk.errors import UserError
 from murk.protocols.device import device_for
 from murk.stream import Worker, open_log
+from murk.stream.log.kafka.topics import Names, Topics
 from tests.cli.harness import finish
 from tests.gateway.devices import TASK, Client, honest, release, stored, wire
 from tests.gateway.test_command import Load, begun
 from tests.services.services import eventually
+from tests.services.test_topics import admin, delete
+
+
+def recreated(operator: object, url: str, of: Task) -> None:
+    """Delete a log's topics, and create them again for a task, as an operator does."""
+
+    def is_announced() -> bool:
+        delete(operator, *Names(of.name).all)
+        Topics(operator, url, Names(of.name)).create(of)
+        # If what was being sent went to the new topic, no task is announced there.
+        with suppress(UserError), open_log(url) as log:
+            log.register_task(of.document())
+            return True
+        return False
+
+    eventually(is_announced)
 
 
 def announced(servers: str, **keys: object) -> tuple[Task, str]:
@@ -86,6 +105,50 @@ def test_a_broker_that_is_away_is_503_and_comes_back(tmp_path: Path, own_broker:
     process.terminate()
     assert finish(process).status == 0
     assert {first, second} <= set(stored(url))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_topics_that_are_created_again_get_nothing_unnoticed(tmp_path: Path, broker: Broker, same: bool) -> None:
+    """What is acknowledged is on the topics of the task it was released for, or was deleted with them."""
+    of, url = announced(broker.url)
+    other = of if same else Task.parse(TASK.replace("third-child", of.name, 1) + "expiry: 3d\n")
+    process, address = begun(url, tmp_path)
+    with Client(address) as client:
+        load = Load(of, address, name=of.name)
+        eventually(lambda: load.acknowledged)
+        with admin(broker) as operator:
+            recreated(operator, url, other)
+        eventually(lambda: client.get(f"/v1/tasks/{of.name}").headers["murk-task-hash"] == other.hash)
+        eventually(lambda: client.get("/healthz").status == 200)
+        load.end()
+        late = wire(release(other))
+        assert client.post(late, name=of.name).status == 202
+        answers = {client.post(wire(release(of)), name=of.name).status}
+    process.terminate()
+    assert finish(process).status == 0
+    assert answers == {202 if same else 409}
+    there = stored(url)
+    assert late in there
+    # With another task on the topics, what they have of the old one was answered 503.
+    assert same or not set(load.acknowledged) & set(there)
+
+
+def test_a_topic_of_releases_that_is_created_again_alone_is_refused(tmp_path: Path, broker: Broker) -> None:
+    of, url = announced(broker.url)
+    process, address = begun(url, tmp_path)
+    with Client(address) as client:
+        assert client.post(wire(release(of)), name=of.name).status == 202
+        with admin(broker) as operator:
+            delete(operator, Names(of.name).releases)
+            Topics(operator, url, Names(of.name)).create(of)
+        for _ in range(3):
+            answer = client.post(wire(release(of)), name=of.name)
+            assert (answer.status, answer.headers["retry-after"]) == (503, "5")
+        eventually(lambda: client.get("/healthz").status == 503)
+    process.terminate()
+    done = finish(process)
+    assert done.status == 0
+    assert "was deleted and created again" in done.err
 
 
 def test_one_gateway_serves_the_tasks_of_a_cluster(tmp_path: Path, own_broker: Broker) -> None:

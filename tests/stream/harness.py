@@ -53,7 +53,7 @@ def make_task(
     low: int = 21,
     duplicates: int = 50,
     partitions: int = 2,
-    retention: str = "7d",
+    retention: str = "8d",
     more: str = "",
 ) -> Task:
     return Task.parse(

@@ -88,6 +88,7 @@ def schemas() -> dict[str, Schema]:
     state["$defs"]["History"] = _described(state["$defs"]["History"], StateMessage.model_fields["history"])
     state["$defs"]["History"]["properties"]["numbers"] |= _BASE64
     state["properties"]["learner"] = LEARNER
+    state["required"].remove("adopted")
     task = _written(Task.model_json_schema(by_alias=True, mode="serialization"), descriptions=False)
     task["properties"]["schema"] = {"const": SCHEMA_VERSION}
     # The block of its protocol is there, and no other.

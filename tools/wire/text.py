@@ -105,6 +105,7 @@ FIELDS: Final[dict[str, dict[str, str]]] = {
         "by age (0, 1, 2-3, 4-7, ...)",
         "history": "earlier estimates",
         "learner": "the learner's own state; arrays are base64 of little-endian float64",
+        "adopted": "a further model's, if it continued from a state of the task's own learner: the offset where it did",
     },
     "estimate": {
         "name": "the task's name",

@@ -11,7 +11,7 @@ import click
 
 from murk._internal.atomic_files import write_whole
 from murk._internal.numbers import many, number
-from murk.cli.options import as_json, load_task, rate
+from murk.cli.options import as_json, assumed_rate, load_task, numbers_of_people
 from murk.cli.output import check_picture, paragraph, print_json, progress, table
 from murk.errors import UserError
 
@@ -24,20 +24,14 @@ _ERROR_CODE = "MURK-CLI-002"
 @click.command("experiment")
 @click.argument("task_path", metavar="TASK", type=click.Path())
 @click.option("--log", "log_url", metavar="URL", help="Read the experiment from this log.  [default: plan it]")
-@click.option(
-    "--people",
-    type=click.IntRange(1),
-    multiple=True,
-    metavar="N",
-    help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]",
-)
+@numbers_of_people(type=click.IntRange(1))
 @click.option(
     "--effect",
     type=click.FloatRange(0, min_open=True),
     metavar="X",
     help="Find the number of people that detect a lift of X, in points of a probability or in the target's units.",
 )
-@rate(help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]")
+@assumed_rate
 @click.option(
     "--power",
     type=click.FloatRange(0.5, 0.999),

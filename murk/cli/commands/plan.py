@@ -15,7 +15,7 @@ import click
 
 from murk._internal.atomic_files import write_whole
 from murk._internal.numbers import NOT_LEARNED, TOO_WIDE
-from murk.cli.options import as_json, rate
+from murk.cli.options import as_json, assumed_rate, numbers_of_people
 from murk.cli.output import check_picture, paragraph, print_json, progress, table
 
 if TYPE_CHECKING:
@@ -32,13 +32,7 @@ _LINE = 110
 
 @click.command("plan")
 @click.argument("task_path", metavar="TASK", type=click.Path())
-@click.option(
-    "--people",
-    type=int,
-    multiple=True,
-    metavar="N",
-    help="Number of people; may be repeated.  [default: 10,000, 100,000 and 1,000,000]",
-)
+@numbers_of_people(type=int)
 @click.option(
     "--error",
     "errors",
@@ -54,7 +48,7 @@ _LINE = 110
     help="Assumed effect per unit of FEATURE: an odds ratio, or the change of a real target; without "
     "FEATURE, per standard deviation of each.",
 )
-@rate(help="Share of positive targets, or relative mean of a real target.  [default: the task's target.rate, else 0.5]")
+@assumed_rate
 @click.option(
     "--public",
     "public",

@@ -273,15 +273,24 @@ class OddsMechanism(ABC):
             return PureDP(float_up(log_odds(*self.odds)))
 
     @property
+    def _mu(self) -> Decimal | None:
+        """Upper bound on the mu of one release, if it may be below that of its epsilon."""
+        return None
+
+    @property
     def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee, which implies all others."""
-        return (self.guarantee,)
+        """The pure guarantee, which implies all others, and a mu that may be below that of its epsilon."""
+        return (self.guarantee, *(() if self._mu is None else (GaussianDP(float_up(self._mu)),)))
 
     def cost(self, currency: Currency) -> PrivacyLoss:
-        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho = epsilon^2 / 2, or mu^2."""
+        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho or mu^2."""
         with precise():
             epsilon = log_odds(*self.odds)
-        return epsilon_cost(epsilon, currency)
+        cost = epsilon_cost(epsilon, currency)
+        if self._mu is None or currency not in ("gdp", "rho"):
+            return cost
+        square = Fraction(self._mu) ** 2 / (1 if currency == "gdp" else 2)
+        return PrivacyLoss(currency, min(cost.units, ceil_units(square)))
 
 
 _UP, _DOWN = Context(prec=6, rounding=ROUND_CEILING), Context(prec=6, rounding=ROUND_FLOOR)

@@ -138,4 +138,4 @@ class DrawnMechanism(Wrapped):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the public and derived parameters as plain data."""
-        return {"kind": "drawn", "parts": [part.to_dict() for part in self.parts]}
+        return {"kind": "drawn", "parts": [part.to_dict() for part in self.parts], "width": self.width}

@@ -20,10 +20,9 @@ from murk.privacy.mechanisms.costs import (
     OddsMechanism,
     PrivacyLoss,
     budget_of,
-    ceil_units,
     epsilon_units,
 )
-from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upper, precise
+from murk.privacy.rounding import decimal, largest_integer, normal_upper, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -92,28 +91,17 @@ class RandomizedResponse(OddsMechanism):
         return self.threshold, self.other
 
     @property
-    def _mu(self) -> Decimal:
+    def _mu(self) -> Decimal | None:
         """Upper bound on the mu of one release, which for more than two categories is below that of its epsilon.
 
         The trade-off curve of two categories is linear between (q, 1 - p) and (1 - p, q), with p and q the
         probabilities of keeping a category and of a given other one; so mu = Phi^-1(1 - q) + Phi^-1(p).
         """
+        if self.classes == 2:
+            return None
         other = Fraction(self.other, _WORDS)
         with precise():
             return normal_upper(other) + normal_upper((self.classes - 1) * other)
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee, which implies all others, and for more than two categories a smaller mu."""
-        return (self.guarantee, *((GaussianDP(float_up(self._mu)),) if self.classes > 2 else ()))
-
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho or mu^2."""
-        cost = OddsMechanism.cost(self, currency)
-        if self.classes == 2 or currency not in ("gdp", "rho"):
-            return cost
-        square = Fraction(self._mu) ** 2 / (1 if currency == "gdp" else 2)
-        return PrivacyLoss(currency, min(cost.units, ceil_units(square)))
 
     @property
     def weights(self) -> tuple[float, float]:

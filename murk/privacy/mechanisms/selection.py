@@ -21,15 +21,13 @@ from murk.privacy.guarantees import GaussianDP, Guarantee, ZeroConcentratedDP
 from murk.privacy.mechanisms.base import checked_integer, plain
 from murk.privacy.mechanisms.costs import (
     UNITS,
-    Currency,
     OddsMechanism,
     PrivacyLoss,
     budget_of,
-    ceil_units,
     epsilon_units,
 )
 from murk.privacy.mechanisms.lattice import PayloadBound
-from murk.privacy.rounding import decimal, float_up, largest_integer, normal_upper, precise
+from murk.privacy.rounding import decimal, largest_integer, normal_upper, precise
 
 if TYPE_CHECKING:
     from murk.privacy.noise import NoiseSource
@@ -110,19 +108,6 @@ class SelectionMechanism(OddsMechanism):
             return None
         with precise():
             return normal_upper(b - error) + normal_upper(1 - a - error)
-
-    @property
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        """The pure guarantee, which implies all others, and a mu that may be below that of its epsilon."""
-        return (self.guarantee, *(() if self._mu is None else (GaussianDP(float_up(self._mu)),)))
-
-    def cost(self, currency: Currency) -> PrivacyLoss:
-        """Return the cost of one release, rounded up: epsilon, (epsilon, 0), rho or mu^2."""
-        cost = OddsMechanism.cost(self, currency)
-        if self._mu is None or currency not in ("gdp", "rho"):
-            return cost
-        square = Fraction(self._mu) ** 2 / (1 if currency == "gdp" else 2)
-        return PrivacyLoss(currency, min(cost.units, ceil_units(square)))
 
     def _check(self, *names: str) -> None:
         owner = type(self).__name__

@@ -451,6 +451,11 @@ class Spending:
         return HeldRecords(self._connection, self._task, self._sealing)
 
     @property
+    def people(self) -> Sequence[Id]:
+        """Stored names of the people of all records."""
+        return self._people
+
+    @property
     def person(self) -> Id:
         """Stored name of the person of the first record."""
         return self._people[0]

@@ -15,7 +15,7 @@ from murk.protocols.examples import layout as k
 from murk.protocols.examples.device_kernels import to_units, to_vectors
 from murk.protocols.examples.settings import POLISHED, ExampleMechanism, ExampleSettings, released, settle
 from murk.protocols.options import InverseScalingStep
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.stated import StatedCoordinates
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes, longest_release
 from murk.task.features import ClassTarget
@@ -37,7 +37,7 @@ class ExampleDevice:
 
     settings: ExampleSettings  # public settings, from `settle`
     mechanisms: Mapping[str, ExampleMechanism]
-    covariates: PublicCovariates | None = None  # public covariates, for the learner alone
+    covariates: Rows | None = None  # public covariates, for the learner alone
     kind = "example"
     interactive = False
     averages = False
@@ -167,5 +167,5 @@ def device_for(task: Task) -> ExampleDevice | CellDevice:
         return own.mechanism(guarantee)
 
     mechanisms = task.privacy.by_level(mechanism)
-    covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
+    covariates = None if task.covariates is None else Rows.counted(*task.covariates)
     return ExampleDevice(settle(settings, mechanisms), mechanisms, covariates)

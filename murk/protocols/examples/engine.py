@@ -34,7 +34,7 @@ from murk.protocols.examples.outer import learn_outer
 from murk.protocols.examples.settings import ExampleMechanism, ExampleSettings, fill, level_rows
 from murk.protocols.one_record import NO_WORDS, KernelMemory, trials_for
 from murk.protocols.options import levels_of
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import ExampleRelease
@@ -93,7 +93,7 @@ class IWPEngine(NeverPublished, IterateEngine):
     """IWP-SGD on one partition, with ``settings`` from `settle`; noise is secure without ``seed`` and ``noise``."""
 
     kind = "example"
-    covariates: PublicCovariates | None = None
+    covariates: Rows | None = None
     _kernels = f
     _layout = k
     _vector = "an example"

@@ -30,7 +30,7 @@ from murk.protocols.examples import layout as k
 from murk.protocols.examples import public_fit as fit
 from murk.protocols.examples.newton import TRUST, uncertainty
 from murk.protocols.examples.settings import level_rows
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 
 SANDWICH = "sandwich"
 MISSING = "; needs next to no target missing"
@@ -225,7 +225,7 @@ def _least_square(engine: Any, theta: Floats, mean: float, least: float, people:
 def _outer_with_rows(
     polished: Estimate,
     engines: Sequence[Any],
-    covariates: PublicCovariates,
+    covariates: Rows,
     sums: Floats,
     bend: Floats,
     noise: Floats,
@@ -247,7 +247,7 @@ def _outer_with_rows(
         (float(noise[0]) / total**2, float(noise[1]) / total**2),
         total**2 / sums[k.POLISH_SQUARES],
     )
-    rows = fit.Rows.of(covariates, free, 1.0)
+    rows = fit.RowMoments.of(covariates, free, 1.0)
     if fit.share_of(released, rows) == 0.0:
         return polished
     if fit.unlike(released, rows) > UNLIKE:

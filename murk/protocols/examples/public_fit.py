@@ -34,7 +34,7 @@ from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.examples import layout as k
 from murk.protocols.linear_algebra import flattened, symmetric
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.task.protocols.examples import LOUD, ROWS_OF_EACH
 
 if TYPE_CHECKING:
@@ -46,13 +46,12 @@ UNUSED = "public rows are not used: they are unlike the people's"
 
 # Grid of kappa: ratio of successive values, largest value, and prior weight of the first value.
 _FACTOR, _MOST, _RIGHT = 4.0, 0.25, 0.5
-_AT_ONCE = 2**20
 _NULL = 1e-9
 _LEAST = 1e-6
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowMoments:
     """Moments of the public rows' matrices ``w x x'``, of the first ``size`` coefficients."""
 
     size: int
@@ -61,19 +60,10 @@ class Rows:
     gamma: Floats  # covariance of their numbers, (k, k)
 
     @classmethod
-    def of(cls, covariates: PublicCovariates, size: int, extra: float) -> Rows:
+    def of(cls, covariates: Rows, size: int, extra: float) -> RowMoments:
         """Return the moments of rows with weights ``1 / (extra + |x|^2)``."""
-        numbers_of_row, count = matrix_size(size), float(covariates.counts.sum())
-        alpha, square = np.zeros(numbers_of_row), np.zeros((numbers_of_row, numbers_of_row))
-        block = max(_AT_ONCE // numbers_of_row, 1)
-        for start in range(0, len(covariates.points), block):
-            points, share = covariates.points[start : start + block], covariates.counts[start : start + block] / count
-            weight = 1.0 / (extra + np.square(points).sum(axis=1))
-            own = points[:, :size]
-            numbers = flattened(own[:, :, None] * own[:, None, :]) * weight[:, None]
-            alpha += share @ numbers
-            square += (numbers * share[:, None]).T @ numbers
-        return cls(size, count, alpha, square - np.outer(alpha, alpha))
+        weights = 1.0 / (extra + np.square(covariates.points).sum(axis=1))
+        return cls(size, covariates.people, *covariates.products(size, weights))
 
     @cached_property
     def _ones(self) -> Floats:
@@ -125,13 +115,13 @@ class Hypothesis:
     meat: Floats  # covariance of A theta - b
 
 
-def share_of(released: Released, rows: Rows) -> float:
+def share_of(released: Released, rows: RowMoments) -> float:
     """Return pi, the share of people with a target; 0 if noise hides it."""
     trace = float(np.trace(released.mean))
     return trace / rows.trace if trace > 5.0 * math.sqrt(rows.size * released.noise[0]) else 0.0
 
 
-def unlike(released: Released, rows: Rows) -> float:
+def unlike(released: Released, rows: RowMoments) -> float:
     """Return the difference of the released matrix from the rows' matrix, in standard deviations."""
     share, project = share_of(released, rows), rows.off_share
     noise = released.noise[0] / share**2 * project @ project.T
@@ -139,7 +129,7 @@ def unlike(released: Released, rows: Rows) -> float:
     return misfit(off, noise + (1.0 / rows.count + 1.0 / released.people) * rows.relative)
 
 
-def hypotheses(released: Released, rows: Rows, theta: Floats) -> list[Hypothesis]:
+def hypotheses(released: Released, rows: RowMoments, theta: Floats) -> list[Hypothesis]:
     """Return a hypothesis for each kappa of the grid, computed at the coefficients theta."""
     kappas = [1.0 / rows.count]
     while kappas[-1] * _FACTOR <= _MOST:
@@ -148,7 +138,7 @@ def hypotheses(released: Released, rows: Rows, theta: Floats) -> list[Hypothesis
     return [_fit(released, rows, theta, kappa, _RIGHT if i == 0 else others) for i, kappa in enumerate(kappas)]
 
 
-def _fit(released: Released, rows: Rows, theta: Floats, kappa: float, prior: float) -> Hypothesis:
+def _fit(released: Released, rows: RowMoments, theta: Floats, kappa: float, prior: float) -> Hypothesis:
     share, project, own = share_of(released, rows), rows.off_share, rows.relative
     off = flattened(released.mean) / share - rows.alpha
     noise = released.noise[0] / share**2
@@ -201,20 +191,20 @@ def acting(theta: Floats) -> Floats:
     return np.column_stack([symmetric(unit, p) @ theta for unit in np.eye(matrix_size(p))])
 
 
-def rows_are_used(settings: ExampleSettings, covariates: PublicCovariates, noise: float) -> bool:
+def rows_are_used(settings: ExampleSettings, covariates: Rows, noise: float) -> bool:
     """Return whether directions are fitted with public rows, which depends on public settings alone.
 
     They are if the targets are labels, the noise variance at the noisiest level is at least 1 (mu <= 2), and there are
     at least 20 rows for each coefficient.
     """
-    enough = float(covariates.counts.sum()) >= ROWS_OF_EACH * settings.features
+    enough = covariates.people >= ROWS_OF_EACH * settings.features
     return settings.form == k.DIRECTED_LABEL and noise >= (2.0 / LOUD) ** 2 and enough
 
 
 def with_public(
     polished: Estimate,
     settings: ExampleSettings,
-    covariates: PublicCovariates,
+    covariates: Rows,
     sums: Floats,
     bend: Floats,
     first: Floats,
@@ -227,14 +217,13 @@ def with_public(
     """
     p, free = settings.features, settings.features - (not settings.intercept)
     total, squares, known = sums[k.POLISH_WEIGHT], sums[k.POLISH_SQUARES], float(np.trace(bend))
-    share = covariates.counts / covariates.counts.sum()
-    rows, count = covariates.points, float(covariates.counts.sum())
+    rows, share, count = covariates.points, covariates.shares, covariates.people
     inverse = 1.0 / np.linalg.norm(rows, axis=1)
     if not known > 0.1:  # hardly any targets
         return polished
     noise = max(float(np.sum(second)) - squares * known, 0.0) / p / total**2
     if matrix_size(p) <= MOST_NUMBERS:
-        theirs = Rows.of(covariates, p, 0.0)
+        theirs = RowMoments.of(covariates, p, 0.0)
         off = flattened(bend) / known - theirs.alpha
         people = total**2 / squares
         spread = _noise_of_products(p, noise, people, known, symmetric(theirs.alpha, p))

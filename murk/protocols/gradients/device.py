@@ -22,7 +22,7 @@ from murk.protocols.gradients.memory import Memory
 from murk.protocols.gradients.objectives import Balanced, FullSoftmax, Huber, Logistic, Softmax
 from murk.protocols.gradients.settings import Settings
 from murk.protocols.options import InverseScalingStep
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.stream.wire.codec import MAX_STATE, history_bytes
 from murk.task.coding import Coding
 from murk.task.features import ClassTarget
@@ -59,7 +59,7 @@ class GradientDevice:
 
     settings: Settings
     mechanisms: Mapping[str, Mechanism]
-    covariates: PublicCovariates | None = None  # public covariates of the task
+    covariates: Rows | None = None  # public covariates of the task
     classes: tuple[str, ...] = ()  # the target's classes, for names
     kind: ClassVar[str] = "gradient"
     interactive: ClassVar[bool] = True
@@ -182,7 +182,7 @@ def device_for(task: Task) -> GradientDevice:
     else:
         scale = None if learner.scale == "estimate" else float(learner.scale)
         objective = Huber(learner.huber_c, scale, learner.scale_multiplier if scale is None else 1.0)
-    covariates = None if task.covariates is None else PublicCovariates(*task.covariates)
+    covariates = None if task.covariates is None else Rows.counted(*task.covariates)
     step = learner.step
     unbounded, radius = learner.radius == "unbounded", FIT_RADIUS if isinstance(objective, Huber) else LOGIT_RADIUS
     settings = Settings(

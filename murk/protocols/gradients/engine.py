@@ -30,7 +30,7 @@ from murk.protocols.gradients.memory import Memory, level_rows
 from murk.protocols.gradients.settings import Settings
 from murk.protocols.one_record import NO_WORDS, finish_draw, take_random
 from murk.protocols.options import InverseScalingStep, levels_of
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of, distinct
 from murk.stream.wire.releases import GradientRelease
@@ -78,7 +78,7 @@ class SGDEngine(IterateEngine):
         *,
         seed: int | None = None,
         noise: NoiseSource | None = None,
-        covariates: PublicCovariates | None = None,
+        covariates: Rows | None = None,
         classes: Sequence[object] = (),
     ) -> None:
         super().__init__(settings, mechanisms, Memory(settings), seed, noise)

@@ -45,7 +45,7 @@ from murk.protocols.gradients import kernels as k
 from murk.protocols.gradients.objectives import Balanced, Huber, Softmax
 from murk.protocols.gradients.settings import SCALE, Settings
 from murk.protocols.options import InverseScalingStep
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.task.learning import ASKED
 
 PLUG_IN = "plug-in"
@@ -99,12 +99,12 @@ def reported(settings: Settings, working: Floats) -> Floats:
     return values
 
 
-def _weighted(settings: Settings, covariates: PublicCovariates, power: int = 1) -> tuple[Floats, Floats]:
+def _weighted(settings: Settings, covariates: Rows, power: int = 1) -> tuple[Floats, Floats]:
     """Return public rows in working coordinates, (u, p), and their shares times ``w(x)^power``, (u,)."""
     points = covariates.points
     if settings.transform is not None:
         points = points @ settings.transform.T
-    share = covariates.counts / covariates.counts.sum()
+    share = covariates.shares
     square = np.einsum("ij,ij->i", points, points)
     if settings.weights == "norm":
         share = share / np.maximum(1.0, np.sqrt(square)) ** power
@@ -139,7 +139,7 @@ def _with_scale(settings: Settings, slopes: Floats, scale: float) -> Floats:
     return whole
 
 
-def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
+def hessian(settings: Settings, covariates: Rows, theta: Floats) -> Floats:
     """Return the mean Hessian at working parameters ``theta`` over public covariates, ``(d, d)``.
 
     Logistic: ``mean w(x) p (1 - p) x x'``; balanced, if theta were the truth: ``mean w(x) min(p, 1 - p) x x'``;
@@ -161,7 +161,7 @@ def hessian(settings: Settings, covariates: PublicCovariates, theta: Floats) -> 
     return _scatter(points, share * steep)
 
 
-def own_moment(settings: Settings, covariates: PublicCovariates, theta: Floats) -> Floats:
+def own_moment(settings: Settings, covariates: Rows, theta: Floats) -> Floats:
     """Return the mean of ``g g'``, ``(d, d)``, g the gradient at the true ``theta``; of a scale, a bound on it."""
     points, share = _weighted(settings, covariates, power=2)
     objective = settings.objective
@@ -179,7 +179,7 @@ def own_moment(settings: Settings, covariates: PublicCovariates, theta: Floats) 
 def estimate(
     settings: Settings,
     memories: Sequence[Any],
-    covariates: PublicCovariates | None = None,
+    covariates: Rows | None = None,
     classes: Sequence[object] = (),
     mechanisms: Mapping[str, Mechanism] | None = None,
 ) -> Estimate:
@@ -228,7 +228,7 @@ def _needs_density(settings: Settings) -> bool:
 
 
 def _estimate(
-    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates | None, classes: Sequence[object]
+    settings: Settings, memories: Sequence[Any], covariates: Rows | None, classes: Sequence[object]
 ) -> Estimate:
     names = coefficient_names(settings, classes)
     n = sum(int(memory.whole[k.COUNT]) for memory in memories)
@@ -272,9 +272,7 @@ def _scaling(settings: Settings, memory: Any) -> Floats:
     return variance
 
 
-def _plug_in(
-    settings: Settings, memories: Sequence[Any], covariates: PublicCovariates, names: tuple[str, ...], n: int
-) -> Estimate:
+def _plug_in(settings: Settings, memories: Sequence[Any], covariates: Rows, names: tuple[str, ...], n: int) -> Estimate:
     matrix = report_matrix(settings)
     precisions = [memory.real[k.SUM_PRECISION] for memory in memories]
     total, d = float(np.sum(precisions)), settings.dimension
@@ -306,7 +304,7 @@ def _plug_in(
     spread = np.sqrt(np.diag(covariance))
     if settings.scaled:
         spread[-1] = math.inf
-    people = People(covariates.points, covariates.counts / covariates.counts.sum(), sampled=True)
+    people = People(covariates.points, covariates.shares, sampled=True)
     slopes = d - settings.scaled
     error = math.sqrt(float(np.linalg.eigvalsh(variance[:slopes, :slopes])[-1]))
     room = (settings.radius - float(np.linalg.norm(polished[:slopes]))) / error if error > 0.0 else math.inf
@@ -327,7 +325,7 @@ def _sum_of_steps(settings: Settings, memory: Any) -> float:
 
 
 def _newton_step(
-    settings: Settings, covariates: PublicCovariates, at: Floats, slope: Floats, wander: float
+    settings: Settings, covariates: Rows, at: Floats, slope: Floats, wander: float
 ) -> tuple[Floats, Floats]:
     """Return the true parameters for which gradients around ``at`` have mean ``slope``, and the Hessian there.
 
@@ -351,7 +349,7 @@ def _newton_step(
 _Mean = Callable[[Floats], tuple[Floats, Floats]]
 
 
-def _mean_of_labels(settings: Settings, covariates: PublicCovariates, at: Floats, covariance: Floats) -> _Mean:
+def _mean_of_labels(settings: Settings, covariates: Rows, at: Floats, covariance: Floats) -> _Mean:
     """Return the mean gradient over normally distributed iterates, and its negative derivative, by the truth.
 
     At the logit t a residual has mean ``f(t) - p (f(t) + f(-t))``, p the true probability, integrated by quadrature.

@@ -15,11 +15,10 @@ from murk._internal.wiping import track
 from murk.errors import UserError
 from murk.privacy.mechanisms.base import Randomizer
 from murk.protocols.mean_functions import curve_for, response_range_of
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.mechanisms import WHOLE, MomentMechanism, calibrated
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced, normal_norm_bound
-from murk.protocols.public_covariates import covariates_of
+from murk.protocols.rows import public_rows
 from murk.protocols.stated import StatedCoordinates
 from murk.stream.wire.codec import MAX_MESSAGE, MAX_STATE, history_bytes
 
@@ -97,10 +96,11 @@ def device_for(task: Task) -> MomentDevice:
     """Return the moments of a resolved task; raise UserError if mechanism or public covariates do not fit."""
     block, coding = task.block, task.coding
     assert block is not None
-    covariates = covariates_of(task)
+    public = public_rows(task)
     binary, intercept = task.target.kind == "binary", block.intercept
     clipping_norm = math.inf if block.radius is None else block.radius
-    public = None if covariates is None else Covariates.of(covariates, clipping_norm, constant=intercept)
+    if public is not None:
+        public = public.clipped(clipping_norm).select(slice(coding.size - (not intercept)))
     curve = curve_for(block, binary)
     response = response_range_of(task.target, curve, intercept)
     radius = math.sqrt(min(coding.largest_square - 1.0, clipping_norm**2) + intercept)

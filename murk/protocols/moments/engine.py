@@ -173,10 +173,6 @@ class MomentEngine(NeverPublished, RecordEngine):
         by_rows = model.solver == "score" and model.public is not None and estimate.alike is not False
         return replace(estimate, influence=influence_of(sums, self.layout, self.mechanisms, by_rows=by_rows))
 
-    def figures(self) -> dict[str, float]:
-        """Return an empty mapping: there are no figures beyond the estimate."""
-        return {}
-
     # Records, each randomized once
 
     def use(self, mechanism: Randomizer) -> None:

@@ -24,11 +24,11 @@ from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
 from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, distances_from_noise
+from murk.protocols.rows import Rows
 
 E = TypeVar("E", bound=Estimate)
 
@@ -58,7 +58,7 @@ _COVERS = (
 _ANY = "for the log odds of a model that is right, whatever the distribution of the features"
 
 
-def _needs(layout: Statistics, public: Covariates | None) -> str:
+def _needs(layout: Statistics, public: Rows | None) -> str:
     """Describe what intervals assume about the people."""
     if not layout.observed:
         return f"; {_PRESENT} (docs/public-glm.md)"
@@ -229,7 +229,7 @@ def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate
     return at.means.estimate(LineEstimate, values, DELTA, spread, note, **fields)
 
 
-def _scored(means: _Means, public: Covariates, direction: Floats) -> Fit:
+def _scored(means: _Means, public: Rows, direction: Floats) -> Fit:
     """Fit by the model's own equations."""
     private, layout, curve, response = means.private, means.layout, means.model.curve, means.model.response
     half, middle = response.half, response.middle if layout.constant else 0.0
@@ -395,7 +395,7 @@ def _derivatives(at: _At) -> tuple[Floats, Floats, Floats, Floats]:
     return to_beta, to_mean, to_root, seen
 
 
-def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | None]:
+def _usable(private: Private, public: Rows) -> tuple[bool | None, str | None]:
     """Return whether public rows resemble people with a target (None: unknown), and why they are not used, if not."""
     like = _alike(private, public)
     if like is False:
@@ -403,7 +403,7 @@ def _usable(private: Private, public: Covariates) -> tuple[bool | None, str | No
     return like, _OTHERS if private.missing > 0.0 else None
 
 
-def _alike(private: Private, public: Covariates) -> bool | None:
+def _alike(private: Private, public: Rows) -> bool | None:
     """Test whether two second-moment matrices differ by noise and sampling only: one false alarm in 10,000.
 
     Returns None if the matrices are too large for the test.

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from murk.protocols.mean_functions import LOSSES, Curve, ResponseRange
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.statistics import Statistics
+from murk.protocols.rows import Rows
 
 if TYPE_CHECKING:
     from murk.protocols.moments.sums import MomentSums, Private
@@ -19,7 +19,7 @@ class MomentModel:
 
     curve: Curve  # mean function of the loss or the link
     response: ResponseRange  # meaning of coded targets
-    public: Covariates | None  # None: ``x'w`` is taken as normal
+    public: Rows | None  # None: ``x'w`` is taken as normal
     covariance: str = "both"  # "both", "private" or "pooled": see `sums.private_share`
     solver: str = "stein"  # "stein": the paper's two equations; "score": maximum likelihood; see `solve`
     repair: bool = True  # whether to repair second moments that noise outweighs: see `sums.design_of`

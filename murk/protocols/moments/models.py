@@ -14,7 +14,6 @@ import numpy as np
 
 from murk.protocols.further_models import FurtherModel, all_numbers
 from murk.protocols.mean_functions import LINKS, LOSSES, curve_of, response_range_of
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.device import MomentDevice
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics
@@ -89,19 +88,11 @@ def part_of(model: Model, task: Task, columns: Columns, whole: Any) -> FurtherMo
     block: Mapping[str, Any] = {"release": task.block.release, key: getattr(model, key)}
     derived = task_of(model, task, columns, block)
     curve = curve_of(getattr(derived.block, key), choices, key)
-    fitted = curve, response_range_of(columns.target, curve), _covariates(whole.model.public, columns)
+    public = whole.model.public and whole.model.public.select(list(columns.places))
+    fitted = curve, response_range_of(columns.target, curve), public
     ways = task.block.covariance, model.solver, task.block.repair
     names, labels = tuple(derived.coding.names), task.target.kind == "binary"
     used = PartModel(*fitted, *ways, columns=columns, names=names, labels=labels)
     device = MomentDevice(whole.layout, used, whole.mechanisms, whole.binary)
     note = f"; of people whose {task.target.name} is known" if whole.layout.observed and not columns.own_target else ""
     return FurtherModel(derived, device, all_numbers, note, of_state=True)
-
-
-def _covariates(public: Covariates | None, columns: Columns) -> Covariates | None:
-    """Return public covariates of a model's features."""
-    if public is None:
-        return None
-    indices = list(columns.places)
-    moment = public.second_moment[np.ix_(indices, indices)]
-    return replace(public, points=public.points[:, indices], second_moment=moment)

@@ -22,7 +22,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.errors import UserError
 from murk.protocols.mean_functions import Curve
-from murk.protocols.moments.covariates import Covariates
+from murk.protocols.rows import Rows
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -141,7 +141,7 @@ def _no_factor(curve: Curve, most: float, bare: bool = False) -> str:
     )
 
 
-def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) -> Floats:
+def solve_score(curve: Curve, public: Rows, cross: Floats, start: Floats) -> Floats:
     """Return the coefficients w with ``mean x f(x'w) = cross``, by damped Newton steps from ``start``.
 
     ``cross`` is ``E x y``, (p,), y the response. As the curve increases, there is at most one solution; raises
@@ -149,7 +149,7 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
 
     >>> from murk.protocols.mean_functions import LOSSES
     >>> X = np.column_stack([np.linspace(-1, 1, 201), np.ones(201)])
-    >>> public = Covariates(X, np.full(201, 1 / 201), 201.0, X.T @ X / 201)
+    >>> public = Rows(X, np.full(201, 1 / 201), 201.0, X.T @ X / 201)
     >>> cross = X.T @ LOSSES["logistic"].mean(X @ np.array([2.0, -1.0])) / 201
     >>> solve_score(LOSSES["logistic"], public, cross, np.zeros(2)).round(6).tolist()
     [2.0, -1.0]
@@ -189,13 +189,13 @@ def solve_score(curve: Curve, public: Covariates, cross: Floats, start: Floats) 
     )
 
 
-def hessian_of(curve: Curve, public: Covariates, w: Floats) -> Floats:
+def hessian_of(curve: Curve, public: Rows, w: Floats) -> Floats:
     """Return ``mean f'(x'w) x x'``, (p, p)."""
     X = public.points
     return np.asarray((X * (public.shares * curve.slope(X @ w))[:, None]).T @ X)
 
 
-def score_covariance(curve: Curve, public: Covariates, w: Floats, middle: float, own: Floats) -> Floats:
+def score_covariance(curve: Curve, public: Rows, w: Floats, middle: float, own: Floats) -> Floats:
     """Return the covariance of w, (p, p); ``own`` is the covariance of the estimate of ``E x y``, (p, p)."""
     X = public.points
     sides = X * (curve.mean(X @ w) - middle)[:, None]

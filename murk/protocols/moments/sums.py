@@ -15,9 +15,9 @@ from murk.inference.misfit import UNLIKE
 from murk.inference.poisoning import Influence, longest
 from murk.privacy.mechanisms import CompositeMechanism
 from murk.protocols.moments import kernels
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.mechanisms import Level
 from murk.protocols.moments.statistics import Statistics
+from murk.protocols.rows import Rows
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms.base import Randomizer
@@ -116,7 +116,7 @@ class Design:
     doubtful: bool  # whether an eigenvalue is smaller than the largest one of pure noise
 
 
-def private_share(private: Private, public: Covariates | None, covariance: str) -> float:
+def private_share(private: Private, public: Rows | None, covariance: str) -> float:
     """Return the weight of private releases in the second-moment matrix.
 
     ``"private"``: 1. ``"pooled"``: by numbers of people (the paper's Remark 11). ``"both"``: by inverse variance.
@@ -138,7 +138,7 @@ def noise_floor(private: Private) -> float:
     return 2.0 * float(np.sqrt(len(private.matrix) * np.mean(private.matrix_noise)))
 
 
-def design_of(private: Private, public: Covariates | None, covariance: str, repair: bool = True) -> Design:
+def design_of(private: Private, public: Rows | None, covariance: str, repair: bool = True) -> Design:
     """Return the second-moment matrix; ``repair`` raises its eigenvalues to at least the largest one of pure noise."""
     share = private_share(private, public, covariance)
     matrix = share * private.matrix

@@ -262,9 +262,9 @@ def device_for(task: Task) -> ScoreDevice:
     wanted = None if asked is None else CoverageQuery(asked.coverage, asked.share)
     covariates = None
     if task.covariates is not None:
-        from murk.protocols.public_covariates import covariates_of
+        from murk.protocols.rows import public_rows
 
-        covariates = covariates_of(task)
+        covariates = public_rows(task)
     facts = coding.names, task.target.kind == "binary", covariates, block.exponent, labels
     if block.interactive:
         line, survey = block.effects == "linear", _survey(task, len(labels))

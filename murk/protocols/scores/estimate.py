@@ -29,9 +29,10 @@ from murk.inference.poisoning import SLACK, Influence, longest, noise_of_number
 from murk.inference.stream_change import StreamChange
 from murk.privacy.guarantees import Guarantee
 from murk.protocols.linear_algebra import contrasts, flattened
+from murk.protocols.rows import Rows
 from murk.protocols.scores.feature_change import FeatureChange, feature_change, impossible
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms, score_mechanisms
-from murk.protocols.scores.model import Expected, Model, Query, Response, Rows, mean_matrix
+from murk.protocols.scores.model import Expected, Model, Query, Response, mean_matrix
 from murk.protocols.scores.next_model import next_model
 from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.solutions import AnySolution, disagreement

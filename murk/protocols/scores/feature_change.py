@@ -22,7 +22,8 @@ from murk._internal.arrays import Floats
 from murk.inference.misfit import MOST_NUMBERS, excess
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.linear_algebra import flattened, symmetric
-from murk.protocols.scores.model import Model, Query, Response, Rows, inverse, mean_matrix
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Model, Query, Response, inverse, mean_matrix
 from murk.protocols.scores.solutions import largest_square
 from murk.protocols.scores.solve.moments import UNLIKELY, own_variance
 from murk.protocols.scores.sums import Answer, Summaries

@@ -19,6 +19,7 @@ from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.noise import NoiseSource, Purpose, SecureNoise, SimulatedNoise
 from murk.protocols.engine import RecordEngine
 from murk.protocols.one_record import TOO_FEW, Held, finish_draw, trials_for
+from murk.protocols.options import check_guarantees
 from murk.protocols.scores import fast_records as k
 from murk.protocols.scores.engine import Answered, PartitionState, ScoreEngine, merged_of, partition_state, reaches
 from murk.protocols.scores.estimate import ScoreEstimate
@@ -32,9 +33,6 @@ from murk.task.values import number
 _ERROR_CODE = "MURK-LEARN-001"
 
 TURN: Final = 65_536  # records learned before other threads get a turn; the sum of their integers fits into 64 bits
-
-MOST_GUARANTEES: Final = 64
-"""Largest number of different guarantees that people choose themselves, as a learner keeps sums for each."""
 
 
 class InProcessScores(RecordEngine, ScoreEngine):
@@ -84,11 +82,7 @@ class InProcessScores(RecordEngine, ScoreEngine):
         if name in self._declared:
             raise UserError(f"levels={{...}} gives the name {name!r} to a different guarantee: rename that level")
         if name not in self._own:
-            if len(self._own) >= MOST_GUARANTEES:
-                raise UserError(
-                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} different ones, and sums are kept "
-                    "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
-                )
+            check_guarantees(guarantee, len(self._own))
             pair = self._make(guarantee)
             # Ordered by name, so that sums over levels do not depend on the order of people.
             declared = dict(sorted({**self._own, name: guarantee}.items()))

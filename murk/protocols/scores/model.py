@@ -33,7 +33,7 @@ from murk._internal.links import logistic
 from murk._internal.wiping import copied, empty, track
 from murk.protocols.device import HostileModelError
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores import kernels
 from murk.protocols.scores.kernels import LARGEST_LOGIT
 from murk.protocols.scores.survey.coordinates import THRESHOLDS
@@ -379,59 +379,30 @@ _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 _KEY = 0x6D75726B
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Coded rows and their shares."""
+def normal_rows(moment: Floats, along: Floats | None = None, coins: NDArray[np.bool_] | None = None) -> Rows:
+    """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
 
-    points: Floats  # (m, p), the constant last
-    shares: Floats  # (m,), adding up to 1
-    sample: float = float("inf")  # sample size of the rows; infinite if they represent a distribution
+    The columns ``coins``, (p - 1,), have the values -1 and 1 alone: 1 where the normal value is largest. If their
+    second moment is less than 1, some of their values are missing, and 0.
 
-    @classmethod
-    def public(cls, covariates: PublicCovariates) -> Rows:
-        """Return the rows of public covariates."""
-        size = int(covariates.counts.sum())
-        return cls(covariates.points, covariates.counts / size, float(size))
-
-    @classmethod
-    def normal(cls, moment: Floats, along: Floats | None = None, coins: NDArray[np.bool_] | None = None) -> Rows:
-        """Return fixed normal rows with a second moment (p, p) whose last entry, of the constant, is 1.
-
-        The columns ``coins``, (p - 1,), have the values -1 and 1 alone: 1 where the normal value is largest. If their
-        second moment is less than 1, some of their values are missing, and 0.
-
-        The draws are always the same, so that results depend smoothly on the moment, and balanced around the direction
-        of the coefficients ``along`` (p,), on which results depend most.
-        """
-        p = len(moment)
-        mean = moment[:-1, -1]
-        root = power(moment[:-1, :-1] - np.outer(mean, mean), 0.5)
-        normals = _normals(p - 1)
-        if along is not None and p > 1:
-            normals = _turned(normals, root @ along[:-1])
-        points = np.ones((len(normals), p))
-        points[:, :-1] = mean + normals @ root
-        for column in np.flatnonzero(coins) if coins is not None else ():
-            there = min(max(float(moment[column, column]), abs(float(mean[column])), 2.0 * _RAREST), 1.0)
-            ends = np.clip((there + np.array([-1.0, 1.0]) * mean[column]) / 2.0, _RAREST, 1.0 - _RAREST)
-            low, high = (round(float(share) * len(points)) for share in ends)
-            order, ranks = np.argsort(points[:, column]), np.arange(len(points))
-            points[order, column] = np.where(ranks < low, -1.0, np.where(ranks < len(points) - high, 0.0, 1.0))
-        return cls(points, np.full(len(points), 1.0 / len(points)))
-
-    def thinned(self, most: int) -> Rows:
-        """Return at most ``most`` of the rows, evenly spaced."""
-        if len(self.points) <= most:
-            return self
-        kept = np.linspace(0, len(self.points) - 1, most).round().astype(np.int64)
-        shares = self.shares[kept]
-        total = float(shares.sum())
-        return Rows(self.points[kept], shares / total, self.sample * total)
-
-    @property
-    def second_moment(self) -> Floats:
-        """Mean of ``x x'``."""
-        return np.asarray((self.points * self.shares[:, None]).T @ self.points)
+    The draws are always the same, so that results depend smoothly on the moment, and balanced around the direction
+    of the coefficients ``along`` (p,), on which results depend most.
+    """
+    p = len(moment)
+    mean = moment[:-1, -1]
+    root = power(moment[:-1, :-1] - np.outer(mean, mean), 0.5)
+    normals = _normals(p - 1)
+    if along is not None and p > 1:
+        normals = _turned(normals, root @ along[:-1])
+    points = np.ones((len(normals), p))
+    points[:, :-1] = mean + normals @ root
+    for column in np.flatnonzero(coins) if coins is not None else ():
+        there = min(max(float(moment[column, column]), abs(float(mean[column])), 2.0 * _RAREST), 1.0)
+        ends = np.clip((there + np.array([-1.0, 1.0]) * mean[column]) / 2.0, _RAREST, 1.0 - _RAREST)
+        low, high = (round(float(share) * len(points)) for share in ends)
+        order, ranks = np.argsort(points[:, column]), np.arange(len(points))
+        points[order, column] = np.where(ranks < low, -1.0, np.where(ranks < len(points) - high, 0.0, 1.0))
+    return Rows(points, np.full(len(points), 1.0 / len(points)))
 
 
 @lru_cache(maxsize=8)

@@ -129,4 +129,4 @@ def _exponent(
         return 1.0
     mechanism: Any = mechanisms["default"].score
     needed = min(settings.round_end(count), settings.forget or NEVER) / (settings.features * mechanism.variance)
-    return 0.0 if float(settings.covariates.counts.sum()) >= needed else 0.5
+    return 0.0 if settings.covariates.people >= needed else 0.5

@@ -17,7 +17,7 @@ import numpy as np
 from murk._internal.arrays import Floats
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.linear_algebra import whitening
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.mechanisms import LevelMechanisms
 from murk.protocols.scores.model import (
     FIRST_SHARES,
@@ -25,7 +25,6 @@ from murk.protocols.scores.model import (
     CoverageQuery,
     Model,
     Response,
-    Rows,
     SetQuery,
     check_model,
     model_size,
@@ -105,7 +104,7 @@ class Settings:
 
     names: tuple[str, ...]  # coded features in order, the constant last
     binary: bool  # whether the target is binary; else it is real, in [-1, 1]
-    covariates: PublicCovariates | None = None  # public covariates, if any
+    covariates: Rows | None = None  # public covariates, if any
     exponent: float | None = None  # g; None to choose it by rule
     labels: tuple[str, ...] = ()  # names of the target's classes; empty for other targets
     once: bool = False  # whether all answer at the public model of version 0, in a single endless round
@@ -230,7 +229,7 @@ class Settings:
     @property
     def rows(self) -> Rows | None:
         """Public covariates as rows."""
-        return None if self.covariates is None else Rows.public(self.covariates)
+        return self.covariates
 
     def clipping_norm(self, public: bool, mechanisms: LevelMechanisms) -> float:
         """Return the clipping norm R of models: longer records weigh less, and matrices' noise grows with R."""

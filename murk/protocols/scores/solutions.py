@@ -8,7 +8,8 @@ from typing import Final
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.protocols.scores.model import Response, Rows
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Response
 from murk.protocols.scores.settings import Settings
 from murk.protocols.scores.solve.classes import ClassLines, ClassSolution
 from murk.protocols.scores.solve.curve import Solution

@@ -19,7 +19,7 @@ from murk.protocols.linear_algebra import symmetric
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
 from murk.protocols.scores.model import ABOVE, ALL_QUERIES, QUERIES, Model, Query, above, item_of, model_size
 from murk.protocols.scores.survey.shapes import Reply
-from murk.stream.wire.state import count_of, pack, unpack
+from murk.stream.wire.state import count_of, pack, unpack, whole_sums
 
 _ERROR_CODE = "MURK-LEARN-001"
 
@@ -94,14 +94,11 @@ class Round:
             asked = (ABOVE,) if model.survey else ALL_QUERIES if sets else QUERIES
             sizes = {"score": contrasts * features, "covered": 1, ABOVE: model.items}
             for tally in tallies:
-                level, query, total = tally["level"], tally["query"], tally["total"]
+                level, query = tally["level"], tally["query"]
                 size = sizes.get(query, matrix_size(features))
-                if level not in levels or query not in asked or len(total) != size:
-                    raise MurkError("the state holds sums of another task")
-                if not all(type(value) is int and abs(value) < 2**127 for value in total):
-                    raise MurkError("the state holds sums that are not whole numbers")
+                total = whole_sums(tally["total"], size if level in levels and query in asked else None)
                 if query != ABOVE:
-                    sums[level, query] = Tally(count_of(tally["count"], "count"), list(total))
+                    sums[level, query] = Tally(count_of(tally["count"], "count"), total)
                     continue
                 if len(tally["count"]) != size:
                     raise MurkError("the state holds sums of another task")

@@ -14,12 +14,14 @@ from murk._internal.locks import ForkSafeLock, locked
 from murk._internal.wiping import wiped
 from murk.errors import MurkError, UserError
 from murk.inference.estimate import Estimate
+from murk.inference.known_columns import KnownEstimate
 from murk.privacy.guarantees import Guarantee, guarantee_from_dict
 from murk.privacy.mechanisms.lattice import FORGED
 from murk.privacy.noise import NoiseSource, SecureNoise
 from murk.protocols.averages import NeverPublished
+from murk.protocols.options import check_guarantees
 from murk.protocols.univariate import mixed
-from murk.protocols.univariate.cells import KnownEstimate, fit_of
+from murk.protocols.univariate.cells import fit_of
 from murk.protocols.univariate.estimate import Totals, estimate_of
 from murk.protocols.univariate.quantiles import quantiles_of
 from murk.protocols.univariate.settings import Settings, TargetMechanism
@@ -28,15 +30,13 @@ from murk.protocols.windows import neighbours, read_windows
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.columns import columns_of
 from murk.stream.wire.releases import TargetRelease
-from murk.stream.wire.state import count_of, reading
+from murk.stream.wire.state import count_of, reading, whole_sums
 
 _ERROR_CODE = "MURK-LEARN-001"
 
 Sums = dict[str, tuple[int, list[int]]]  # level to the number of releases and the sums
 
 BLOCK: Final = 65_536  # largest number of releases added at once, whose sums fit into 64 bits
-MOST_GUARANTEES: Final = 64
-"""Largest number of different guarantees that people choose themselves, as a learner keeps sums for each."""
 
 
 class TargetEngine(NeverPublished):
@@ -72,10 +72,6 @@ class TargetEngine(NeverPublished):
         """Number of reported shares, means, quantiles or coefficients."""
         return len(self.settings.names)
 
-    def figures(self) -> dict[str, float]:
-        """Return an empty mapping: there are no figures beyond the estimate."""
-        return {}
-
     def estimate(self) -> Estimate:
         """Return the shares, the mean or the quantiles in coded units, with intervals."""
         return merged([self])
@@ -90,11 +86,7 @@ class TargetEngine(NeverPublished):
         """Return the level of a person's own guarantee, added if it is new; raise UserError if there are too many."""
         name = repr(guarantee)
         if name not in self.mechanisms:
-            if len(self._own) >= MOST_GUARANTEES:
-                raise UserError(
-                    f"guarantee={guarantee!r}: people have chosen {MOST_GUARANTEES} different ones, and sums are kept "
-                    "for each. Let them choose from a few levels, as in levels={'strict': ..., 'open': ...}"
-                )
+            check_guarantees(guarantee, len(self._own))
             assert self._make is not None
             mechanism = self._make(guarantee)
             self._own[name] = guarantee
@@ -214,12 +206,8 @@ class TargetEngine(NeverPublished):
     def _read(self, levels: Mapping[str, Any]) -> Sums:
         totals = {}
         for level, entry in levels.items():
-            sums = entry["sums"]
-            if level not in self.mechanisms or len(sums) != self.statistics[level].size:
-                raise MurkError("the state holds sums of another task")
-            if not all(type(value) is int and abs(value) < 2**127 for value in sums):
-                raise MurkError("the state holds sums that are not whole numbers")
-            totals[level] = count_of(entry["count"], "count"), list(sums)
+            sums = whole_sums(entry["sums"], self.statistics[level].size if level in self.mechanisms else None)
+            totals[level] = count_of(entry["count"], "count"), sums
         return totals
 
 

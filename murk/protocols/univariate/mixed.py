@@ -28,8 +28,9 @@ import numpy as np
 
 from murk._internal.arrays import Floats, Integers
 from murk.inference.estimate import Estimate, People, larger, surely_missing
+from murk.inference.known_columns import CLEAR, CellMeans, KnownEstimate
 from murk.protocols.univariate import cells
-from murk.protocols.univariate.cells import METHOD, CellMeans, KnownEstimate
+from murk.protocols.univariate.cells import METHOD
 from murk.protocols.univariate.estimate import Totals, missing_note
 from murk.protocols.univariate.settings import Settings
 from murk.protocols.univariate.statistics import Products, Statistics
@@ -240,7 +241,7 @@ def _means(layout: _Layout, table: cells.Table, used: Integers, skew: Floats) ->
     gone = np.sqrt(gone) if layout.settings.missing else np.zeros(len(means))
     errors = np.sqrt(np.maximum(np.maximum(own, pooled), 0.0)) / present
     least = float(cells.fewest(skew).max())
-    errors = np.where((present < cells.CLEAR * gone) | (table.counts < least), math.inf, errors)
+    errors = np.where((present < CLEAR * gone) | (table.counts < least), math.inf, errors)
     into, constant = np.zeros((2, slopes.shape[1])), np.array([0.0, 0.0 if layout.settings.missing else 1.0])
     into[0, layout.matrix[0, -1]] = layout.factors[0, -1]
     if layout.settings.missing:

@@ -89,6 +89,17 @@ class CrowdMark(NamedTuple):
     shuffler: str
     crowds: int
 
+    @classmethod
+    def read(cls, value: bytes | None) -> Self | None:
+        """Return the mark that `encoded` wrote; None if there is none."""
+        shuffler, _, crowds = (value or b"").decode("ascii", "replace").partition(":")
+        return cls(shuffler, int(crowds)) if crowds.isdigit() and crowds.isascii() else None
+
+    @property
+    def encoded(self) -> bytes:
+        """The mark as a log stores it."""
+        return f"{self.shuffler}:{self.crowds}".encode()
+
 
 class FencedError(MurkError):
     """Another worker owns the partition now; nothing of the refused write was applied."""
@@ -202,7 +213,7 @@ class Log(ABC):
             document = self.document()
             if document is None:
                 raise without_task(self.url)
-            self._registered = Task.from_document(document)
+            self._registered = Task.from_document(document, f"the task on {self.url}")
         return self._registered
 
     @property
@@ -304,6 +315,9 @@ class Log(ABC):
             messages = self.messages(number, self.begin(number), self.end(number))
             unexpired = Unexpired.of(self.identity, task.expiry, task.granularity)
             yield from _learnable(messages, task, number, DuplicateWindow(task.duplicates, unexpired))
+
+    def check_unchanged(self) -> None:  # noqa: B027 - other logs cannot be replaced while they are open
+        """Raise `MurkError` if releases and task are no longer where this log found them: deleted, or created again."""
 
     @abstractmethod
     def begin(self, partition: int) -> int:
@@ -455,7 +469,7 @@ def check_range(log: Log, partition: int, offset: int) -> None:
 
 def without_task(url: str) -> UserError:
     """Return the error for a log whose task is needed and not registered yet."""
-    words = f"{url} carries no task yet: announce one first, with `murk topics` or `murk run`"
+    words = f"{url} carries no task yet: `murk topics`, `murk run` or `murk produce` announces one"
     return UserError(words, code="MURK-LOG-003")
 
 

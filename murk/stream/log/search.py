@@ -135,10 +135,7 @@ class TaskSearch(ABC, Generic[T]):
         opened = False
         try:
             log = open_log(url, create=False)
-            if (document := log.document()) is None:
-                remedy = "`murk topics`, `murk run` or `murk produce` announces one"
-                raise UserError(f"{url} carries no task yet: {remedy}", code="MURK-LOG-003")
-            task = Task.from_document(document, f"the task on {url}")
+            task = log.registered_task()
             self._task_of[url] = task.name
             if url != given and self.leaves_out(log, task):
                 return None

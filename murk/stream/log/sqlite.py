@@ -193,11 +193,6 @@ def _dead_check(letter: DeadLetter) -> int:
     return checksum(words + letter.value, letter.partition, letter.offset)
 
 
-def _crowd_mark(value: bytes | None) -> CrowdMark | None:
-    shuffler, _, crowds = (value or b"").decode().partition(":")
-    return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() else None
-
-
 class _Epoch(Ownership):
     """Ownership of a partition: the epoch that its row of states had when the partition was acquired."""
 
@@ -319,14 +314,14 @@ class SqliteLog(Log):
         return exposure(self._database.path)
 
     def crowd_mark(self) -> CrowdMark | None:
-        return _crowd_mark(self._meta(_MARK))
+        return CrowdMark.read(self._meta(_MARK))
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         with self._database.write() as connection:
             mark = self.crowd_mark()
             if base.check_claim(self.url, mark, shuffler, replace, any(self.ends())):
-                self._put_meta(connection, _MARK, f"{shuffler}:0".encode())
                 mark = CrowdMark(shuffler, 0)
+                self._put_meta(connection, _MARK, mark.encoded)
         assert mark is not None
         return mark
 
@@ -337,7 +332,7 @@ class SqliteLog(Log):
             for partition, packed in messages:
                 base.check_size(int(packed.sizes.max(initial=0)))
                 self._insert(connection, partition, len(packed), _rows_of(packed.data, packed.sizes.tolist()), now)
-            self._put_meta(connection, _MARK, f"{mark.shuffler}:{mark.crowds}".encode())
+            self._put_meta(connection, _MARK, mark.encoded)
 
     def discard(self, partition: int, offset: int) -> None:
         base.check_partition(self, partition)
@@ -493,6 +488,9 @@ class SqliteLog(Log):
                         raise self._database.damaged("a row of the table dead_letters does not fit its checksum")
                     yield letter
                 last = rows[-1][1]
+
+    def check_unchanged(self) -> None:
+        self._database.check()
 
     def trim(self, before: float) -> int:
         if self.model_name is not None:

@@ -20,7 +20,7 @@ from murk._internal.arrays import Integers, Words
 from murk._internal.jit import deferred, jit_helper
 from murk._internal.lazy import LazyLevels
 from murk.errors import MurkError
-from murk.stream.wire.codec import WireRules
+from murk.stream.wire.codec import LARGEST, WireRules
 from murk.stream.wire.packed import Packed
 from murk.stream.wire.releases import KINDS, MOST_ITEMS, SCHEMA_VERSION, PackedRelease
 
@@ -33,7 +33,6 @@ _FIELDS = (*_WORDS, "partition", "version", "item", "time", "expires")
 Array = Any
 _ID, _WHOLE, _PAYLOAD, _WORD = range(4)  # what a hole holds: an id, a count, integers, or one of some words
 _MOST_DIGITS = 19  # number of digits with which an integer cannot overflow 64 bits
-_LARGEST = 2**62 - 1  # largest integer of a release
 _LATEST = 2**53 - 1  # largest time
 
 
@@ -194,7 +193,7 @@ class Layout:
         self.places = {name: index for index, name in enumerate(holes)}
         kinds = {"id": _ID, "payload": _PAYLOAD} | dict.fromkeys(self.words, _WORD)
         words = [[word.encode() for word in self.words.get(name, ())] for name in holes]
-        limits = [{"time": _LATEST, "expires": _LATEST, "item": MOST_ITEMS - 1}.get(name, _LARGEST) for name in holes]
+        limits = [{"time": _LATEST, "expires": _LATEST, "item": MOST_ITEMS - 1}.get(name, LARGEST) for name in holes]
         literal, word = (Packed.of([b"", *texts]) for texts in (literals, [*chain.from_iterable(words)]))
         # Arguments of kernels: literal texts, each hole's kind and limit, all words, and the first word of each hole.
         self._program = (
@@ -239,7 +238,7 @@ class Layout:
         if isinstance(rules.magnitudes, LazyLevels) or len(set(rules.magnitudes.values())) > 1:
             bounds = np.empty(len(columns), np.int64)
             for level, chosen in columns.groups("level").items():
-                bounds[chosen] = min(rules.magnitudes[level], _LARGEST)
+                bounds[chosen] = min(rules.magnitudes[level], LARGEST)
             return bool((np.abs(columns.integers) <= np.repeat(bounds, columns.column("payload"))).all())
         [bound] = set(rules.magnitudes.values())
         return bool(-bound <= columns.integers.min() and columns.integers.max() <= bound)
@@ -253,13 +252,13 @@ class Layout:
         the record before these, and is set to the id of their last one. Raises `ValueError` if the records are damaged:
         `read` accepts every message that is returned.
         """
-        if level not in self.words["level"] or not 0 <= version <= _LARGEST:
+        if level not in self.words["level"] or not 0 <= version <= LARGEST:
             raise ValueError("a crowd has no such level or version")
         starts, partitions = np.empty(count, np.int64), np.empty(count, np.int64)
         if not locate(records, self.rules.partitions, last, starts, partitions):
             raise ValueError("a stored record is incomplete or out of order")
         given = {"level": self.words["level"].index(level), "version": version, "time": time, "expires": expires}
-        checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], _LARGEST)
+        checks = np.array(self.rules.lengths), min(self.rules.magnitudes[level], LARGEST)
         messages = []
         for own_partition in sorted(distinct(partitions)):
             fixed = np.array([(given | {"partition": own_partition}).get(name, -1) for name in self.places], np.int64)

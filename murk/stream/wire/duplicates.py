@@ -17,9 +17,8 @@ import numpy as np
 
 from murk._internal.arrays import Integers, Words
 from murk._internal.jit import deferred, jit_helper
+from murk.task.learning import SLACK
 
-SLACK = 86_400
-"""Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
 AHEAD = 86_400
 """Seconds by which a log's clock may have been ahead when it is set back: no copy of a release is then new."""
 _PERIODS = 16  # largest number of periods until a release expires

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, Literal, Protocol
 
@@ -217,6 +217,7 @@ class StateMessage(BaseModel):
     - ``counters``: Numbers of messages read, by outcome.
     - ``history``: History of the estimate.
     - ``learner``: The learner's own state, plain JSON data.
+    - ``adopted``: Offset at which a further model continued from the task's own learner, if it did.
     """
 
     model_config = _STRICT
@@ -231,12 +232,14 @@ class StateMessage(BaseModel):
     counters: Counters
     history: History = Field(default_factory=History)
     learner: dict[str, Any]
+    adopted: _Count = 0  # not written if it is 0
 
     def encode(self) -> bytes:
         """Return JSON bytes; floats round-trip exactly. `MurkError` for values that JSON lacks, such as NaN."""
         try:
             # Pydantic's own JSON would silently write NaN and infinity as null.
-            text = json.dumps(self.model_dump(by_alias=True), allow_nan=False, sort_keys=True, separators=(",", ":"))
+            content = self.model_dump(by_alias=True, exclude=None if self.adopted else {"adopted"})
+            text = json.dumps(content, allow_nan=False, sort_keys=True, separators=(",", ":"))
         except (TypeError, ValueError) as error:
             raise MurkError(f"the learner's state of partition {self.partition} is not plain JSON: {error}") from error
         return text.encode()
@@ -297,6 +300,15 @@ def reading() -> Iterator[None]:
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise MurkError(f"the state is malformed: {type(error).__name__} at {error}") from error
+
+
+def whole_sums(values: Sequence[Any], size: int | None) -> list[int]:
+    """Return exact sums of a state; raise MurkError unless they are ``size`` whole numbers."""
+    if len(values) != size:
+        raise MurkError("the state holds sums of another task")
+    if not all(type(value) is int and abs(value) < 2**127 for value in values):
+        raise MurkError("the state holds sums that are not whole numbers")
+    return list(values)
 
 
 def check_header(state: Mapping[str, Any], digest: str, key: str, size: int) -> None:

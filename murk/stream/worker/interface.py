@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from murk._internal.lazy import map_levels
 from murk.stream.wire.codec import WireRules
@@ -31,13 +31,12 @@ class StreamLearner(Estimating, Protocol):
 
     @property
     def dimension(self) -> int:
-        """Length of a payload; a learner with several lengths has them in an attribute ``lengths``."""
+        """Length of a payload; learners with several lengths are `SeveralLengths`."""
 
     def admit(self, release: Any, ahead: int) -> None:
         """Raise `RejectedError` if a release cannot be learned after ``ahead`` further ones.
 
-        ``ahead`` is the number of releases admitted since the last call of `learn_releases`. A learner may also have a
-        method ``admits(releases)`` that returns whether all of these are certain to be admitted next, in this order.
+        ``ahead`` is the number of releases admitted since the last call of `learn_releases`; see also `BatchAdmitting`.
         """
 
     def learn_releases(self, releases: Sequence[Any]) -> None:
@@ -52,6 +51,34 @@ class StreamLearner(Estimating, Protocol):
     @property
     def publish_every(self) -> int:
         """Largest number of releases to learn between two published iterates; any number if devices need none."""
+
+
+@runtime_checkable
+class SeveralLengths(Protocol):
+    """Interface of learners whose payloads have several lengths."""
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Lengths of payloads."""
+
+
+@runtime_checkable
+class BatchAdmitting(Protocol):
+    """Interface of learners that judge many releases at once."""
+
+    def admits(self, releases: Sequence[Any]) -> bool:
+        """Return True only if all these releases are certain to be admitted next, in this order."""
+
+
+@runtime_checkable
+class PayloadChecking(Protocol):
+    """Interface of learners that can judge payloads regardless of the releases' versions."""
+
+    def check_payload(self, release: Any) -> None:
+        """Raise `RejectedError` for a forged release, whatever its version."""
+
+    def payloads_fit(self, releases: Sequence[Any]) -> bool:
+        """Return True only if `check_payload` is certain to pass all these releases."""
 
 
 def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
@@ -75,18 +102,16 @@ def wire_rules(task: Task, learner: StreamLearner) -> WireRules:
 
 def payload_lengths(learner: StreamLearner) -> tuple[int, ...]:
     """Return the payload lengths that a learner accepts."""
-    lengths: tuple[int, ...] = getattr(learner, "lengths", (learner.dimension,))
-    return lengths
+    return learner.lengths if isinstance(learner, SeveralLengths) else (learner.dimension,)
 
 
 def payload_checks_of(learner: StreamLearner) -> tuple[Callable[[Any], None], Callable[[Any], bool]]:
     """Return variants of ``admit`` and ``admits`` that check releases regardless of their versions."""
-    if hasattr(learner, "check_payload"):
-        return learner.check_payload, learner.payloads_fit  # type: ignore[attr-defined]
+    if isinstance(learner, PayloadChecking):
+        return learner.check_payload, learner.payloads_fit
     return lambda release: learner.admit(release, 0), admits_of(learner)
 
 
 def admits_of(learner: StreamLearner) -> Callable[[Sequence[Any]], bool]:
     """Return a function that tells whether a learner certainly admits all of some releases."""
-    admits: Callable[[Sequence[Any]], bool] = getattr(learner, "admits", lambda releases: False)
-    return admits
+    return learner.admits if isinstance(learner, BatchAdmitting) else lambda releases: False

@@ -259,8 +259,8 @@ class Validator:
         release = decode(value, self._rules)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
-        # Times are checked before duplicates. Retention is no shorter than expiry, so a message that retention has
-        # removed has no unexpired copy, unless its device's clock was ahead.
+        # Times are checked before duplicates. Retention is no shorter than a release's longest lifetime, so a message
+        # that retention has removed has no unexpired copy.
         check_times(release, appended, self._rules)
         return release
 
@@ -512,12 +512,12 @@ class Worker:
         self._window = rebuild_window(self._log, self._task, self.partition, self._validator.remember, self.offset)
         self._model = self._log.model(self.partition)
         self._model_version = self._published_version = -1
-        self._counters = Counters()
+        self._counters, self._adopted = Counters(), self.offset if adopting else 0
         if message is not None:
             check_last(self._log, self._task, message, self._window)
             load: Any = self._learner.adopt if adopting else self._learner.load_state_dict  # type: ignore[attr-defined]
             load(message.learner)
-            self._counters = message.counters
+            self._counters, self._adopted = message.counters, self._adopted or message.adopted
         if self._sharing is not None:
             self._sharing.begin()
         history = History() if message is None or adopting else message.history
@@ -573,6 +573,7 @@ class Worker:
             counters=self._counters,
             history=self._history.history,
             learner=self._learner.state_dict(),
+            adopted=self._adopted,
         )
         encoded = state.encode()
         if len(encoded) > MAX_STATE:

@@ -18,7 +18,7 @@ from murk.protocols.examples.directions import ExampleDirections, missing_steps
 from murk.protocols.examples.estimate import estimate
 from murk.protocols.examples.newton import eigen
 from murk.protocols.examples.public_fit import PUBLIC_ROWS
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 EXTREMES = st.sampled_from([0.0, -1.0, 1.0, 1e-300, 1e300, -1e154, math.nan, math.inf, -math.inf])
@@ -212,7 +212,7 @@ class Public:
         self.x, self.y = self.people(rng, 20_000, 0.3)
         self.y[rng.random(len(self.y)) < missing] = math.nan
         points, counts = np.unique(self.people(rng, rows, share)[0], axis=0, return_counts=True)
-        self.covariates = PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts)
+        self.covariates = Rows.counted(np.column_stack([points, np.ones(len(points))]), counts)
 
     @staticmethod
     def people(rng, n, share):

@@ -22,10 +22,10 @@ from murk.protocols.examples import layout as k
 from murk.protocols.examples.device_kernels import to_units
 from murk.protocols.examples.estimate import _floored_solution, estimate
 from murk.protocols.examples.outer import matrix_of
-from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, Rows, hidden, size_of_error, unlike
+from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, RowMoments, hidden, size_of_error, unlike
 from murk.protocols.examples.settings import MOST_EXACT
 from murk.protocols.linear_algebra import flattened
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from tests.learners.iwp_sgd.worlds import engine, release, settings
 
 TRUTH = np.array([0.3, -0.2, 0.2])
@@ -257,7 +257,7 @@ def covariates(count, seed, rare=0.3, turned=0.0):
         same = rng.random(count) < turned
         x[same, 1] = np.abs(x[same, 1]) * x[same, 0]
     points, counts = np.unique(x, axis=0, return_counts=True)
-    return PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts)
+    return Rows.counted(np.column_stack([points, np.ones(len(points))]), counts)
 
 
 def with_rows(rows, seed, n=20_000, target="binary", mu=1.0, **more):
@@ -358,7 +358,7 @@ def test_a_weak_direction_that_rows_tell_is_not_hidden():
         alone = made.estimate()
         assert not np.isfinite(alone.spread[:2]).any()
         points, counts = np.unique(tied(2000, seed + 1000)[0], axis=0, return_counts=True)
-        made.covariates = PublicCovariates(np.column_stack([points, np.ones(len(points))]), counts)
+        made.covariates = Rows.counted(np.column_stack([points, np.ones(len(points))]), counts)
         found = made.estimate()
         assert np.isfinite(found.spread).all()
         off = abs(found.values[0] - TRUTH[0]) / found.half_widths(0.95)[0]
@@ -404,7 +404,7 @@ def test_honest_rows_are_like_the_people():
     rng = np.random.default_rng(4)
     found = []
     for seed in range(100):
-        rows = Rows.of(covariates(2000, seed), 3, 1.0)
+        rows = RowMoments.of(covariates(2000, seed), 3, 1.0)
         x, _ = people(20_000, 5000 + seed)
         whole = np.column_stack([x, np.ones(len(x))])
         weight = 1.0 / (1.0 + (whole**2).sum(axis=1))
@@ -421,7 +421,7 @@ def test_more_coefficients_than_can_be_compared_do_without_rows():
     made = engine(names=names, square=35.0, guarantee=GaussianDP(4.0), release="outer", loss="quadratic", seed=1)
     rng = np.random.default_rng(1)
     made.learn_records(rng.uniform(-1, 1, (500, 34)), (rng.random(500) < 0.5).astype(float))
-    made.covariates = PublicCovariates(np.ones((1, 35)), np.array([10]))
+    made.covariates = Rows.counted(np.ones((1, 35)), np.array([10]))
     assert "35 coefficients have too many second moments to compare" in made.estimate().note
 
 

@@ -72,8 +72,10 @@ def test_states_tell_the_same_bits_as_all_releases(protocol):
         assert result.report["model"]["from_states"] is not replay
         assert ("continues from the states" in result.report["model"]["words"]) is not replay
         found.append((numbers(result), result.report["releases"], result.report["duplicates"]))
-        # A repeated fit resumes the model's own state.
-        assert numbers(murk.fit(_MODEL, url)) == numbers(result)
+        # A repeated fit resumes the model's own state, and says the same of it.
+        for again in (murk.fit(_MODEL, url), murk.fit(_MODEL, url, replay=True)):
+            assert numbers(again) == numbers(result)
+            assert again.report["model"] == result.report["model"]
     assert found[0] == found[1]
 
 

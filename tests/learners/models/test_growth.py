@@ -149,4 +149,4 @@ def test_one_partition_of_scores_cannot_become_two():
 def test_topics_cautions_where_further_models_need_what_the_log_forgets(protocol, is_cautioned):
     cautions = retention_cautions(task_of(protocol, 2))
     assert len(cautions) == is_cautioned
-    assert all("which the log keeps for 7d" in caution for caution in cautions)
+    assert all("which the log keeps for 8d" in caution for caution in cautions)

@@ -17,14 +17,13 @@ from murk.inference.linear_probability import LineEstimate
 from murk.privacy import ApproxDP, GaussianDP
 from murk.protocols.mean_functions import LINKS, LOSSES, ResponseRange
 from murk.protocols.moments import estimate
-from murk.protocols.moments.covariates import Covariates
 from murk.protocols.moments.estimate import DELTA, LEAST_SQUARES
 from murk.protocols.moments.mechanisms import Level, calibrated
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.statistics import Statistics, balanced
 from murk.protocols.moments.sums import MomentSums, Private, design_of, private_share
 from murk.protocols.population import released_sum
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 
 BINARY, OWN = ResponseRange(0.0, 1.0), ResponseRange(-1.0, 1.0)
 
@@ -51,7 +50,7 @@ def layout_of(X, **more):
 
 def people(X):
     counts = pd.DataFrame(X).value_counts()
-    return Covariates.of(PublicCovariates(counts.index.to_frame().to_numpy(), counts.to_numpy()))
+    return Rows.counted(counts.index.to_frame().to_numpy(), counts.to_numpy())
 
 
 @pytest.fixture(scope="module")

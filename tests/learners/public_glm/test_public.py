@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from murk.errors import UserError
+from murk.learners import LDPSGDRegressor
 from murk.learners.public_sample import KEPT, PublicSample
-from murk.protocols.moments.covariates import Covariates
+from murk.privacy import GaussianDP
 from murk.protocols.moments.statistics import normal_norm_bound
+from murk.protocols.rows import Rows
 
 ROWS = np.random.default_rng(1).uniform(-1, 1, (300, 2))
 RECORDS = [{"b": float(b), "a": float(a)} for a, b in ROWS]
@@ -108,7 +110,7 @@ def test_public_rows_are_held_to_the_bound_as_peoples_are():
 
 def test_spread_is_the_mean_variance_of_an_entry():
     points = np.column_stack([ROWS, np.ones(300)])
-    found = Covariates(points, np.full(300, 1 / 300), 300.0, points.T @ points / 300)
+    found = Rows(points, np.full(300, 1 / 300), 300.0, points.T @ points / 300)
     entries = points[:, :, None] * points[:, None, :]
     assert found.spread == pytest.approx(entries.var(axis=0).mean())
 
@@ -123,3 +125,9 @@ def test_normal_vectors_stay_within_their_reach():
     # The paper's is never smaller; half the reach does not do.
     assert normal_norm_bound(root @ root.T, 1000, published=True) > clipping_norm
     assert np.mean(np.array(longest) > clipping_norm / 2) > 0.085
+
+
+def test_other_learners_refuse_public_covariates_without_a_feature_too():
+    rows = pd.DataFrame(RECORDS)[["a"]]
+    with pytest.raises(UserError, match="no column 'b'"):
+        LDPSGDRegressor(guarantee=GaussianDP(1.0), features=["a", "b"], seed=1, public=rows)

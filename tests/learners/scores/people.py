@@ -7,7 +7,7 @@ import numpy as np
 from murk.privacy import GaussianDP
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.linear_algebra import flattened
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.device import ScoreDevice
 from murk.protocols.scores.engine import ScoreEngine
 from murk.protocols.scores.mechanisms import score_mechanisms
@@ -47,7 +47,7 @@ def class_outcomes(rng, X, theta):
 def public(X):
     """Public covariates."""
     points, counts = np.unique(X, axis=0, return_counts=True)
-    return PublicCovariates(points, counts.astype(np.int64))
+    return Rows.counted(points, counts.astype(np.int64))
 
 
 def learn_sums(device, X, y, seed) -> ScoreEngine:

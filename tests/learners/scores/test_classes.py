@@ -18,7 +18,8 @@ from murk.privacy.noise import SimulatedNoise
 from murk.producers.producer import randomize_records
 from murk.protocols.device import HostileModelError, person_device_for
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.scores.model import Model, Response, Rows, check_model, vectors
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Model, Response, check_model, vectors
 from murk.protocols.scores.settings import FIRST
 from murk.protocols.scores.solve.classes import ClassScores, probabilities
 from tests.learners.scores.people import class_outcomes, device_of, features, learn, public

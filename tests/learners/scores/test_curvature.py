@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from murk.protocols.linear_algebra import whitening
-from murk.protocols.scores.model import Model, Response, Rows, mean_matrix
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Model, Response, mean_matrix, normal_rows
 from murk.protocols.scores.solve import moments
 from murk.protocols.scores.solve.curve import Solution
 from murk.protocols.scores.solve.moments import Curvature, Moments, facing, pooled, stretched, unstretched
@@ -29,7 +30,7 @@ def answer(mean, noise):
 def test_normal_rows_are_even_around_the_coefficients():
     """Weighted by what depends on the logit, their second moments across it are the same in all directions."""
     origin = np.r_[np.ones(P - 1), 0.0]
-    rows = Rows.normal(np.eye(P), origin)
+    rows = normal_rows(np.eye(P), origin)
     weights = rows.shares * BINARY.weights(rows.points @ origin, 1.0)
     across = facing(origin)[1:-1] @ (rows.points.T * weights) @ rows.points @ facing(origin)[1:-1].T
     values = np.linalg.eigvalsh(across)
@@ -98,7 +99,7 @@ def test_how_much_curvature_there_is(estimate, error, low, high):
 def test_curvature_along_the_coefficients_is_found_and_its_error_is_known():
     """Of matrices whose noise is known: the two numbers that are fitted are as far off as C says they may be."""
     p, origin = 4, np.array([1.5, 0.0, 0.0, 0.0])
-    rows, model = Rows.normal(np.eye(p), origin), model_at(np.eye(p), origin)
+    rows, model = normal_rows(np.eye(p), origin), model_at(np.eye(p), origin)
     truth = mean_matrix(model, rows, BINARY)
     more, off, noise = 0.02, [], 1e-5
     for seed in range(200):
@@ -151,7 +152,7 @@ def test_what_is_released_at_zero_does_not_hide_what_is_wrong_elsewhere(monkeypa
     """Of a round at zero, where rows are right whatever the distribution, and one where they are not."""
     p, noise, more = 4, 1e-6, 0.05
     origin = np.array([1.5, 0.0, 0.0, 0.0])
-    rows, first, second = Rows.normal(np.eye(p), origin), model_at(np.eye(p), np.zeros(p)), model_at(np.eye(p), origin)
+    rows, first, second = normal_rows(np.eye(p), origin), model_at(np.eye(p), np.zeros(p)), model_at(np.eye(p), origin)
     wrong = more * np.outer([1, 0, 0, 0], [1, 0, 0, 0])
     found = [
         Summary(first, None, None, answer(mean_matrix(first, rows, BINARY), noise)),
@@ -171,7 +172,7 @@ def test_noise_of_many_features_does_not_count_because_the_constant_stands_out(m
     p, noise = 31, 0.033**2
     truth = np.diag(np.r_[np.full(p - 1, 1.0 / 9.0), 1.0])
     model = model_at(np.eye(p), np.zeros(p))
-    seen = mean_matrix(model, Rows.normal(truth), BINARY, flat=True)
+    seen = mean_matrix(model, normal_rows(truth), BINARY, flat=True)
     flat = np.random.default_rng(12).normal(size=(p, p)) * np.sqrt(noise)
     found = [Summary(model, None, answer(seen + (flat + flat.T) / 2.0, noise), None)]
     values = np.linalg.eigvalsh(Moments.of(found, BINARY).moment * 9.0)

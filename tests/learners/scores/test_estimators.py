@@ -15,6 +15,7 @@ from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP, PureDP
 from murk.privacy.noise import SimulatedNoise
+from murk.protocols import options
 from murk.protocols.scores import in_process as local
 from murk.protocols.scores.settings import FIRST
 from murk.stream.wire.codec import RejectedError
@@ -145,7 +146,7 @@ def test_progressive_validation_solves_a_few_times(monkeypatch):
 
 
 def test_a_budget_of_ones_own_is_a_level(monkeypatch):
-    monkeypatch.setattr(local, "MOST_GUARANTEES", 2)
+    monkeypatch.setattr(options, "MOST_GUARANTEES", 2)
     X, y = people(60)
     model = classifier(levels={"strict": GaussianDP(0.5)})
     budgets = [None, GaussianDP(2.0), GaussianDP(0.5), PureDP(1.0), GaussianDP(4.0)]

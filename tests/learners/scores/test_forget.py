@@ -9,7 +9,7 @@ import pytest
 from murk.errors import MurkError, UserError
 from murk.learners import ScoreClassifier, ScoreRegressor
 from murk.privacy import GaussianDP
-from murk.protocols.public_covariates import PublicCovariates
+from murk.protocols.rows import Rows
 from murk.protocols.scores.engine import drift_of, merged
 from murk.protocols.scores.settings import FEWEST_KEPT, FIRST, REMEMBERED, remembered, round_end, round_start
 from murk.stream.wire.codec import RejectedError
@@ -153,7 +153,7 @@ def test_other_features_are_no_change_of_the_model(public):
     rng, n = np.random.default_rng(7), 90_000
     X = features(rng, n, P)
     X[n // 2 :, 1] = np.clip(X[n // 2 :, 1] + 0.5, -1, 1)
-    rows = PublicCovariates(features(np.random.default_rng(8), 2_000, P), np.ones(2_000, dtype=np.int64))
+    rows = Rows.counted(features(np.random.default_rng(8), 2_000, P), np.ones(2_000, dtype=np.int64))
     device = device_of(P, 2.0, covariates=rows if public else None)
     engine = learn_sums(device, X, outcomes(rng, X, THETA), 7)
     assert not device.drift([engine]).alarm

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from murk.protocols.device import HostileModelError
+from murk.protocols.rows import Rows
 from murk.protocols.scores.model import (
     LARGEST_CLIPPING_NORM,
     Expected,
     Model,
     Response,
-    Rows,
     check_model,
     mean_matrix,
     model_size,

@@ -5,7 +5,8 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy import ApproxDP, PureDP
-from murk.protocols.scores.model import LARGEST_CLIPPING_NORM, Expected, Model, Response, Rows
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import LARGEST_CLIPPING_NORM, Expected, Model, Response, normal_rows
 from murk.protocols.scores.settings import FIRST
 from murk.protocols.scores.solve.public import Equation
 from murk.protocols.scores.sums import Answer
@@ -132,11 +133,11 @@ def test_partitions_of_like_epochs_are_one_equation():
 
 
 def test_no_more_public_rows_are_used_than_can_be_held():
-    rows = Rows.public(public(features(np.random.default_rng(1), 1000, P)))
+    rows = public(features(np.random.default_rng(1), 1000, P))
     fewer = rows.thinned(100)
     assert len(fewer.points) == 100
     assert fewer.shares.sum() == pytest.approx(1.0)
-    assert 90.0 < fewer.sample < 130.0 < rows.sample
+    assert 90.0 < fewer.people < 130.0 < rows.people
     assert rows.thinned(1000) is rows
 
 
@@ -180,7 +181,7 @@ def test_epochs_double_and_their_models_settle():
 
 def test_normal_rows_have_the_moments_they_were_asked_for():
     moment = np.array([[0.5, 0.1, 0.2], [0.1, 0.3, -0.1], [0.2, -0.1, 1.0]])
-    assert Rows.normal(moment).second_moment == pytest.approx(moment)
+    assert normal_rows(moment).second_moment == pytest.approx(moment)
 
 
 def rare(people, seed=5, mu=4.0):

@@ -507,7 +507,7 @@ def test_another_task_is_not_begun_on_a_log_that_carries_one(folder: Path) -> No
 
 
 def test_a_log_is_carried_on_with_other_settings_of_its_own(folder: Path) -> None:
-    for more, days in (((), 7), (("log: {retention: 40d}",), 40)):
+    for more, days in (((), 8), (("log: {retention: 40d}",), 40)):
         with population(folder, *more) as people:
             assert people.task.log.retention == days * 86_400
         with open_log(f"sqlite:///{folder}/log.db") as log:

@@ -196,10 +196,16 @@ REFUSED = [
     ("privacy:", "expiry: 12h\nprivacy:", "expiry: 12h is below granularity 1d"),
     (
         "privacy:",
-        "expiry: 8d\nprivacy:",
-        "log.retention: 7d is below expiry 8d, so that a release sent again",
+        "expiry: 8d\nlog: {retention: 8d}\nprivacy:",
+        "log.retention: 8d is below expiry 8d and 1d, by which a device's clock may be ahead, so that a release sent",
     ),
-    ("privacy:", "log: {retention: 6d}\nprivacy:", "log.retention: 6d is below expiry 7d"),
+    (
+        "privacy:",
+        "expiry: 36h\nlog: {retention: 48h}\nprivacy:",
+        "again after the log has removed it would count twice; raise it to 60h or lower expiry",
+    ),
+    ("privacy:", "log: {retention: 6d}\nprivacy:", "log.retention: 6d is below expiry 7d and 1d"),
+    ("privacy:", "expiry: 3660d\nprivacy:", "log.retention: 3660d is below expiry 3660d and 1d"),
     ("privacy:", "public: {}\nprivacy:", "public: neither file nor set_aside; give exactly one"),
     (
         "privacy:",

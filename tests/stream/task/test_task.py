@@ -39,7 +39,7 @@ def test_only_four_keys_are_required_and_the_rest_has_defaults() -> None:
         "radius": None,
     }
     assert (task.max_staleness.releases, task.max_staleness.share) == (100, 0.02)
-    assert (task.granularity, task.expiry, task.log.retention) == (86_400, 7 * 86_400, 7 * 86_400)
+    assert (task.granularity, task.expiry, task.log.retention) == (86_400, 7 * 86_400, 8 * 86_400)
     assert (task.duplicates, task.log.partitions, task.public, task.simulated) == (65_536, 1, None, False)
 
 
@@ -69,14 +69,23 @@ def test_settings_are_read() -> None:
     task = Task.parse(
         HUBER
         + "learner: {step: {eta: 2, alpha: 0.6}, averaging: null, scale: 0.3, weights: clip, clip: 1}\n"
-        + "max_staleness: {releases: 1000, share: 0.1}\ngranularity: 12h\nexpiry: 2d\nlog: {retention: 60h}\n"
+        + "max_staleness: {releases: 1000, share: 0.1}\ngranularity: 12h\nexpiry: 2d\nlog: {retention: 72h}\n"
     )
     assert (task.learner.step.eta, task.learner.step.alpha) == (2.0, 0.6)  # type: ignore[union-attr]
     assert task.learner.averaging is None
     assert task.learner.scale == 0.3
     assert task.max_staleness.limit(1_000) == 1_000
     assert task.max_staleness.limit(1_000_000) == 100_000
-    assert (task.granularity, task.expiry, task.log.retention) == (43_200, 172_800, 216_000)
+    assert (task.granularity, task.expiry, task.log.retention) == (43_200, 172_800, 259_200)
+
+
+def test_the_log_keeps_releases_for_their_expiry_and_a_day() -> None:
+    """A device's clock may be a day ahead; a stated retention is taken as it is."""
+    for more, days in (("", 8), ("expiry: 14d\n", 15), ("expiry: 2d\nlog: {partitions: 2}\n", 3)):
+        task = Task.parse(HUBER + more)
+        assert task.log.retention == days * 86_400
+        assert Task.from_document(task.document()).log == task.log
+    assert Task.parse(HUBER + "expiry: 2d\nlog: {retention: 30d}\n").log.retention == 30 * 86_400
 
 
 def test_categories_and_classes_are_text_as_written() -> None:

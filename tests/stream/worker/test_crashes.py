@@ -255,21 +255,40 @@ def test_a_state_that_json_cannot_hold_is_refused_and_not_written(log: SqliteLog
     assert log.checkpoint(0) == (None, 0)
 
 
+def test_a_copy_from_a_clock_a_day_ahead_counts_once_after_a_restart(path: Path) -> None:
+    """The least retention that a task may have keeps the first message until its last copy has expired."""
+    task, now = make_task(duplicates=30, more="expiry: 7d\n"), [10_000.0]
+    last = int(now[0]) + 8 * 86_400
+    with SqliteLog(path, clock=lambda: now[0]) as log:
+        log.register_task(task.document())
+        put(log, [message(task, i, expires=last) for i in range(100)])
+        with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
+            drain(worker)
+        now[0] = last - 60.0
+        for _ in range(2):
+            with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
+                worker.step()
+                put(log, [message(task, 5, expires=last)])
+                drain(worker)
+                counted = sums(worker.counters)
+        assert counted == {"learned": 100, "duplicates": 2, "dead": {}}
+
+
 def test_old_messages_leave_once_they_are_learned(path: Path) -> None:
     """The retention of the task, by the worker's clock; a resumed worker still has its window."""
-    task, now = make_task(duplicates=30, retention="1h", more="expiry: 1h\ngranularity: 1h\n"), [10_000.0]
+    task, now = make_task(duplicates=30, retention="25h", more="expiry: 1h\ngranularity: 1h\n"), [10_000.0]
     with SqliteLog(path, clock=lambda: now[0]) as log:
         log.register_task(task.document())
         put(log, [message(task, i) for i in range(100)])
         with Worker(log, task, SumLearner(task), batch=40, clock=lambda: now[0]) as worker:
-            now[0] += 7_200.0
+            now[0] += 93_600.0
             assert worker.step().learned == 40
             assert log.begin(0) == 0
-            now[0] += 60.0
+            now[0] += 600.0
             assert worker.step().learned == 40
             assert log.begin(0) == 10
             drain(worker)
-            now[0] += 60.0
+            now[0] += 600.0
             worker.step()
             assert log.begin(0) == 70
         put(log, [message(task, i) for i in (70, 99, 100)])
@@ -277,7 +296,7 @@ def test_old_messages_leave_once_they_are_learned(path: Path) -> None:
             drain(worker)
             assert sums(worker.counters) == {"learned": 101, "duplicates": 2, "dead": {}}
         # Sent again when it has left the window and the log: no sooner than retention, and so expired.
-        now[0] += 7_200.0
+        now[0] += 93_600.0
         put(log, [message(task, 5, expires=int(now[0]) - 1)])
         with Worker(log, task, SumLearner(task), clock=lambda: now[0]) as worker:
             drain(worker)

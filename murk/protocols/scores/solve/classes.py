@@ -38,7 +38,8 @@ from murk._internal.links import class_probabilities
 from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE, excess
 from murk.protocols.linear_algebra import contrasts
-from murk.protocols.scores.model import FIRST_SHARES, Model, Response, Rows, directions, inverse, mean_matrix
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import FIRST_SHARES, Model, Response, directions, inverse, mean_matrix
 from murk.protocols.scores.solve.curve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, descend, even_coordinates
 from murk.protocols.scores.solve.line import RAREST, ProbabilityLine, matrix_share, tells_line
 from murk.protocols.scores.solve.moments import Moments, pooled
@@ -235,7 +236,7 @@ def _compare_matrices(found: Summaries, rows: Rows) -> tuple[float, float, bool,
     reached = directions(rows.points, newest, newest.matrix_clipping_norm)
     square = (reached**2 * rows.shares[:, None]).T @ Z**2 / 4.0
     spread = ratio**2 * np.maximum(square - _mean_scatter(newest, rows) ** 2, 0.0) * (2.0 - np.eye(len(measured)))
-    kappa = 1.0 / rows.sample
+    kappa = 1.0 / rows.people
     while kappa < _MOST and excess(float(np.sum(left / (variances + kappa * spread))), size) > -_DOUBTED:
         kappa *= 2.0
     return ratio, variance if missing else 0.0, alike, min(kappa, _MOST), present

@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats, Integers
 from murk.errors import MurkError
-from murk.protocols.scores.model import Expected, Model, Response, Rows, inverse, power
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Expected, Model, Response, inverse, power
 from murk.protocols.scores.solve.moments import UNEVEN, Curvature, Moments, carried_errors, may_be_none, stretched
 from murk.protocols.scores.sums import Summaries
 from murk.protocols.scores.survey.coordinates import Coordinates

@@ -25,7 +25,8 @@ from functools import cached_property, partial
 import numpy as np
 
 from murk._internal.arrays import Floats
-from murk.protocols.scores.model import Model, Response, Rows, directions, inverse, mean_matrix, probability
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Model, Response, directions, inverse, mean_matrix, probability
 from murk.protocols.scores.solve.curve import Solution, even_coordinates, far_from, first_rejected, lengthened
 from murk.protocols.scores.solve.moments import (
     Moments,

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from murk._internal.arrays import Floats
 from murk.inference.estimate import Extent
-from murk.protocols.scores.model import Model, Response, Rows, inverse, mean_matrix, power
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Model, Response, inverse, mean_matrix, normal_rows, power
 from murk.protocols.scores.sums import Answer, Summaries, Summary
 from murk.protocols.scores.survey.coordinates import UNTOLD, Coordinates
 
@@ -107,7 +108,7 @@ class Frame:
 
     def rows(self, moment: Floats, along: Floats | None = None) -> Rows:
         """Return rows with the second moment ``moment`` of x, (p, p), normal except in columns of -1 and 1."""
-        return Rows.normal(moment, along, None if self.coins is None else np.isfinite(self.coins))
+        return normal_rows(moment, along, None if self.coins is None else np.isfinite(self.coins))
 
     @cached_property
     def metric(self) -> Floats:
@@ -367,7 +368,7 @@ def extent_of(found: Summaries, response: Response) -> Extent | None:
     base = unstretched(newest)
     back = inverse(base)
     moment = back @ back.T
-    rows = Rows.normal(moment / moment[-1, -1], np.array(newest.origin))
+    rows = normal_rows(moment / moment[-1, -1], np.array(newest.origin))
     onto = facing(back.T @ newest.origin) @ base
     together = _scatters(found, response, rows, onto)
     if together is None:

@@ -28,7 +28,8 @@ from murk.errors import MurkError
 from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE, excess
 from murk.protocols.linear_algebra import flattened, whitening
-from murk.protocols.scores.model import Expected, Model, Response, Rows, directions, inverse, mean_matrix
+from murk.protocols.rows import Rows
+from murk.protocols.scores.model import Expected, Model, Response, directions, inverse, mean_matrix
 from murk.protocols.scores.solve.curve import LOGIT_SQUARE, ORIGIN_VARIANCE, PRIOR_VARIANCE, first_rejected
 from murk.protocols.scores.solve.moments import gain, own_variance
 from murk.protocols.scores.sums import Answer, Summaries
@@ -253,7 +254,7 @@ class PublicSolution:
         self.origin, _ = self._descend(self.values.copy(), best, pull)
 
     def _grid(self) -> list[_Hypothesis]:
-        kappas = [1.0 / self.rows.sample]
+        kappas = [1.0 / self.rows.people]
         if not self.checked:
             return [_Hypothesis(kappas[0], False, 1.0)]
         while kappas[-1] * _FACTOR <= _MOST:
@@ -461,7 +462,7 @@ class PublicSolution:
         left = self.moments.released - self._share * self._predicted
         more = self._best.kappa * self._share * self.moments.terms(self._at) @ (precision @ left)
         shares = self.rows.shares * np.maximum(0.05, 1.0 + more)
-        return Rows(self.rows.points, shares / shares.sum(), self.rows.sample)
+        return Rows(self.rows.points, shares / shares.sum(), self.rows.people)
 
     def next_model(self, clipping_norm: float, exponent: float, shares: tuple[float, float]) -> Model:
         """Return the next round's model: its origin is the solution, and its transform makes curvature isotropic."""

@@ -257,7 +257,7 @@ class KafkaLog(Log):
         return max(offset, self._reader(self._names.releases, partition, committed=True).position())
 
     def crowd_mark(self) -> CrowdMark | None:
-        return transactions.mark_of(self._newest_models(TASK_PLACE))
+        return CrowdMark.read(self._newest_models(TASK_PLACE).get(transactions.MARK))
 
     def claim(self, shuffler: str, *, replace: bool = False) -> CrowdMark:
         self._check_topic_ids()
@@ -284,6 +284,13 @@ class KafkaLog(Log):
         if not self._is_shuffled and self.registered_task().shuffle is not None:
             self._is_shuffled = self.crowd_mark() is not None
         return self._is_shuffled
+
+    def check_unchanged(self) -> None:
+        # Whoever only sends need not see the other topics.
+        of = self._names.releases, self._names.models
+        found = {topic: str(about["topic_id"]) for topic, about in self._topics.describe(of).items()}
+        announced = self._announced()
+        transactions.check_same(self.url, {topic: announced[topic] for topic in of}, found)
 
     def begin(self, partition: int) -> int:
         base.check_partition(self, partition)
@@ -422,11 +429,15 @@ class KafkaLog(Log):
 
     def _check_topic_ids(self) -> None:
         """Check that the topics are those that the task was registered on and that this log was opened with."""
+        transactions.check_same(self.url, self._announced(), self._topic_ids())
+
+    def _announced(self) -> Mapping[str, str]:
+        """Return the ids of the topics on which the task was registered, those of this log, as first read."""
         if not self._announced_on:
             registered = self._announced_ids()
             transactions.check_same(self.url, {self._names.releases: self.identity}, registered)
             self._announced_on = registered
-        transactions.check_same(self.url, self._announced_on, self._topic_ids())
+        return self._announced_on
 
     def _announced_ids(self) -> dict[str, str]:
         return transactions.announced_topics(self._models().refresh(TASK_PLACE), self._names)

@@ -165,12 +165,6 @@ MARK = b"shuffler"
 """Key, on the topic of models and on the task's partition, of the shuffler and its number of crowds."""
 
 
-def mark_of(models: Mapping[bytes, bytes]) -> CrowdMark | None:
-    """Return the shuffler's mark, a record on the topic of models; None if there is none."""
-    shuffler, _, crowds = models.get(MARK, b"").decode("ascii", "replace").partition(":")
-    return CrowdMark(shuffler, int(crowds)) if crowds.isdigit() and crowds.isascii() else None
-
-
 class CrowdWriter:
     """A transactional producer, which fences the shuffler before it; ``read`` returns the newest committed mark."""
 
@@ -201,8 +195,7 @@ class CrowdWriter:
         try:
             producer.begin_transaction()
             self._send(messages, ms)
-            value = f"{mark.shuffler}:{mark.crowds}".encode()
-            producer.send(self._names.models, value, key=MARK, partition=TASK_PLACE)
+            producer.send(self._names.models, mark.encoded, key=MARK, partition=TASK_PLACE)
             # A transaction is committed only after all of its records have arrived.
             producer.flush(CROWD_MS / 1000)
             producer.commit_transaction()
