@@ -126,10 +126,10 @@ def _experiment(draw: random.Random, features: list[dict[str, Any]]) -> dict[str
     guardrail = draw.choice([None, {"margin": 0.01, "worse": "lower"}])
     control = draw.choice(arm["categories"])
     metrics = [_metric(draw, place) for place in range(draw.choice([0, 1, 1, 3]))]
-    if guardrail is not None and metrics:
-        guardrail = guardrail | {"metric": draw.choice([None, "y", metrics[-1]["name"]])}
     of_all = [each["name"] for each in metrics if each["missing_share"] == 0]
     ratios = [{"name": "r", "numerator": of_all[0], "denominator": of_all[1]}] if len(of_all) > 1 else []
+    if guardrail is not None and metrics:
+        guardrail = guardrail | {"metric": draw.choice([None, "y", metrics[-1]["name"], *(["r"] if ratios else [])])}
     return {
         "arm": arm["name"],
         "control": control,

@@ -199,7 +199,7 @@ def looks_of(
     how often one person has answered, by default what the task's caps allow. An estimate without confidence sequences
     has fixed intervals. Else ``asked`` decides if given, then the task's `intervals`. Else a ``live`` display of an
     open stream shows confidence sequences. A display of a finished file, or of a task that has reached its stated size
-    (`people`), shows fixed intervals.
+    (`people`), shows fixed intervals; a live experiment keeps its sequences, by which it may have been stopped before.
     """
 
     repeats = repeats or task.repeats
@@ -214,7 +214,11 @@ def looks_of(
         validity, why = asked, "as asked"
     elif task.intervals is not None and task.intervals.validity is not None:
         validity, why = task.intervals.validity, "as the task states"
-    elif task.people is not None and task.people <= count <= (1.0 + LATE) * task.people:
+    elif (
+        task.people is not None
+        and task.people <= count <= (1.0 + LATE) * task.people
+        and not (live and task.experiment is not None)
+    ):
         validity, why = "fixed-n", f"the task has ended at its {task.people:,} people"
     return Looks(validity, task.tightest_at, count, why if validity == "fixed-n" else "", repeats)
 

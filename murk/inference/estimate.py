@@ -16,6 +16,7 @@ from murk.errors import UserError
 from murk.inference.levels import divided_error, quantile_of
 from murk.inference.poisoning import Influence
 from murk.inference.prediction_sets import PredictionSets
+from murk.inference.selection import further_factors
 from murk.inference.stream_change import StreamChange
 from murk.task.coding import INTERCEPT
 
@@ -191,6 +192,8 @@ class Estimate:
     curvature_error: Floats | None = None
     # Matrix (p, p) that maps the coefficients to their parts that the curvature divides; None if it divides all of them
     divided: Floats | None = None
+    # Distances (p,) from the limit below which noise hides a coefficient, in standard deviations; None without a limit
+    selected: Floats | None = None
     shifted: float = 0.0  # part of the intercept added by a change of the target's zero, which no curvature divides
 
     @property
@@ -210,14 +213,18 @@ class Estimate:
             raise UserError(f"a confidence level lies between 0 and 1, got {level!r}")
         if self.method == RANDOM_SCALING:
             return np.asarray(scaling_quantile(level, self.partitions) * self.spread)
-        quantile = quantile_of(level)
+        quantile, further = quantile_of(level), self.further(level)
         if self.curvature_error is None:
-            return np.asarray(quantile * self.spread)
+            return np.asarray(quantile * further * self.spread)
         values = self.values
         if self.shifted:
             values = values - self.shifted * np.array([name == INTERCEPT for name in self.names])
         parts = values if self.divided is None else self.divided @ values
-        return ratio_half_widths(parts, self.spread, self.curvature_error, quantile)
+        return ratio_half_widths(parts, further * self.spread, further * self.curvature_error, quantile)
+
+    def further(self, level: float) -> Floats | float:
+        """Return factors of standard errors at a level above 95%, which those of 95% do not allow for."""
+        return 1.0 if self.selected is None else further_factors(self.selected, level)
 
     def ends(self, level: float = 0.95) -> tuple[Floats, Floats]:
         """Return the lower and upper ends of the intervals at ``level``."""

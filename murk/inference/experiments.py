@@ -364,8 +364,6 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
     assert block is not None
     real = isinstance(target, RealTarget)
     unit, alpha = "units" if real else "points", (1.0 - level) / count
-    guardrail = block.guardrail
-    has_rail = guardrail is not None and target.name == (guardrail.metric or task.target.name)
     if cells is None or people is None:
         return MetricLifts(target.name, unit, math.nan, ())
     index, among_known = task.coding.columns.index(block.arm), task.known_columns.index(block.arm)
@@ -393,10 +391,7 @@ def _lifts(task: Task, estimate: Estimate, target: Target, looks: Looks, level: 
         both = np.array([weights, mean])
         matrix = factor**2 * (both @ covariance @ both.T) if is_learned else np.full((2, 2), math.inf)
         difference = _Difference(factor * float(weights @ values), control_mean, matrix, estimate, both, factor)
-        lift = _lift(arm, difference, looks, alpha, count)
-        if guardrail is not None and has_rail:
-            margin = guardrail.margin * (1.0 if real else POINTS)
-            lift = replace(lift, guardrail=_rail(difference.interval(_watched(looks, alpha)), margin, guardrail.worse))
+        lift = _lift(arm, difference, looks, alpha, count, _rail_of(task, target.name, unit))
         # A shuffler withholds whole combinations, so that arms would be compared over different ones.
         if target.missing_share != 0.0 and task.shuffle is None:
             gone = [_absent(cells, among_known, task.arms.index(name)) for name in (arm, block.control)]
@@ -432,7 +427,9 @@ def _ratio_lifts(
     for arm in task.arms:
         if arm != block.control:
             difference = _RatioDifference(ratios[arm], base, means[arm], means[block.control])
-            lifts.append(_lift(arm, difference, looks, (1.0 - level) / count, count))
+            lifts.append(
+                _lift(arm, difference, looks, (1.0 - level) / count, count, _rail_of(task, ratio.name, "units"))
+            )
     return MetricLifts(ratio.name, "units", base, tuple(lifts), adjusted=False)
 
 
@@ -509,6 +506,14 @@ def _absent(cells: CellMeans, place: int, arm: int) -> tuple[float, float]:
     return share, math.sqrt(float(shares**2 @ cells.absent_errors[inside] ** 2) + between)
 
 
+def _rail_of(task: Task, name: str, unit: str) -> tuple[float, str] | None:
+    """Return margin and worse direction of the guard rail, if it is about this target, metric or ratio."""
+    guardrail = None if task.experiment is None else task.experiment.guardrail
+    if guardrail is None or name != (guardrail.metric or task.target.name):
+        return None
+    return guardrail.margin * (POINTS if unit == "points" else 1.0), guardrail.worse
+
+
 def _rail(interval: Interval, margin: float, worse: str) -> str:
     """Return whether an interval lies on one side of a margin."""
     low, high = interval
@@ -516,7 +521,14 @@ def _rail(interval: Interval, margin: float, worse: str) -> str:
     return "safe" if worst > -margin else "harmed" if best < -margin else "open"
 
 
-def _lift(arm: str, difference: _Difference | _RatioDifference, looks: Looks, alpha: float, count: int) -> Lift:
+def _lift(
+    arm: str,
+    difference: _Difference | _RatioDifference,
+    looks: Looks,
+    alpha: float,
+    count: int,
+    rail: tuple[float, str] | None,
+) -> Lift:
     """Return a lift with its intervals, one of ``count`` that share the error probability; ``alpha`` is its part."""
     value, interval = difference.value, difference.interval
     nominal, watched = looks.nominal(1.0 - alpha), _watched(looks, alpha)
@@ -544,7 +556,7 @@ def _lift(arm: str, difference: _Difference | _RatioDifference, looks: Looks, al
         verdict="higher" if low > 0.0 else "lower" if high < 0.0 else "open",
         attrition=None,
         attrition_interval=None,
-        guardrail=None,
+        guardrail=None if rail is None else _rail((low, high), *rail),
     )
 
 

@@ -132,7 +132,7 @@ class LineEstimate(MomentEstimate):
 
     def effects(self, level: float = 0.95) -> tuple[Vector, Vector]:
         """Return average marginal effects on the probability, ``fit / 2``, and half-widths with the allowance."""
-        return self.fit / 2.0, quantile_of(level) * self.error / 2.0 + self.beyond.effects
+        return self.fit / 2.0, quantile_of(level) * self.further(level) * self.error / 2.0 + self.beyond.effects
 
     def scaled(self, factors: Vector) -> Self:
         """Return the estimate for features in other units: coefficients are multiplied by ``factors``."""

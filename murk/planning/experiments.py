@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import Any, Final
 
@@ -14,7 +15,7 @@ from murk._internal.arrays import Floats, Integers
 from murk.errors import UserError
 from murk.inference.confidence_sequences import Looks, critical_values
 from murk.inference.estimate import Estimate
-from murk.inference.experiments import experiment
+from murk.inference.experiments import Interval, experiment
 from murk.inference.units import POINTS
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for, part
@@ -117,9 +118,10 @@ def _variances(task: Task, rate: float | None) -> tuple[float, float, float]:
 
 @dataclass(frozen=True)
 class FalseAlarms:
-    """Shares of runs without an effect in which intervals excluded zero at one of the looks.
+    """Shares of runs without an effect in which intervals, of lifts and in percent, excluded zero at one of the looks.
 
-    The target's intervals share an error of 5%, and so do those of all metrics and ratios; None without any.
+    The target's lifts share an error of 5%, and so do those of all metrics and ratios, those in all segments, the
+    target's missing values, and those of all metrics; None without any.
     """
 
     runs: int
@@ -130,6 +132,11 @@ class FalseAlarms:
     sample_ratio: float  # share of runs in which the counts of arms contradicted their shares
     metrics_watched: float | None  # by intervals for every look of metrics and ratios
     metrics_fixed: float | None  # by their intervals for one planned look, applied at every look
+    segments: float | None  # by intervals for every look of lifts in segments
+    attrition: float | None  # by intervals for every look of differences of missing values
+
+
+_CHECKS: Final = tuple(field.name for field in fields(FalseAlarms))[3:]
 
 
 def false_alarms(
@@ -161,7 +168,7 @@ def false_alarms(
     looks = [_FIRST]
     while looks[-1] < answers:
         looks.append(min(max(math.ceil(looks[-1] * _GROWTH), looks[-1] + 1), answers))
-    counts = np.zeros(5)
+    alarms = Counter[str]()
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
         chosen = np.arange(len(y)) if answers == len(y) else _answered(people, most, rng)
@@ -172,12 +179,16 @@ def false_alarms(
             SimulatedNoise(int(rng.integers(2**63))),
             np.arange(answers),
         )
-        counts += _alarms(task, device, payloads, looks)
+        alarms.update(_alarms(task, device, payloads, looks))
         if tick is not None:
             tick(run + 1, "")
-    watched, fixed, ratio, *further = (counts / runs).tolist()
-    of_metrics = further if task.metrics else [None, None]
-    return FalseAlarms(runs, number, len(looks), watched, fixed, ratio, *of_metrics)
+    checked = {"watched", "fixed", "sample_ratio"}
+    checked |= {"metrics_watched", "metrics_fixed"} if task.metrics else set()
+    checked |= {"segments"} if task.experiment.segments else set()
+    if any(each.missing_share != 0.0 for each in (task.target, *task.metrics)) and task.shuffle is None:
+        checked.add("attrition")
+    alarmed = {name: alarms[name] / runs if name in checked else None for name in _CHECKS}
+    return FalseAlarms(runs, number, len(looks), **alarmed)  # type: ignore[arg-type]
 
 
 def _answered(people: Integers, most: int, rng: np.random.Generator) -> Integers:
@@ -198,9 +209,9 @@ def _codes(task: Task, place: int) -> Floats:
     return np.array([task.coding.encode_record({name: arm}, target=False).x[at : at + width] for arm in task.arms])
 
 
-def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Floats:
-    """Return whether there was an alarm at one of the looks, in the order of `FalseAlarms`."""
-    engine, start, alarms = device.engine(), 0, np.zeros(5)
+def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> set[str]:
+    """Return the fields of `FalseAlarms` for which there was an alarm at one of the looks."""
+    engine, start, alarms = device.engine(), 0, set[str]()
     for look in looks:
         engine.add(payloads[start:look], DEFAULT_LEVEL)
         start = look
@@ -208,10 +219,12 @@ def _alarms(task: Task, device: Any, payloads: Any, looks: Sequence[int]) -> Flo
         state = experiment(task, estimate, Looks("always-valid", task.tightest_at, look, repeats=task.repeats))
         if state is None:
             continue
-        further = [lift for metric in state.metrics for lift in metric.lifts]
-        for place, lifts in ((0, state.lifts), (3, further)):
-            for lift in lifts:
-                for at, interval in enumerate((lift.interval, lift.fixed_interval), start=place):
-                    alarms[at] = max(alarms[at], float(not interval[0] <= 0.0 <= interval[1]))
-        alarms[2] = max(alarms[2], float(state.mismatch))
+        of_metrics = [lift for metric in state.metrics for lift in metric.lifts]
+        intervals: dict[str, list[Interval | None]] = {"segments": [each.interval for each in state.segments]}
+        for prefix, lifts in (("", state.lifts), ("metrics_", of_metrics)):
+            intervals[f"{prefix}watched"] = [ends for lift in lifts for ends in (lift.interval, lift.relative_interval)]
+            intervals[f"{prefix}fixed"] = [lift.fixed_interval for lift in lifts]
+        intervals["attrition"] = [lift.attrition_interval for lift in (*state.lifts, *of_metrics)]
+        alarms |= {name for name, of in intervals.items() if any(ends and not ends[0] <= 0.0 <= ends[1] for ends in of)}
+        alarms |= {"sample_ratio"} if state.mismatch else set()
     return alarms

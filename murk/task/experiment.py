@@ -66,11 +66,11 @@ class GuardrailBlock(Block):
     """A difference that must not be exceeded."""
 
     margin: Annotated[Number, Field(gt=0)] = Field(
-        description="the tolerated difference from `control`: of a probability (0.01 is a percentage point), or in a "
-        "real target's units"
+        description="the tolerated difference from `control`: of a probability (0.01 is a percentage point), in a "
+        "real target's units, or of a ratio"
     )
     worse: Literal["lower", "higher"] = Field(description="the direction in which the target is worse")
-    metric: Text | None = Field(default=None, description="the metric with the margin; `null`: the target")
+    metric: Text | None = Field(default=None, description="the metric or ratio with the margin; `null`: the target")
 
 
 class RatioBlock(Block):
@@ -114,8 +114,9 @@ class ExperimentBlock(Block):
                 raise task_error(
                     "a metric is learned as a mean; remove it", "experiment", "metrics", index, "quantiles"
                 )
+        names += [ratio.name for ratio in self.ratios]
         if self.guardrail is not None and self.guardrail.metric is not None and self.guardrail.metric not in names:
-            words = f"{shown(self.guardrail.metric)} is neither the target nor a metric; "
+            words = f"{shown(self.guardrail.metric)} is neither the target nor a metric or ratio; "
             raise task_error(words + nearest(self.guardrail.metric, names), "experiment", "guardrail", "metric")
         self._check_ratios([target, *self.metrics])
 

@@ -239,7 +239,7 @@ class Task(_ProtocolBlocks):
     people: Annotated[Integer, Field(ge=1, le=10**12)] | None = Field(
         default=None,
         description="the number of releases (records with `summaries`) at which the task ends, if it is planned; live "
-        "displays then show fixed intervals. Nothing is refused beyond it",
+        "displays then show fixed intervals, unless it is an experiment. Nothing is refused beyond it",
     )
     intervals: IntervalsBlock | None = Field(default=None, description="the looks at which intervals hold")
     contrasts: Annotated[tuple[ContrastBlock, ...], Field(max_length=100)] = Field(

@@ -97,6 +97,23 @@ def test_which_looks_intervals_hold_at(keys, count, live, asked, valid, why):
     assert bool(looks.why) == bool(why)
 
 
+def test_a_live_experiment_keeps_its_sequences_at_its_stated_size():
+    """Its chart would else end with another kind of interval, and its words with a difference that was not there."""
+    task = Task.parse("""
+name: checkout
+features: [{name: arm, categories: [a, b], known: true}]
+target: {name: bought, kind: binary, positive: "yes"}
+experiment: {arm: arm, control: a}
+people: 50000
+privacy: {guarantee: {gdp: {mu: 1.0}}}
+""")
+    live, ended, asked = (
+        looks_of(task, estimated(), 50_000, live=live, asked=asked).validity
+        for live, asked in ((True, None), (False, None), (True, "fixed-n"))
+    )
+    assert (live, ended, asked) == ("always-valid", "fixed-n", "fixed-n")
+
+
 def test_a_monitor_keeps_sequences_of_nearly_as_many_releases_only():
     """Counted from where they were computed: a stream of many small steps is followed."""
     task = Task.parse(TASK)

@@ -424,6 +424,87 @@ def test_false_alarms_are_counted_of_metrics_and_ratios(monkeypatch):
     assert (plain.metrics_watched, plain.metrics_fixed) == (None, None)
 
 
+def test_false_alarms_are_counted_in_segments_and_of_missing_values(monkeypatch):
+    plain = TASK.replace("GUARANTEE", "pure: {epsilon: 8.0}")
+    own = Task.parse(plain.replace(METRICS, "  segments: [platform]\n").replace(", missing_share: 0}\nexp", "}\nexp"))
+    rng = np.random.default_rng(16)
+    X, y = coded(rng, 1_500)
+    X, y = X[:, [0, 1, 5]], np.where(rng.random(1_500) < 0.2, math.nan, y)
+    found = false_alarms(own, X, y, runs=8, seed=4)
+    # At 5% more than 2 of 8 runs with a probability of 0.6%.
+    assert found.segments <= 0.25
+    assert found.attrition <= 0.25
+    usual = inference._quantile
+    monkeypatch.setattr(inference, "_quantile", lambda looks, alpha: 0.2 * usual(looks, alpha))
+    narrow = false_alarms(own, X, y, runs=8, seed=4)
+    assert narrow.segments > 0.25
+    assert narrow.attrition > 0.25
+    assert (narrow.watched, narrow.metrics_watched) == (found.watched, None)
+    everybody = false_alarms(task(old=METRICS, new=""), X[:200], np.nan_to_num(y[:200]), runs=1)
+    assert (everybody.segments, everybody.attrition) == (None, None)
+
+
+def rail_task(guarantee, margin, worse):
+    """Return the task with a guard rail on the amount per order."""
+    rail = f"{{metric: amount per order, margin: {margin}, worse: {worse}}}"
+    return ratio_task(guarantee, "{metric: returned, margin: 0.2, worse: higher}", rail)
+
+
+@pytest.mark.parametrize(
+    ("margin", "worse", "rail"),
+    [(4.0, "higher", "safe"), (0.02, "higher", "harmed"), (0.02, "lower", "safe"), (0.6, "higher", "open")],
+)
+def test_a_guard_rail_may_be_about_a_ratio(margin, worse, rail):
+    """The amount per order of 3.3 is 20% higher in the treatment."""
+    own = rail_task("pure: {epsilon: 12.0}", margin, worse)
+    X, y = coded(np.random.default_rng(18), 120_000)
+    X[np.isnan(X[:, 3]), 3] = -1.0
+    found = state(own, device_for(own), X, y, 1)
+    assert [lift.guardrail for metric in found.metrics for lift in metric.lifts] == [None, None, None, rail]
+    assert found.lifts[0].guardrail is None
+    words = {"safe": "holds", "harmed": "is broken"}
+    assert (f"rail of amount per order {words.get(rail)}" in " ".join(found.words())) == (rail in words)
+    assert found.stop == ("harmed" if rail == "harmed" else "effect")
+
+
+def test_a_guard_rail_of_a_ratio_holds_at_every_look(monkeypatch):
+    """Without an effect it is broken at no look; of an effect as large as the margin it is neither safe nor broken."""
+    own = rail_task("pure: {epsilon: 12.0}", 0.05, "higher")
+    device, looks, runs = device_for(own.with_simulated(True)), [800 * 3**each for each in range(4)], 12
+
+    def alarms():
+        counts = np.zeros(2)
+        for run in range(runs):
+            rng = np.random.default_rng([19, run])
+            X, y = coded(rng, looks[-1])
+            X[np.isnan(X[:, 3]), 3] = -1.0
+            for place, added in enumerate((0.0, 0.05)):
+                # Amounts of each order are the same in both arms, but for the addition.
+                orders = 4.0 * (X[:, 3] + 1.0)
+                X[:, 2] = orders * (3.0 + added * (X[:, 0] > 0.0)) / 20.0 - 1.0
+                vectors = device.vectors(X, y)
+                payloads = device.mechanisms["default"].randomize(vectors, SimulatedNoise(run), np.arange(len(y)))
+                engine, start, rails = device.engine(), 0, set()
+                for look in looks:
+                    engine.add(payloads[start:look], "default")
+                    start = look
+                    # Intervals hold at one look, and the guard rail at all of them.
+                    found = experiment(own, engine.estimate(), Looks("fixed-n", own.tightest_at, look))
+                    rails |= {lift.guardrail for lift in found.metrics[-1].lifts}
+                counts[place] += bool(rails & {"harmed"} if place == 0 else rails & {"harmed", "safe"})
+        return counts
+
+    # Four intervals share 5%: at 1.25% more than 2 of 12 runs with a probability below 4e-4.
+    assert (alarms() <= 2).all()
+    usual = inference.difference_interval
+
+    def narrow(one, other, *intervals):
+        return tuple(one - other + 0.2 * (end - one + other) for end in usual(one, other, *intervals))
+
+    monkeypatch.setattr(inference, "difference_interval", narrow)
+    assert (alarms() > 2).all()
+
+
 def test_plans_count_that_one_of_several_is_drawn():
     plain, drawn = (plan_experiment(each, [400_000])[0] for each in (task(old=METRICS, new=""), task()))
     assert drawn.planned == pytest.approx(2.0 * plain.planned, rel=1e-6)

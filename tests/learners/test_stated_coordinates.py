@@ -1,13 +1,17 @@
 """Releases of one round are made in coordinates of stated typical ranges, in which narrow features are learned."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from murk import Task
 from murk.inference.estimate import Estimate
+from murk.inference.selection import selection_factors
 from murk.privacy.noise import SimulatedNoise
 from murk.protocols.device import device_for
-from murk.protocols.moments.sums import Private, noise_floor, selection_of
+from murk.protocols.moments.sums import Private, distances_from_noise, noise_floor
 from murk.protocols.stated import StatedCoordinates
 
 CENTRE, SPREAD = 0.2, 0.05
@@ -171,10 +175,28 @@ def test_a_feature_near_the_noise_has_an_interval_that_allows_for_how_it_was_cho
     draws = draws[draws >= limit][:4_000]
     # Factors are of the distance alone, and are interpolated.
     grid = np.linspace(0.0, 8.0, 400)
-    factors = [selection_of(of_two(limit + at * noise, noise))[0] for at in grid]
+    factors = selection_factors(np.array([distances_from_noise(of_two(limit + at * noise, noise))[0] for at in grid]))
     halves = 1.96 * noise * np.interp((draws - limit) / noise, grid, factors)
     held = np.mean(np.abs(draws - true) <= halves)
     assert held >= 0.95 - 5 * np.sqrt(0.95 * 0.05 / len(draws))
     # The twin without factors misses far more often where the feature is rarely learned.
     plain = np.mean(np.abs(draws - true) <= 1.96 * noise)
     assert distance > -1.0 or plain < 0.93
+
+
+@pytest.mark.parametrize("level", [0.99, 0.9991])
+def test_intervals_near_the_noise_hold_at_higher_levels_too(level):
+    """Of draws above the limit, which noise has lifted by a deviation and a half at least; twin: the factors of 95%."""
+    draws = np.random.default_rng(6).normal(size=4_000_000)
+    draws = draws[draws >= 1.5]
+    found = Estimate(("a",), np.zeros(1), "delta", np.ones(1), "", 1, 1)
+    grid = np.linspace(0.0, 8.0, 400)
+    factors = selection_factors(grid)
+    plain = np.array([replace(found, spread=factors[i : i + 1]).half_widths(level)[0] for i in range(400)])
+    wider = np.array(
+        [replace(found, spread=factors[i : i + 1], selected=grid[i : i + 1]).half_widths(level)[0] for i in range(400)]
+    )
+    missed, twin = (np.mean(draws > np.interp(draws - 1.5, grid, halves)) for halves in (wider, plain))
+    # Some 267,000 draws: 4 standard errors are at most 0.08 points.
+    assert missed <= (1.0 - level) / 2.0 + 4 * math.sqrt((1.0 - level) / 2.0 / len(draws))
+    assert twin > 1.3 * (1.0 - level) / 2.0

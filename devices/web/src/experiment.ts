@@ -9,7 +9,7 @@ export interface Experiment {
   guardrail?: { margin: number; worse: string; metric?: string | null } | null;
   segments?: string[];
   metrics?: Target[];
-  ratios?: unknown[];
+  ratios?: { name: string; numerator: string; denominator: string }[];
 }
 
 /** Further targets of a task: each release is of the target or of one of them, drawn evenly, whatever the record is. */

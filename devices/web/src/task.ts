@@ -377,13 +377,13 @@ function isExperiment(experiment: Experiment, target: Target, known: Feature[]):
   const { arm, control, assigned, guardrail, segments = [], metrics = [], ratios = [] } = experiment;
   const arms = known.find(({ name }) => name === arm)?.categories;
   if (!arms?.includes(control) || !segments.every((each) => each !== arm && known.some(({ name }) => name === each))) return false;
-  for (const ratio of ratios) allow(ratio as object, "denominator name numerator");
+  for (const ratio of ratios) allow(ratio, "denominator name numerator");
   const isMetric = (metric: Target): boolean => isTarget(metric) && metric.kind !== "classes" && metric.quantiles == null;
   if (!Array.isArray(metrics) || metrics.length > MOST_METRICS || !metrics.every(isMetric)) return false;
   if (guardrail != null) {
     allow(guardrail, "margin metric worse");
     const { metric } = guardrail;
-    if (metric != null && ![target, ...metrics].some(({ name }) => name === metric)) return false;
+    if (metric != null && ![target, ...metrics, ...ratios].some(({ name }) => name === metric)) return false;
   }
   if (assigned == null) return true;
   allow(assigned, "by salt shares");

@@ -199,6 +199,11 @@ def _count_alarms(task: Task, path: Path, person: str | None, runs: int, seed: i
             f" Of metrics and ratios, sequences excluded zero in {alarms.metrics_watched:.1%} (at most 5% for all "
             f"together), and intervals for one look in {alarms.metrics_fixed:.1%}."
         )
+    if alarms.segments is not None:
+        further += f" Of lifts in segments, sequences excluded zero in {alarms.segments:.1%} (at most 5%)."
+    if alarms.attrition is not None:
+        most = "5% of the target and 5% of all metrics" if task.metrics else "5%"
+        further += f" Missing values seemed to differ between arms in {alarms.attrition:.1%} (at most {most})."
     paragraph(
         f"Of {runs:,} runs with {alarms.people:,} people{'' if person else ', a row each,'} and no effect, "
         f"{alarms.looks} looks each: "

@@ -111,11 +111,15 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
     # Variance of an entry of the symmetric mean Hessian, whose diagonal has twice this variance.
     signal = share * float(np.sum(_matrix_sum(engines, 0) ** 2)) / total**2
     entry = max(sums[k.BEND_SQUARES] / total**2 - signal, 0.0) / (p * (p + 1))
-    factors = np.ones(free)
+    factors, selected = np.ones(free), None
     if settings.weighted and entry > 0.0:
         # Near the noise only directions that it has lifted are seen, so standard errors are multiplied by the factors.
-        factors = selection_factors((values - TRUST * noise) / math.sqrt(2.0 * entry))
+        distances = (values - TRUST * noise) / math.sqrt(2.0 * entry)
+        factors = selection_factors(distances)
         seen &= factors <= _MOST_LIFTED
+        if seen.any():
+            # A coefficient may depend on the least certain direction that is seen.
+            selected = np.full(p, float(np.min(distances[seen])))
     inverse = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
     wide = (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
     doubtful = np.zeros(p, dtype=bool)
@@ -169,6 +173,7 @@ def _sandwich(engines: Sequence[Any], average: Floats) -> Estimate:
             len(engines),
             n,
             curvature_error=curvature_error,
+            selected=selected,
             shifted=shifted,
         )
     length = float(np.linalg.norm(theta))
@@ -250,8 +255,7 @@ def _outer_with_rows(
     mean = np.asarray(polished.values)
     # Errors depend on the coefficients, and public rows change the coefficients that noise hides: hence two rounds.
     for _ in range(2):
-        length = max(float(np.linalg.norm(mean)), settings.radius)
-        fitted = fit.hypotheses(released, rows, mean[:free] * (settings.radius / length))
+        fitted = fit.hypotheses(released, rows, mean[:free])
         weights = np.exp([each.evidence - max(other.evidence for other in fitted) for each in fitted])
         heavy = [i for i in range(len(fitted)) if weights[i] >= LIGHT * weights.sum()]
         weights = weights[heavy] / weights[heavy].sum()
@@ -270,7 +274,14 @@ def _outer_with_rows(
         note = f"none for {listed(missing)}, which noise hides; {note}"
     note += WEIGHTED.format(settings.weight)
     return replace(
-        polished, values=mean, spread=spread, curvature_error=None, method=fit.PUBLIC_ROWS, note=note, alike=True
+        polished,
+        values=mean,
+        spread=spread,
+        curvature_error=None,
+        selected=None,
+        method=fit.PUBLIC_ROWS,
+        note=note,
+        alike=True,
     )
 
 
@@ -305,10 +316,11 @@ def _floored_solution(
     inverse = back @ (vectors[:, seen] * (factors / values)[seen]) @ vectors[:, seen].T
     # Of a few releases, a variance may be zero up to rounding.
     error = np.sqrt(np.maximum(np.diag(inverse @ meat @ inverse.T), 0.0))
-    # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball.
-    length = np.linalg.norm(back, axis=1)
+    # The unknown part of a coefficient: its share of the hidden directions, times the largest length in the ball, which
+    # is too small if the part that is seen is longer.
+    length, longest = np.linalg.norm(back, axis=1), max(radius, float(np.linalg.norm(along[seen])))
     share = np.linalg.norm(back @ vectors[:, ~seen], axis=1) / length
-    unknown = share * length * (radius + float(np.linalg.norm(along[~seen])))
+    unknown = share * length * (longest + float(np.linalg.norm(along[~seen])))
     return vectors @ along, np.where(share <= MOST_HIDDEN, error + unknown / LEAST_QUANTILE, math.inf)
 
 

@@ -166,13 +166,18 @@ def _fit(device: ExampleDevice, V: Floats, records: Records) -> tuple[Floats, Fl
 
 
 def _solved(device: ExampleDevice, bend: Floats, aimed: Floats) -> Floats:
-    """Return the minimiser, scaled into the ball; the shortest one if there are several."""
+    """Return the minimiser, the shortest one if there are several, as the point at which an engine has its residuals.
+
+    This is within the ball, unless all residuals can be computed from exact sums.
+    """
     settings = device.settings
     assert settings.radius is not None
     free = settings.features - (not settings.intercept)
     ridge = 1e-9 * np.trace(bend) + settings.regularization * (1.0 if not settings.weighted else 0.0)
     theta = np.zeros(settings.features)
     theta[:free] = np.linalg.lstsq(bend[:free, :free] + ridge * np.eye(free), aimed[:free], rcond=None)[0]
+    if settings.exact:
+        return theta
     return np.asarray(theta * min(1.0, settings.radius / max(float(np.linalg.norm(theta)), 1e-9)))
 
 

@@ -249,7 +249,7 @@ def with_public(
     error = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values = np.append(theta, np.zeros(p - free))
     combined = replace(polished, values=values, method=PUBLIC_ROWS, spread=error, note=note, covariance=covariance)
-    return replace(combined, curvature_error=None, alike=True)
+    return replace(combined, curvature_error=None, selected=None, alike=True)
 
 
 def _noise_of_products(p: int, noise: float, people: float, known: float, directions: Floats) -> Floats:

@@ -20,13 +20,14 @@ from murk._internal.links import normal_nodes
 from murk.inference.estimate import Estimate
 from murk.inference.linear_probability import Allowance, LineEstimate, allowance
 from murk.inference.misfit import MOST_NUMBERS, UNLIKE, misfit
+from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms.outer_product import matrix_size
 from murk.protocols.linear_algebra import flattened
 from murk.protocols.mean_functions import LINKS, Curve, ResponseRange
 from murk.protocols.moments.model import MomentModel
 from murk.protocols.moments.solve import NoRootError, score_covariance, solve, solve_score
 from murk.protocols.moments.statistics import Statistics
-from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, selection_of
+from murk.protocols.moments.sums import Design, MomentSums, Private, design_of, distances_from_noise
 from murk.protocols.rows import Rows
 
 E = TypeVar("E", bound=Estimate)
@@ -182,6 +183,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
 
     def judge() -> Estimate:
         spread, of_line = np.full(p, np.inf), normal and layout.observed and curve.name == "logistic"
+        selected = None
         if not private.is_share_known:
             note = f"none: {_FEW}"
         elif missing is not None:
@@ -193,7 +195,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
             note = f"none: {_FIXED if model.repair else _LEFT}; {stated}{_HELPS}"
         else:
             at = _At(means, design, beta, response, curve, points, shares, people, a, c)
-            spread = _errors(at)
+            spread, selected = _errors(at), _selected(at)
             if curve.name == "identity":
                 note = "for the population's best linear fit" + _needs(layout, public)
             elif of_line:
@@ -208,7 +210,7 @@ def fit_private(model: MomentModel, private: Private, layout: Statistics, releas
             # Effects are defined in the same way with and without an interval.
             line = {"fit": back @ beta, "error": spread, "beyond": Allowance(np.zeros(p), np.zeros(p))}
             return means.estimate(LineEstimate, values, method, spread, note, **line)
-        return means.estimate(Estimate, values, method, spread, note)
+        return means.estimate(Estimate, values, method, spread, note, selected=selected)
 
     return Fit(back @ direction, missing, values, judge)
 
@@ -223,7 +225,8 @@ def _of_line(at: _At, values: Floats, spread: Floats, note: str) -> LineEstimate
     largest, inverse = layout.clipping_norm if by_norm else 1.0, np.asarray(np.linalg.inv(matrix))
     beyond = allowance(at.beta, at.values, matrix, inverse, largest, by_norm=by_norm)
     beyond = Allowance(np.abs(back) @ beyond.coefficients, np.abs(back) @ beyond.effects)
-    return at.means.estimate(LineEstimate, values, DELTA, spread, note, fit=back @ at.beta, error=error, beyond=beyond)
+    fields = {"fit": back @ at.beta, "error": error, "beyond": beyond, "selected": _selected(at)}
+    return at.means.estimate(LineEstimate, values, DELTA, spread, note, **fields)
 
 
 def _scored(means: _Means, public: Rows, direction: Floats) -> Fit:
@@ -298,9 +301,14 @@ def _errors(at: _At) -> Floats:
     """Return standard errors of the coded features' coefficients."""
     back = at.means.back
     errors = np.sqrt(np.maximum(np.diag(back @ _covariance(at) @ back.T), 0.0))
-    # Without noise, as public rows have none, nothing was selected.
+    distances = _selected(at)
+    return errors if distances is None else errors * selection_factors(distances)
+
+
+def _selected(at: _At) -> Floats | None:
+    """Return distances from the noise; None without noise, as public rows have none, as nothing was selected."""
     chosen = at.means.layout.observed and not np.isfinite(at.people)
-    return errors * selection_of(at.means.private) if chosen else errors
+    return distances_from_noise(at.means.private) if chosen else None
 
 
 def _covariance(at: _At) -> Floats:

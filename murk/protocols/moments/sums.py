@@ -13,7 +13,6 @@ from murk._internal.arrays import Floats
 from murk.inference.estimate import surely_missing
 from murk.inference.misfit import UNLIKE
 from murk.inference.poisoning import Influence, longest
-from murk.inference.selection import selection_factors
 from murk.privacy.mechanisms import CompositeMechanism
 from murk.protocols.moments import kernels
 from murk.protocols.moments.mechanisms import Level
@@ -167,15 +166,15 @@ def _seen(private: Private) -> tuple[Floats, Floats]:
     return least, np.sqrt(noise)
 
 
-def selection_of(private: Private) -> Floats:
-    """Return factors of standard errors, (p,), since coefficients are shown only if their features exceed the noise.
+def distances_from_noise(private: Private) -> Floats:
+    """Return how far each coefficient's feature exceeds the noise, (p,), in standard deviations.
 
-    The intercept has the largest factor.
+    Coefficients are shown only if all features do, and the intercept depends on all of them.
     """
     least, noise = _seen(private)
     above = (least - noise_floor(private)) / np.where(noise > 0.0, noise, 1.0)
-    factors = np.where(noise > 0.0, selection_factors(above), 1.0)
-    return np.append(factors, np.max(factors, initial=1.0))
+    distances = np.where(noise > 0.0, above, np.inf)
+    return np.append(distances, np.min(distances, initial=np.inf))
 
 
 def influence_of(

@@ -1,6 +1,7 @@
 """Released outer products: unbiased by any mechanism, with a pure guarantee too, and what public rows add."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from murk.privacy.mechanisms.outer_product import write_outer as outer_of
 from murk.protocols.examples import engine as engines
 from murk.protocols.examples import layout as k
 from murk.protocols.examples.device_kernels import to_units
-from murk.protocols.examples.estimate import estimate
+from murk.protocols.examples.estimate import _floored_solution, estimate
 from murk.protocols.examples.outer import matrix_of
 from murk.protocols.examples.public_fit import PUBLIC_ROWS, Released, RowMoments, hidden, size_of_error, unlike
 from murk.protocols.examples.settings import MOST_EXACT
@@ -285,6 +286,29 @@ def test_public_rows_narrow_intervals_of_labels_and_of_real_targets(target):
     assert kept >= 48
     assert half < 48
     assert narrower >= 15
+
+
+def test_intervals_with_public_rows_allow_for_estimates_outside_the_ball():
+    """They are those within a large ball. Residuals at projections onto a small one would have less noise."""
+    (one, inside), (other, outside) = (
+        with_rows(covariates(2000, 3), 3, target="real", mu=4.0, radius=radius) for radius in (20.0, 0.05)
+    )
+    assert np.linalg.norm(outside.values) > 4.0 * 0.05
+    assert outside.method == PUBLIC_ROWS
+    for near, far in ((one, other), (inside, outside)):
+        assert far.values == pytest.approx(near.values, rel=1e-9)
+        assert far.spread == pytest.approx(near.spread, rel=1e-9)
+
+
+def test_unknown_parts_of_coefficients_may_be_as_long_as_what_is_seen():
+    """A ball that does not contain what is seen bounds nothing of what noise hides."""
+    vectors = np.linalg.qr(np.array([[1.0, 0.1], [0.1, -1.0]]))[0]
+    solve = partial(_floored_solution, np.array([1e-3, 1.0]), vectors, 3.0 * vectors[:, 1], np.eye(2), 1, 0.1)
+    spreads = [solve(radius)[1] for radius in (0.1, 3.0, 6.0)]
+    assert np.isfinite(spreads[0]).any()
+    assert spreads[0] == pytest.approx(spreads[1])
+    assert np.all(spreads[2] >= spreads[1])
+    assert np.any(spreads[2] > spreads[1])
 
 
 def test_rows_unlike_the_people_are_not_used_and_the_target_stays():

@@ -14,7 +14,7 @@ from murk.planning.forecast import DRAWS, forecast, forecasts
 from murk.planning.outlook import outlook
 from murk.protocols.device import device_for
 from murk.protocols.linear_algebra import flattened
-from murk.protocols.population import Effects, designs, one_by_one
+from murk.protocols.population import Effects, Records, designs, one_by_one
 from murk.protocols.scores.forecast import _answers as planned_answers
 from murk.protocols.scores.model import QUERIES, Model, vectors
 from tests.learners.planning.people import halves, population, task
@@ -132,6 +132,28 @@ def test_half_widths_shrink_with_the_root_of_the_number_once_asymptotics_hold():
     assert few.settled
     for name, half in few.halves.items():
         assert half / many.halves[name] == pytest.approx(4.0, rel=0.15), name
+
+
+@pytest.mark.parametrize("rows", [0, 2_000])
+def test_half_widths_outside_the_ball_are_those_of_the_coefficients_themselves(rows):
+    """Sums of outer products give the residuals at any coefficients, so that the radius does not matter."""
+    rng, found = np.random.default_rng(5), []
+    X = np.column_stack([rng.uniform(-0.25, 0.25, (2_000, 2)), np.ones(2_000)])
+    records = Records(X, X @ [2.5, -1.0, 0.0] + rng.uniform(-0.1, 0.1, 2_000), np.full(2_000, 1 / 2_000))
+    for radius in (0.5, 20.0):
+        own = Task.parse(
+            "name: t\nfeatures: [{name: a, low: -1, high: 1}, {name: b, low: -1, high: 1}]\n"
+            "target: {name: y, kind: real, low: -1, high: 1}\nprotocol: examples\nexamples: {release: outer}\n"
+            f"learner: {{radius: {radius}}}\nprivacy: {{guarantee: {{gdp: {{mu: 12.0}}}}}}\n"
+            + f"public: {{set_aside: {rows}}}"
+            * bool(rows)
+        )
+        if rows:
+            own = own.with_public(X, np.ones(rows, dtype=np.int64))
+        drawn = examples.estimate(device_for(own), records, 20_000, {"default": 1.0}, 1, np.random.default_rng(6))
+        found.append(drawn.half_widths())
+    assert np.isfinite(found).all()
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
 
 
 def test_what_is_not_to_be_learned_is_said():
