@@ -26,7 +26,13 @@ def _sequences(figures: Figures, points: Sequence[CurvePoint]) -> list[tuple[flo
     halves = math.sqrt(figures.looks.repeats.effect) * np.array([point.half_widths for point in points])
     if not np.isfinite(figures.sequence_half_widths).any():
         halves = np.full_like(halves, np.inf)
-    return list(map(tuple, sequence_half_widths(halves, counts, figures.looks.tightest_at).tolist()))
+    counts_now, halves_now = np.array([float(figures.sequence_count)]), np.array([figures.half_widths])
+    now = sequence_half_widths(halves_now, counts_now, figures.looks.tightest_at)[0]
+    # States do not record how near to the noise an estimate was, which widens intervals above 95%; it was no farther.
+    known = np.isfinite(figures.sequence_half_widths) & np.isfinite(now) & (now > 0.0)
+    excess = np.ones(len(now))
+    excess[known] = np.maximum(1.0, np.array(figures.sequence_half_widths)[known] / now[known])
+    return list(map(tuple, (excess * sequence_half_widths(halves, counts, figures.looks.tightest_at)).tolist()))
 
 
 class Point(NamedTuple):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from murk import Task
+from murk.inference.confidence_sequences import sequence_half_widths
 from murk.monitoring import history
 from murk.monitoring.figures import Place, figures
 from murk.monitoring.metrics.catalogue import METRICS
@@ -94,11 +95,26 @@ def test_windows_are_estimated_again_once_more_has_come(engine):
     assert len(snapshot(engine, first).figures.track.numbers) == 16
 
 
-def test_earlier_points_allow_for_people_who_answer_again():
-    def halves(effect):
-        looks = SimpleNamespace(count=500.0, tightest_at=1_000, repeats=Repeats(4, effect))
-        figures = SimpleNamespace(looks=looks, releases_used=500, sequence_half_widths=np.ones(1))
-        point = SimpleNamespace(releases=200, half_widths=(0.1,))
-        return history._sequences(figures, [point])[0][0]
+def earlier(effect=1.0, excess=1.0):
+    """Half-width of a sequence at an earlier point, of a fixed one of .1 that is .04 now."""
+    looks = SimpleNamespace(count=500.0, tightest_at=1_000, repeats=Repeats(4, effect))
+    now = float(sequence_half_widths(np.array([[0.04]]), np.array([500.0]), 1_000)[0, 0])
+    figures = SimpleNamespace(
+        looks=looks,
+        releases_used=500,
+        half_widths=(0.04,),
+        sequence_count=500.0,
+        sequence_half_widths=(excess * now,),
+    )
+    return history._sequences(figures, [SimpleNamespace(releases=200, half_widths=(0.1,))])[0][0]
 
-    assert halves(4.0) == pytest.approx(2.0 * halves(1.0))
+
+def test_earlier_points_allow_for_people_who_answer_again():
+    assert earlier(effect=4.0) == pytest.approx(2.0 * earlier())
+
+
+def test_earlier_points_are_at_least_as_much_wider_than_normal_ones_as_the_newest():
+    """Near the noise, levels above 95% have a z of their own, which states do not record."""
+    assert earlier(excess=1.2) == pytest.approx(1.2 * earlier())
+    assert earlier(excess=0.9) == pytest.approx(earlier())
+    assert earlier(excess=np.inf) == np.inf

@@ -24,7 +24,7 @@ from murk.protocols.examples.device import ExampleDevice, settings_of
 from murk.protocols.examples.directions import parts
 from murk.protocols.examples.engine import IWPEngine, OuterEngine, engine_of
 from murk.protocols.examples.estimate import estimate_of_sums
-from murk.protocols.examples.newton import factors
+from murk.protocols.examples.newton import factors, to_estimate
 from murk.protocols.examples.settings import POLISHED
 from murk.protocols.population import Records
 from murk.task.privacy import DEFAULT_LEVEL
@@ -66,6 +66,7 @@ def estimate(
         return replace(device.engine().estimate(), note=_UNPOLISHED)
     bend, aimed, first, theta = _means(device, records)
     whole, lower = engine_of(settings, device.mechanisms, seed=0), np.tril_indices(settings.features)
+    exact: list[tuple[float, OuterEngine]] = []
     for level, size in design.split(people, levels).items():
         m = min(_PEOPLE, size)
         engine = _simulated(device, records, m, level, theta, rng)
@@ -78,7 +79,10 @@ def estimate(
 
         whole.real[list(_SCALARS)] += square * engine.real[list(_SCALARS)]
         whole.triangles[0] += linear(engine.triangles[0], bend[lower])
-        whole.triangles[1] += square * engine.triangles[1]
+        if isinstance(engine, OuterEngine) and settings.exact:
+            exact.append((square, engine))
+        else:
+            whole.triangles[1] += square * engine.triangles[1]
         whole.rows[k.AIMED] += linear(engine.rows[k.AIMED], aimed)
         if settings.outer:
             whole.rows[k.FIRST] += square * engine.rows[k.FIRST]
@@ -87,6 +91,12 @@ def estimate(
             whole.rows[k.SECOND] += square * engine.rows[k.SECOND]
         whole.whole[k.COUNT] += size
     whole.rows[k.REFERENCE] = theta
+    if exact:
+        # Residuals from exact sums are those at the estimate, in which noise hides directions.
+        to_estimate(whole.whole, whole.real, whole.rows[k.AVERAGE], whole.rows[k.REFERENCE], math.inf)
+        for square, engine in exact:
+            engine.summarize(whole.rows[k.REFERENCE])
+            whole.triangles[1] += square * engine.triangles[1]
     whole.covariates = device.covariates
     return estimate_of_sums([whole])
 
@@ -166,18 +176,13 @@ def _fit(device: ExampleDevice, V: Floats, records: Records) -> tuple[Floats, Fl
 
 
 def _solved(device: ExampleDevice, bend: Floats, aimed: Floats) -> Floats:
-    """Return the minimiser, the shortest one if there are several, as the point at which an engine has its residuals.
-
-    This is within the ball, unless all residuals can be computed from exact sums.
-    """
+    """Return the minimiser, scaled into the ball; the shortest one if there are several."""
     settings = device.settings
     assert settings.radius is not None
     free = settings.features - (not settings.intercept)
     ridge = 1e-9 * np.trace(bend) + settings.regularization * (1.0 if not settings.weighted else 0.0)
     theta = np.zeros(settings.features)
     theta[:free] = np.linalg.lstsq(bend[:free, :free] + ridge * np.eye(free), aimed[:free], rcond=None)[0]
-    if settings.exact:
-        return theta
     return np.asarray(theta * min(1.0, settings.radius / max(float(np.linalg.norm(theta)), 1e-9)))
 
 
