@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
@@ -93,6 +93,9 @@ class LDPSGD(SGDEstimator[SGDEngine]):
 
     def _prepare(self) -> None:
         self._squares()
+        if isinstance(self.public, Iterator):
+            # Clones read the argument again.
+            self.public = PublicSample.read(self.public, self.features, most=sys.maxsize)
         super()._prepare()
 
     def _squares(self) -> tuple[float, float]:

@@ -59,7 +59,7 @@ class PublicSample:
             return public if names is None else public.select(names)
         columns, blocks = _blocks(public, names)
         random = np.random.default_rng(_SEED)
-        kept = np.empty((0, len(columns)))
+        kept, parts = np.empty((0, len(columns))), list[Floats]()
         moment = np.zeros((len(columns) + 1, len(columns) + 1))
         total = 0
         for block in blocks:
@@ -72,8 +72,11 @@ class PublicSample:
                 )
             whole = np.column_stack([block, np.ones(len(block))])
             moment += whole.T @ whole
-            room = max(most - len(kept), 0)
-            kept = np.concatenate([kept, block[:room]])
+            room = max(most - total, 0)
+            if room:
+                parts.append(block[:room])
+            if parts and room < len(block):
+                kept, parts = np.concatenate(parts), []
             # Vitter's algorithm R: row number t replaces a kept one with probability most / t.
             for offset, row_values in enumerate(block[room:], start=total + room + 1):
                 slot = int(random.integers(offset))
@@ -82,7 +85,7 @@ class PublicSample:
             total += len(block)
         if not total:
             raise UserError("public covariates: there are no rows; give at least as many as there are features")
-        return cls(columns, kept, total, moment / total)
+        return cls(columns, np.concatenate([kept, *parts]), total, moment / total)
 
     def select(self, names: Sequence[Any]) -> PublicSample:
         """Return the sample with these columns, in this order; raise UserError if one of them is missing."""

@@ -1001,7 +1001,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 if window := self._budget_windows(request.at):
                     (windows[index],) = window
                 checked[index] = replace(request, person=person)
-            except UserError as error:
+            except Exception as error:  # noqa: BLE001 - it is this caller's, and no other's
                 results[index] = without_frames(error)
         while checked:
             try:
@@ -1109,7 +1109,7 @@ class Producer(BaseProducer["PersonDevice"]):
                 windows = self._budget_windows(call.at)
                 if windows is None:
                     raise UserError(f"the task {self.task.name!r} has no windows (privacy.window): use release")
-            except UserError as error:
+            except Exception as error:  # noqa: BLE001 - it is this caller's, and no other's
                 results[index] = without_frames(error)
                 continue
             # The ledger decides once for a person's records, which are all held or all refused.
@@ -1142,8 +1142,10 @@ class Producer(BaseProducer["PersonDevice"]):
                         results[index] = self._put_held(spend.held, stored[call.person], call, terms[call.person][0])
         except Exception as error:  # noqa: BLE001 - an earlier group of the same call has been held
             return dict.fromkeys(calls, without_frames(error))
-        # The write-ahead log has a copy of the row for each of the window's records.
-        self._ledger.tidy()
+        # The write-ahead log has a copy of the row for each of the window's records. After an error here, callers would
+        # hold the records again.
+        with suppress(MurkError, OSError):
+            self._ledger.tidy()
         return results
 
     def _put_held(self, records: HeldRecords, name: Id, call: ReleaseCall, window: int) -> Receipt | Exception:

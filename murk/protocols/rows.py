@@ -67,7 +67,8 @@ class Rows:
         points = self.points.copy()
         for row in points:
             confine(row, clipping_norm, True, False)
-        return replace(self, points=points)
+        # Moment and number are known for the points only.
+        return replace(self, points=points, moment=None, total=None)
 
     def thinned(self, most: int) -> Rows:
         """Return at most ``most`` of the rows, evenly spaced."""

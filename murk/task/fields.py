@@ -66,6 +66,8 @@ Text = Annotated[str, _Short, BeforeValidator(_text), AfterValidator(_readable)]
 
 UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 LONGEST: Final = 3_660 * 86_400
+SLACK: Final = UNITS["d"]
+"""Seconds by which a device's clock may be ahead. Its releases then expire later, by as much."""
 _DURATION = re.compile(r"([0-9]{1,9})\s?([dhms])")
 
 

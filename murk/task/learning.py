@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import BeforeValidator, Discriminator, Field, PlainSerializer, PlainValidator, Tag, model_validator
 
 from murk.task.errors import shown, task_error
-from murk.task.fields import UNITS, Block, Duration, Integer, Number, Text
+from murk.task.fields import Block, Duration, Integer, Number, Text
 from murk.task.windows import task_window
 
 LARGEST: Final = 1e12  # keeps sums and squares of settings far from overflow
@@ -268,10 +268,6 @@ class MaxStaleness(Block):
     def limit(self, count: int) -> int:
         """Return the largest age of a gradient once a partition has learned ``count`` releases."""
         return max(self.releases, count * self.share_ppm // 1_000_000)
-
-
-SLACK: Final = UNITS["d"]
-"""Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
 
 
 class LogBlock(Block):

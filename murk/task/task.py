@@ -25,12 +25,11 @@ from murk.task.errors import Path as KeyPath
 from murk.task.errors import mistake, nearest, shown, task_error, user_error
 from murk.task.experiment import ExperimentBlock, assigned_place
 from murk.task.features import CategoryFeature, ClassTarget, Feature, RealTarget, Target, Words, without_defaults
-from murk.task.fields import LONGEST, UNITS, Block, Duration, Integer, Text, format_duration
+from murk.task.fields import LONGEST, SLACK, UNITS, Block, Duration, Integer, Text, format_duration
 from murk.task.learning import (
     ADDED,
     ADDED_TO_TASK,
     ASKED,
-    SLACK,
     TIGHTEST_AT,
     ContrastBlock,
     IntervalsBlock,
@@ -567,15 +566,19 @@ class Task(_ProtocolBlocks):
         if self.expiry < self.granularity:
             why = "so that releases would expire immediately; raise it or lower granularity"
             raise task_error(f"{expiry} is below granularity {granularity}, {why}", "expiry")
-        least = self.expiry + SLACK
+        least, slack = self.expiry + SLACK, format_duration(SLACK)
+        if least > LONGEST:
+            why = f"the longest retention {format_duration(LONGEST)} less {slack}"
+            raise task_error(f"{expiry} is above {format_duration(LONGEST - SLACK)}, {why}; lower it", "expiry")
         if "retention" not in self.log.model_fields_set:
-            self.__dict__["log"] = self.log.model_copy(update={"retention": min(least, LONGEST)})
+            self.__dict__["log"] = self.log.model_copy(update={"retention": least})
         if self.log.retention < least:
-            kept, slack = format_duration(self.log.retention), format_duration(SLACK)
+            kept = format_duration(self.log.retention)
             words = (
                 f"{kept} is below expiry {expiry} and {slack}, by which a device's clock may be ahead, so that a "
                 "release sent again after the log has removed it would count twice; raise it to "
-                f"{format_duration(least)} or lower expiry"
+                f"{format_duration(least)} or lower expiry. If a log carries the task with this retention, use another "
+                "log"
             )
             raise task_error(words, "log", "retention")
 

@@ -120,11 +120,12 @@ def test_one_requests_error_is_its_own(tmp_path: Path) -> None:
             ReleaseCall(RECORD, "cid", level="none"),
             ReleaseCall(RECORD, "dan", key=""),
             ReleaseCall(None, "eve"),  # type: ignore[arg-type]
+            ReleaseCall(RECORD, "hal", level=["open"]),  # type: ignore[arg-type]
             ReleaseCall(RECORD, "fay", level="open"),
         ]
         results = world.producer.release_group(calls)
         kinds = [each.outcome if not isinstance(each, Exception) else type(each) for each in results]
-        unreadable = [ZeroDivisionError, "known", UserError, UserError, AttributeError]
+        unreadable = [ZeroDivisionError, "known", UserError, UserError, AttributeError, TypeError]
         assert kinds == ["released", UserError, *unreadable, "released"]
         # One key in two canonically equal spellings.
         spelled = [ReleaseCall(RECORD, "gus", key="caf\u00e9"), ReleaseCall(RECORD, "gus", key="cafe\u0301")]
@@ -367,6 +368,36 @@ def test_records_that_are_held_together_share_a_transaction(tmp_path: Path, monk
         assert len(transactions) == 2
         held = ledger.held(task.hash, 2.0**40)
         assert sorted((each.name, each.count) for each in held) == [("ann", 1), ("ann", 2), ("bob", 1), ("cleo", 1)]
+
+
+def test_what_was_held_is_told_though_another_caller_or_the_ledger_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error would have the others of the group hold their records again, which would then count twice."""
+
+    def full(*_: Any) -> Any:
+        raise MurkError("the disk is full")
+
+    task = weekly(simulated=False)
+    url, path = announced(tmp_path, task)
+    now = datetime.now(UTC)
+    ann = ReleaseCall(RECORD, "ann", None, "default", now)
+    # Ann's second window is held in a second transaction.
+    calls = [ann, replace(ann, person="bob"), replace(ann, at=now - timedelta(days=7))]
+    calls.append(ReleaseCall(RECORD, "eve", None, ["default"], now))  # type: ignore[arg-type]
+    calls.append(replace(ann, person="fay", level="new"))
+    with open_log(url, create=False) as log, Ledger(path) as ledger:
+        producer = Producer(task, log, ledger)
+        monkeypatch.setattr(ledger, "tidy", full)
+        check = producer._check_levels
+        monkeypatch.setattr(producer, "_check_levels", lambda levels: (full if levels == ["new"] else check)(levels))
+        results = producer.hold_group(calls)
+        assert [getattr(each, "outcome", type(each).__name__) for each in results] == [
+            *("held", "held", "held", "TypeError", "MurkError")
+        ]
+        assert sorted((each.name, each.count) for each in ledger.held(task.hash, 2.0**40)) == [
+            *(("ann", 1), ("ann", 1), ("bob", 1))
+        ]
 
 
 def test_what_is_held_outlives_a_kill(tmp_path: Path) -> None:

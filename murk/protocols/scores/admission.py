@@ -13,7 +13,7 @@ from murk.errors import MurkError
 from murk.privacy.mechanisms.lattice import FORGED, PayloadBound
 from murk.protocols.device import HostileModelError
 from murk.protocols.scores.mechanisms import LevelMechanisms, ScoreMechanisms
-from murk.protocols.scores.model import ABOVE, Model, model_size
+from murk.protocols.scores.model import ABOVE, Model, check_model, model_size
 from murk.protocols.scores.settings import REMEMBERED, Settings
 from murk.stream.wire.admission import AdmissionRules
 from murk.stream.wire.codec import RejectedError
@@ -178,7 +178,7 @@ def rounds_of(state: Mapping[str, Any]) -> list[Any]:
 
 
 def read_round(state: Mapping[str, Any], features: int, contrasts: int, *, sets: bool = False) -> tuple[int, Model]:
-    """Read start and model of a round's state; raise MurkError if they are malformed."""
+    """Read start and model of a round's state; raise MurkError if no honest learner writes them."""
     # Imported here, as only tasks with shared models need it.
     from murk.stream.wire.state import count_of, unpack
 
@@ -186,8 +186,11 @@ def read_round(state: Mapping[str, Any], features: int, contrasts: int, *, sets:
         start, packed = state["start"], state["model"]
     except (KeyError, TypeError) as error:
         raise MurkError(f"the state holds no rounds ({type(error).__name__})") from error
-    model = Model.of(unpack(packed, model_size(features, contrasts, sets=sets)), features, sets=sets)
-    return count_of(start, "round"), model
+    flat = unpack(packed, model_size(features, contrasts, sets=sets))
+    try:
+        return count_of(start, "round"), check_model(flat, features, contrasts, sets=sets)
+    except HostileModelError as error:
+        raise MurkError(f"the state is damaged: {error}") from None
 
 
 def _payload_bounds_of(pair: ScoreMechanisms) -> tuple[PayloadBound, ...]:

@@ -16,7 +16,7 @@ from murk.errors import MurkError, UserError
 from murk.stream.archive import files
 from murk.stream.archive.files import Archived, Extent, Folder, Manifest
 from murk.stream.log.interface import FIRST_PARTITION, REMOVED, Log, check_carries
-from murk.stream.wire.admission import DAY, lifetime_of, wire_rules
+from murk.stream.wire.admission import lifetime_of, wire_rules
 from murk.stream.wire.duplicates import DuplicateWindow
 from murk.stream.wire.packed import Fetched, Packed
 from murk.stream.wire.state import decode_state
@@ -24,6 +24,7 @@ from murk.stream.worker.interface import StreamLearner
 from murk.stream.worker.recovery import check_shuffled, rebuild_window
 from murk.stream.worker.sharing import SharingLearner
 from murk.stream.worker.worker import Validator
+from murk.task.fields import SLACK
 from murk.task.task import Task
 
 _ERROR_CODE = "MURK-ARCHIVE-001"
@@ -248,7 +249,7 @@ class Archiver:
         begins, expires = _times(fetched.messages)
 
         def verdicts(times: Integers) -> Integers:
-            ahead = begins > times + DAY
+            ahead = begins > times + SLACK
             return np.stack([times > expires, expires > times + lifetime, ahead])
 
         is_same = (verdicts(exact) == verdicts(truncated)).all(axis=0) & (expires >= 0)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from murk._internal.lazy import map_levels
 from murk.stream.wire.codec import RejectedError, WireRules
+from murk.task.fields import SLACK
 
 if TYPE_CHECKING:
     from murk.privacy.mechanisms import Costed
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from murk.stream.wire.releases import Release
     from murk.task.task import Task
 
-DAY: Final = 86_400
-SLACK: Final = DAY
-"""Seconds by which a device's clock may be ahead. What expires later than its task's expiry and this is refused."""
 _UNKNOWN_MODEL = "future", "version"  # reasons to refuse a release whose model is unknown
 
 
@@ -65,13 +63,15 @@ def wire_rules(task: Task, admission: AdmissionRules) -> WireRules:
         kind=admission.kind,
         lifetime=lifetime_of(task.expiry),
         is_shuffled=task.shuffle is not None,
-        # A device's clock may be ahead by as much.
-        ahead=None if task.track is None else DAY,
+        ahead=None if task.track is None else SLACK,
     )
 
 
 def lifetime_of(expiry: int) -> int:
-    """Return the longest time, in seconds, from the arrival of a release to its expiry, for a task's ``expiry``."""
+    """Return the seconds from the arrival of a release to its expiry if the device's clock is ``SLACK`` ahead.
+
+    ``expiry`` is the task's. Only shuffled tasks refuse releases that expire later.
+    """
     return expiry + SLACK
 
 

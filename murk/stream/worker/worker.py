@@ -228,8 +228,8 @@ class Validator:
         release = decode(value, self._rules)
         if release.partition != self._partition:
             raise RejectedError("partition", f"of partition {release.partition}, on partition {self._partition}")
-        # Times are checked before duplicates. Retention is no shorter than a release's longest lifetime, so a message
-        # that retention has removed has no unexpired copy.
+        # Times are checked before duplicates. Retention is no shorter than the lifetime of a release of a device whose
+        # clock is at most a day ahead: if retention has removed its message, it has no unexpired copy.
         check_times(release, appended, self._rules)
         return release
 

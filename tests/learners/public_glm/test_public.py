@@ -59,6 +59,35 @@ def test_memory_stays_bounded_and_the_draw_is_even():
     assert np.array_equal(PublicSample.read(rows).rows, sample.rows)
 
 
+@pytest.mark.parametrize("most", [100, 5_000, 10**9])
+def test_rows_are_copied_at_most_twice_and_the_argument_is_left_as_it_is(monkeypatch, most):
+    """Otherwise the time would grow with the square of their number."""
+    copied, concatenate = [], np.concatenate
+
+    def counted(parts):
+        copied.append(sum(map(len, parts)))
+        return concatenate(parts)
+
+    few = 10  # numpy's own: the generator's seed is an array of one number
+    rows = np.arange(40_000.0)[:, None]
+    monkeypatch.setattr(np, "concatenate", counted)
+    sample = PublicSample.read(rows, most=most)
+    assert sum(copied) <= 2 * min(most, len(rows)) + few
+    assert np.array_equal(rows[:, 0], np.arange(40_000.0))
+    assert len(np.unique(sample.rows)) == min(most, len(rows))
+
+
+def test_an_iterator_is_read_once_also_by_clones():
+    arguments = {"guarantee": GaussianDP(1.0), "seed": 1}
+    whole = LDPSGDRegressor(features=["a", "b"], public=RECORDS, **arguments)
+    for features in (["a", "b"], None):
+        learner = LDPSGDRegressor(features=features, public=iter(RECORDS), **arguments)
+        for each in (learner, learner.clone(), learner.clone()):
+            each.learn_one({"a": 0.1, "b": 0.2}, 0.5)
+            moment = each._settings.second_moment
+            np.testing.assert_array_equal(moment, whole._settings.second_moment)
+
+
 @pytest.mark.parametrize("value", [None, "text", float("nan"), float("inf")])
 def test_a_value_that_is_no_number_is_named_by_its_place(value):
     with pytest.raises(UserError, match="row 2, column 'a'"):
@@ -97,6 +126,14 @@ def test_a_file_that_is_none_is_refused(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=name):
             PublicSample.read(tmp_path / name)
+
+
+def test_clipped_rows_have_the_moment_of_what_was_clipped():
+    rows = PublicSample.read(np.array([[3.0, 4.0], [0.3, 0.4]])).coded(clipping_norm=10.0, gain=1.0, constant=True)
+    clipped = rows.clipped(1.0)
+    np.testing.assert_allclose(clipped.second_moment, clipped.points.T @ clipped.points / 2)
+    assert (clipped.total, rows.clipped(math.inf).total) == (None, 2.0)
+    assert np.abs(clipped.second_moment - rows.second_moment).max() > 1
 
 
 def test_public_rows_are_held_to_the_bound_as_peoples_are():

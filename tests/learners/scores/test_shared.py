@@ -22,6 +22,7 @@ from murk.protocols.scores.next_model import next_model
 from murk.protocols.scores.sums import summaries
 from murk.stream.wire.codec import RejectedError
 from murk.stream.wire.releases import ScoreRelease
+from murk.stream.wire.state import pack
 from tests.learners.scores.people import device_of, features, outcomes, public
 
 P = 2
@@ -237,6 +238,23 @@ def test_a_model_that_nobody_publishes_is_not_taken_notice_of(version: int, chan
     with pytest.raises(HostileModelError, match=message):
         other.admission.hear_newest(version, change(device.initial.tolist()))
     assert not other.admits([release(1, version, "score", [0] * device.dimension)])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [(-3, 7.0, "list of survey thresholds is unknown"), (0, 1e9, "origin holds numbers beyond")],
+)
+def test_a_damaged_model_of_the_first_partitions_state_is_refused(place: int, value: float, message: str) -> None:
+    """Otherwise a later release would fail at it, though nothing is wrong with the release."""
+    device = device_of(P, 2.0, shared=True)
+    state, flat, other = device.engine().state_dict(), device.initial.copy(), device.engine()
+    other.admission.hear(state)
+    flat[place] = value
+    state["rounds"][0]["model"] = pack(flat)
+    for take in (other.admission.hear, device.engine().load_state_dict):
+        with pytest.raises(MurkError, match=f"the state is damaged: .*{message}"):
+            take(state)
+    assert other.model.flat.tolist() == device.initial.tolist()
 
 
 def test_what_was_admitted_is_learned_though_newer_models_were_heard_of(world: Any) -> None:

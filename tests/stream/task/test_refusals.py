@@ -205,7 +205,11 @@ REFUSED = [
         "again after the log has removed it would count twice; raise it to 60h or lower expiry",
     ),
     ("privacy:", "log: {retention: 6d}\nprivacy:", "log.retention: 6d is below expiry 7d and 1d"),
-    ("privacy:", "expiry: 3660d\nprivacy:", "log.retention: 3660d is below expiry 3660d and 1d"),
+    (
+        "privacy:",
+        "expiry: 3660d\nprivacy:",
+        "expiry: 3660d is above 3659d, the longest retention 3660d less 1d; lower it",
+    ),
     ("privacy:", "public: {}\nprivacy:", "public: neither file nor set_aside; give exactly one"),
     (
         "privacy:",

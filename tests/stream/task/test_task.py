@@ -9,8 +9,9 @@ import pytest
 
 from murk.errors import UserError
 from murk.privacy.guarantees import GaussianDP
+from murk.stream.wire.admission import lifetime_of
 from murk.task.features import ClassTarget
-from murk.task.fields import format_duration, parse_duration
+from murk.task.fields import LONGEST, format_duration, parse_duration
 from murk.task.task import Task, canonical_json
 from tests.stream.tasks import GUARANTEE, HUBER, LOGISTIC, SOFTMAX
 
@@ -86,6 +87,15 @@ def test_the_log_keeps_releases_for_their_expiry_and_a_day() -> None:
         assert task.log.retention == days * 86_400
         assert Task.from_document(task.document()).log == task.log
     assert Task.parse(HUBER + "expiry: 2d\nlog: {retention: 30d}\n").log.retention == 30 * 86_400
+    longest = Task.parse(HUBER + "expiry: 3659d\n")
+    assert Task.from_document(longest.document()).log.retention == lifetime_of(longest.expiry) == LONGEST
+
+
+def test_a_log_that_keeps_releases_for_too_short_is_replaced() -> None:
+    """Its task can be neither read nor changed."""
+    document = Task.parse(HUBER).document().replace(b'"retention":"8d"', b'"retention":"7d"')
+    with pytest.raises(UserError, match=r"7d is below expiry 7d and 1d.* with this retention, use another log"):
+        Task.from_document(document)
 
 
 def test_categories_and_classes_are_text_as_written() -> None:
