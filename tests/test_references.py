@@ -22,7 +22,7 @@ ELSEWHERE = {
     "murk/monitoring/recover.md", "murk/monitoring/web/recover.md", "murk.monitoring.generate",
     "murk/privacy/mechanisms/dyadic.py", "tests/privacy/mechanisms/test_dyadic.py", "murk/stream/log/memory.py",
     "tests/learners/iwp_sgd/test_quartic.py", "murk/protocols/rate/__init__.py", "murk/protocols/rate/device.py",
-    "murk/task/protocols/rate.py", "tests/learners/test_rate.py",
+    "murk/protocols/rate/admission.py", "murk/task/protocols/rate.py", "tests/learners/test_rate.py",
 }  # fmt: skip
 
 

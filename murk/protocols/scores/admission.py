@@ -22,6 +22,8 @@ from murk.stream.wire.releases import ScoreRelease
 if TYPE_CHECKING:
     from murk.stream.wire.columns import Columns
 
+_ERROR_CODE = "MURK-LEARN-001"
+
 _PLACES: Final[Mapping[str, int]] = {"score": 0, "scatter": 1, "curvature": 1, "covered": 2, ABOVE: 2}
 
 
