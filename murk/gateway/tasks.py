@@ -163,7 +163,7 @@ class GatewayTasks(TaskSearch[LogThread]):
                 error = _left_out(url, name)
                 errors[url] = error, False
                 self.problems = {**self.problems, url: one_line(error)}
-        self._gateway.metrics.unread = self.unread
+        self._gateway.report_unread(self.unread)
         return errors
 
     def step(self) -> None:

@@ -229,7 +229,8 @@ def test_a_task_that_fails_unexpectedly_is_served_again(two, monkeypatch):
         assert "S3CR3T" not in str(tasks.trouble())
         found = samples(gateway)
         assert [found["murk_gateway_log_reachable", name] for name in ("first", "second")] == [0, 1]
-        assert client.get("/v1/tasks/first").status == 200
+        # A device that got a task or model now would pay for a release that may be refused.
+        assert [client.get(f"/v1/tasks/first{path}").status for path in ("", "/model")] == [503, 503]
         fails.clear()
         eventually(lambda: client.post(wire(release(first)), name="first").status == 202)
         assert client.get("/healthz").json == {"unavailable": []}
@@ -258,13 +259,17 @@ def test_a_log_that_is_replaced_is_opened_again(two, tmp_path, monkeypatch, same
         for file in tmp_path.glob("first.db*"):
             file.unlink()
         assert client.post(wire(release(first)), name="first").status == 503
+        # A device that got the former task or model would pay for a release that may be refused.
+        assert [client.get(f"/v1/tasks/first{path}").status for path in ("", "/model")] == [503, 503]
         assert client.get("/v1/tasks/second").status == 200
         announced(tmp_path, other)
         eventually(
-            lambda: client.get("/v1/tasks/first").headers["murk-task-hash"] == other.hash and not tasks.trouble()
+            lambda: client.get("/v1/tasks/first").headers.get("murk-task-hash") == other.hash and not tasks.trouble()
         )
         assert client.post(wire(release(first)), name="first").status == (202 if same else 409)
         assert client.post(wire(release(other)), name="first").status == 202
+        # Counters are those since the gateway's start.
+        assert samples(gateway)["murk_gateway_releases_total", "first"] == 2 + same
     assert len(stored(urls[0])) == 1 + same
 
 
@@ -276,7 +281,14 @@ def test_two_logs_of_one_task_are_not_mixed(two, tmp_path):
         assert tasks.trouble().keys() == {urls[2]}
         assert "carries a task 'first', as" in tasks.trouble()[urls[2]]
         assert client.post(wire(release(first)), name="first").status == 202
+        assert client.get("/healthz").json == {"unavailable": []}
     assert [len(stored(url)) for url in urls] == [1, 0, 0]
+
+
+def test_health_names_a_task_whose_log_was_never_opened(two):
+    _, urls = two
+    with serving(urls, ["first", "late"]) as (gateway, _), Client(gateway.url) as client:
+        assert (client.get("/healthz").status, client.get("/healthz").json) == (200, {"unavailable": ["late"]})
 
 
 def test_a_log_of_another_name_does_not_take_a_tasks_place(two, tmp_path, monkeypatch):
