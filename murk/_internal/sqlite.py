@@ -197,7 +197,7 @@ class Database:
         elif self._immutable and self._wal().exists():
             problem = "was opened for reading while no process wrote to it, and now one does: open it again"
         if problem:
-            raise MurkError(f"the {self.kind.noun} {self.path} {problem}", code="MURK-FILE-005")
+            raise MurkError(f"the {self.kind.noun} {self.path} {problem}", code="MURK-FILE-006")
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""

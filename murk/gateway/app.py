@@ -9,7 +9,7 @@ import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from email.message import Message
 from email.utils import formatdate
@@ -152,6 +152,7 @@ class GatewayApp:
         self.requests: Counter[tuple[str, int]] = Counter()
         # Replaced as a whole, since the threads of logs read it, too.
         self.tasks: Mapping[str, ServedTask] = {}
+        self.unread: Set[str] = frozenset()  # names of tasks, as far as known, whose logs could not be opened
         self._serving = threading.Lock()
         self._settings, self._pages, self._hosts = settings, pages, hosts
         self._token = None if settings.token is None else settings.token.encode()
@@ -253,6 +254,9 @@ class GatewayApp:
         if listed is not None:
             return listed
         if route is not None:
+            # The log may be another one when it is opened again: a device would pay for a release that is refused.
+            if served is not None and served.appending.closed:
+                raise _away()
             return route(scope, headers)
         assert served is not None
         return await self._releases(served, scope, headers, receive)
@@ -334,9 +338,11 @@ class GatewayApp:
 
     def _healthz(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Answer:
         # The reasons name the logs' addresses: they are logged, and shown on the port of metrics.
-        away = [name for name, served in self.tasks.items() if served.appending.trouble is not None]
-        if self._stopping or len(away) == len(self.tasks):
+        tasks, unread = self.tasks, self.unread
+        troubled = {name for name, served in tasks.items() if served.appending.trouble is not None}
+        if self._stopping or len(troubled) == len(tasks):
             raise _away()
+        away = sorted(troubled | unread - tasks.keys())
         return _json(200, {"unavailable": away if self._has_token(headers) else len(away)})
 
     def _allowed(self, headers: Mapping[bytes, bytes]) -> Mapping[str, str]:

@@ -21,7 +21,7 @@ from murk.task.task import Task
 GROUP = 1024  # largest number of releases appended at once; the last request may exceed it
 WAITING = 16_384  # largest number of releases that wait; clients of further requests are asked to retry
 WAITING_BYTES = 32 * 2**20  # the same in bytes
-REPLACED = "MURK-LOG-006", "MURK-FILE-005"  # codes of errors for a log or file that was deleted or created again
+REPLACED = "MURK-LOG-006", "MURK-FILE-006"  # codes of errors for a log or file that was deleted or created again
 UNKNOWN = "partition"  # reason for which a whole request is to be sent to another gateway
 REMEMBERED = 65_536  # least number of newest accepted releases whose bytes are recognised
 LOOK, CHECK = 0.25, 2.0
@@ -111,6 +111,7 @@ class GroupCommit:
         self._log, self._answer, self._clock = log, answer, clock
         self._is_shuffled = task.shuffle is not None
         self._partitions = range(task.log.partitions) if self.admission.interactive else range(0)
+        self._is_checked = True  # whether `check_unchanged` has passed since the last append
         self._accepted = Accepted(REMEMBERED)
         self._waiting: deque[Submission] = deque()
         self._number = self._bytes = 0
@@ -197,10 +198,15 @@ class GroupCommit:
                 admitted[digest] = judgement.partition, data
                 levels.append(judgement.level)
         if admitted:
+            # Releases that devices send again must not fill a log that may not be the task's.
+            if not self._is_checked:
+                self._log.check_unchanged()
+            self._is_checked = False
             # The order of arrival would disclose who sent which release.
             self._log.append(shuffled(list(admitted.values())))
             # Topics that were deleted and created again may carry another task: nothing there is acknowledged.
             self._log.check_unchanged()
+            self._is_checked = True
             accepted.add(admitted)
             self.counts.appended += len(admitted)
             self.counts.levels.update(levels)
@@ -235,7 +241,7 @@ class GroupCommit:
         if isinstance(error, MurkError):
             words = str(error)
             if error.code in REPLACED:
-                self.replaced = error
+                self.closed, self.replaced = True, error
         if words != self.trouble:
             _log.warning("%s", words)
         self.trouble = words

@@ -41,7 +41,6 @@ class GatewayMetrics:
 
     def __init__(self, door: GatewayApp) -> None:
         self._door = door
-        self.unread: Set[str] = frozenset()  # names of tasks whose logs could not be opened
         self.registry = new_registry()
         self.registry.register(self)
 
@@ -57,7 +56,7 @@ class GatewayMetrics:
             # Requests that name no task, such as those for the list of tasks, are a single task's.
             of_task = requests.setdefault(name or (next(iter(tasks)) if len(tasks) == 1 else ""), {})
             of_task[str(status)] = of_task.get(str(status), 0) + number
-        values: dict[str, Values] = {name: {"murk_gateway_log_reachable": 0} for name in sorted(self.unread)}
+        values: dict[str, Values] = {name: {"murk_gateway_log_reachable": 0} for name in sorted(self._door.unread)}
         values |= {name: _values(served) for name, served in tasks.items()}
         for name, by_status in requests.items():
             values[name] = {**values.get(name, {}), "murk_gateway_requests_total": by_status}
@@ -209,8 +208,15 @@ class GatewayServer:
         document = log.document()
         assert document is not None
         appending = GroupCommit(log, task, self._door.resolve)
+        former = self._door.tasks.get(task.name)
+        if former is not None:
+            appending.counts = former.appending.counts
         self._door.serve(ServedTask(task, document, appending))
         return appending
+
+    def report_unread(self, names: Set[str]) -> None:
+        """Name tasks whose logs could not be opened in metrics and in answers about health."""
+        self._door.unread = names
 
     def check(self) -> None:
         """Read a renewed certificate; raise `MurkError` if the server has ended."""

@@ -17,6 +17,8 @@ from murk.task.task import Task
 
 _ERROR_CODE = "MURK-LOG-001"
 
+_SHUFFLED = "MURK-SHUFFLE-001"  # code of errors for a log to which no device may send
+
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0  # seconds until a log is opened again after an error, doubling up to the latter
 
 _log = logging.getLogger(__name__)
@@ -26,11 +28,13 @@ class LogThread:
     """A thread that holds the log at a URL and appends what a gateway's devices send to its task.
 
     After an unexpected error, or if the log was deleted or created again, it opens the log again, after growing pauses;
-    meanwhile its task's devices are asked to retry. Raises as `open_log` and `GatewayServer.serve`.
+    meanwhile its task's devices are asked to retry. ``is_named`` says whether the log's own URL was given, and not only
+    its cluster's. Raises as `open_log` and `GatewayServer.serve`.
     """
 
-    def __init__(self, url: str, gateway: GatewayServer) -> None:
+    def __init__(self, url: str, gateway: GatewayServer, *, is_named: bool = True) -> None:
         self.url = url
+        self._is_named = is_named
         self.error: Exception | None = None  # why the thread has ended
         self._gateway = gateway
         self._appending: GroupCommit | None = None
@@ -63,12 +67,11 @@ class LogThread:
                 self._append()
             except Exception as error:  # noqa: BLE001 - it is shown, and the other tasks must survive it
                 appending = self._appending
-                # What a shuffler's log needs, its operator alone can do.
-                if appending is None or appending.misplaced:
-                    self.error = error
                 if appending is not None:
                     appending.trouble = one_line(error) if isinstance(error, MurkError) else unexpected(error)
-                if appending is None or appending.misplaced:
+                # What a shuffler's log needs, its operator alone can do.
+                if appending is None or (isinstance(error, MurkError) and error.code == _SHUFFLED):
+                    self.error = error
                     return
                 if time.monotonic() - begun > LONGEST_PAUSE:
                     pause = FIRST_PAUSE
@@ -84,6 +87,9 @@ class LogThread:
             task = log.registered_task()
             if self._name not in ("", task.name):
                 raise UserError(f"{self.url} carried the task {self._name!r}, and now {task.name!r}: start anew")
+            # The task may be another one than when the search found the log.
+            if task.shuffle is not None and not self._is_named:
+                raise _left_out(self.url, task.name)
             appending = self._gateway.serve(log, task)
             self._appending, self._name = appending, task.name
             self._ready.set()
@@ -96,6 +102,13 @@ class LogThread:
                     appending.step()
             finally:
                 appending.close()
+
+
+def _left_out(url: str, name: str) -> UserError:
+    return UserError(
+        f"{url} is of the shuffled task {name!r}: give the URL of its shuffler's input log as --log, too",
+        code=_SHUFFLED,
+    )
 
 
 class GatewayTasks(TaskSearch[LogThread]):
@@ -111,11 +124,13 @@ class GatewayTasks(TaskSearch[LogThread]):
     ) -> None:
         super().__init__(urls, names, interval=interval)
         self._gateway = gateway
+        self._found = set[str]()  # URLs of clusters' logs
         self._left_out: dict[str, str] = {}  # names of shuffled tasks, by the URLs of their clusters' logs
 
     def begin(self, log: Log, task: Task) -> LogThread:
         """Serve a log's task, with a log of the thread's own."""
-        thread = LogThread(log.url, self._gateway)
+        is_named = log.url not in self._found or log.url in self._urls
+        thread = LogThread(log.url, self._gateway, is_named=is_named)
         log.close()
         return thread
 
@@ -129,6 +144,7 @@ class GatewayTasks(TaskSearch[LogThread]):
 
     def leaves_out(self, log: Log, task: Task) -> bool:
         """Return whether a cluster's log is that of a shuffled task."""
+        self._found.add(log.url)
         if task.shuffle is not None:
             self._left_out[log.url] = task.name
         return task.shuffle is not None
@@ -144,13 +160,10 @@ class GatewayTasks(TaskSearch[LogThread]):
         errors = super().search()
         for url, name in self._left_out.items():
             if name not in self.running and (not self._names or name in self._names):
-                error = UserError(
-                    f"{url} is of the shuffled task {name!r}: give the URL of its shuffler's input log as --log, too",
-                    code="MURK-SHUFFLE-001",
-                )
+                error = _left_out(url, name)
                 errors[url] = error, False
                 self.problems = {**self.problems, url: one_line(error)}
-        self._gateway.metrics.unread = self.unread
+        self._gateway.report_unread(self.unread)
         return errors
 
     def step(self) -> None:

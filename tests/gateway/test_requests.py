@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import socket
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -791,6 +792,46 @@ def test_nothing_that_waits_is_appended_to_the_log_of_a_shuffler(shuffled, monke
         assert doing.submit(message)
         doing.close()
         assert (answered, message.outcomes, log.end(0)) == ([message], None, 0)
+
+
+def test_a_locked_file_is_not_a_replaced_one(tmp_path):
+    """Clients retry until the other process is done."""
+    of = task()
+    path = announced(tmp_path, of).removeprefix("sqlite:///")
+    message = wire(release(of))
+    with SqliteLog(path, timeout=0.01) as log, contextlib.closing(sqlite3.connect(path)) as other:
+        doing = appending.GroupCommit(log, of, lambda group: None)
+        outcomes = []
+        for statement in ("BEGIN IMMEDIATE", "ROLLBACK"):
+            other.execute(statement)
+            submission = appending.Submission([message], None)
+            assert doing.submit(submission)
+            doing.step()
+            outcomes.append(submission.outcomes)
+        assert (outcomes, doing.replaced, log.end(0)) == ([None, [None]], None, 1)
+
+
+def test_nothing_is_appended_again_until_it_is_known_where(tmp_path, monkeypatch):
+    of = task()
+    message = wire(release(of))
+
+    def refused(log):
+        raise MurkError("the broker denies this user access", code="MURK-KAFKA-002")
+
+    with open_log(announced(tmp_path, of)) as log:
+        doing = appending.GroupCommit(log, of, lambda group: None)
+
+        def ask():
+            submission = appending.Submission([message], None)
+            assert doing.submit(submission)
+            doing.step()
+            return submission.outcomes
+
+        with monkeypatch.context() as patch:
+            patch.setattr(SqliteLog, "check_unchanged", refused)
+            assert [ask() for _ in range(5)] == [None] * 5
+            assert log.end(0) == 1
+        assert [ask(), ask(), log.end(0)] == [[None], [None], 2]
 
 
 def test_split_keeps_every_byte():

@@ -229,7 +229,8 @@ def test_a_task_that_fails_unexpectedly_is_served_again(two, monkeypatch):
         assert "S3CR3T" not in str(tasks.trouble())
         found = samples(gateway)
         assert [found["murk_gateway_log_reachable", name] for name in ("first", "second")] == [0, 1]
-        assert client.get("/v1/tasks/first").status == 200
+        # A device that got a task or model now would pay for a release that may be refused.
+        assert [client.get(f"/v1/tasks/first{path}").status for path in ("", "/model")] == [503, 503]
         fails.clear()
         eventually(lambda: client.post(wire(release(first)), name="first").status == 202)
         assert client.get("/healthz").json == {"unavailable": []}
@@ -258,13 +259,17 @@ def test_a_log_that_is_replaced_is_opened_again(two, tmp_path, monkeypatch, same
         for file in tmp_path.glob("first.db*"):
             file.unlink()
         assert client.post(wire(release(first)), name="first").status == 503
+        # A device that got the former task or model would pay for a release that may be refused.
+        assert [client.get(f"/v1/tasks/first{path}").status for path in ("", "/model")] == [503, 503]
         assert client.get("/v1/tasks/second").status == 200
         announced(tmp_path, other)
         eventually(
-            lambda: client.get("/v1/tasks/first").headers["murk-task-hash"] == other.hash and not tasks.trouble()
+            lambda: client.get("/v1/tasks/first").headers.get("murk-task-hash") == other.hash and not tasks.trouble()
         )
         assert client.post(wire(release(first)), name="first").status == (202 if same else 409)
         assert client.post(wire(release(other)), name="first").status == 202
+        # Counters are those since the gateway's start.
+        assert samples(gateway)["murk_gateway_releases_total", "first"] == 2 + same
     assert len(stored(urls[0])) == 1 + same
 
 
@@ -276,7 +281,14 @@ def test_two_logs_of_one_task_are_not_mixed(two, tmp_path):
         assert tasks.trouble().keys() == {urls[2]}
         assert "carries a task 'first', as" in tasks.trouble()[urls[2]]
         assert client.post(wire(release(first)), name="first").status == 202
+        assert client.get("/healthz").json == {"unavailable": []}
     assert [len(stored(url)) for url in urls] == [1, 0, 0]
+
+
+def test_health_names_a_task_whose_log_was_never_opened(two):
+    _, urls = two
+    with serving(urls, ["first", "late"]) as (gateway, _), Client(gateway.url) as client:
+        assert (client.get("/healthz").status, client.get("/healthz").json) == (200, {"unavailable": ["late"]})
 
 
 def test_a_log_of_another_name_does_not_take_a_tasks_place(two, tmp_path, monkeypatch):
@@ -305,6 +317,40 @@ def test_a_log_of_another_name_does_not_take_a_tasks_place(two, tmp_path, monkey
             away.clear()
         assert tasks.running["first"].url == urls["kafka://here:9092/first"]
         tasks.close()
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_clusters_log_that_becomes_a_shuffled_tasks_is_left_out(two, tmp_path, monkeypatch, is_named):
+    """Also before a shuffler has claimed it; it is served if its own URL was given."""
+    monkeypatch.setattr(tasks_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(group_commit, "CHECK", 0.0)
+    tasks, files = two
+    urls = {f"kafka://here:9092/{of.name}": file for of, file in zip(tasks, files, strict=True)}
+    shuffled = named("first", privacy={"guarantee": {"pure": {"epsilon": 4.0}}}, shuffle={"crowd": 1000})
+
+    def open_any(url, *, create):
+        log = open_log(urls[url], create=create)
+        log.url = url
+        return log
+
+    monkeypatch.setattr(search, "find_logs", lambda url, names: list(urls))
+    for module in (search, tasks_module):
+        monkeypatch.setattr(module, "open_log", open_any)
+    given = ["kafka://here:9092", *(list(urls)[:1] if is_named else [])]
+    with serving(given) as (gateway, running), Client(gateway.url) as client:
+        assert running.running.keys() == {"first", "second"}
+        for file in tmp_path.glob("first.db*"):
+            file.unlink()
+        announced(tmp_path, shuffled)
+        thread = running.running["first"]
+        if is_named:
+            eventually(lambda: client.post(wire(release(shuffled)), name="first").status == 202)
+        else:
+            eventually(lambda: thread.error is not None)
+            assert "give the URL of its shuffler's input log as --log, too" in running.trouble()["first"]
+            assert client.post(wire(release(shuffled)), name="first").status == 503
+        assert client.get("/v1/tasks/second").status == 200
+    assert len(stored(files[0])) == is_named
 
 
 def test_only_chosen_tasks_are_served(two):
@@ -341,6 +387,26 @@ def test_the_log_of_a_shuffler_gets_nothing(two, tmp_path, monkeypatch, alone):
     else:
         claimed()
     assert stored(urls[0]) == []
+
+
+def test_a_gateways_only_log_that_is_replaced_by_a_shufflers_ends_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks_module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(group_commit, "CHECK", 0.0)
+    shuffled = named("hidden", privacy={"guarantee": {"pure": {"epsilon": 4.0}}}, shuffle={"crowd": 1000})
+    (tmp_path / "other").mkdir()
+    url = announced(tmp_path, shuffled)
+    with open_log(announced(tmp_path / "other", shuffled)) as log:
+        log.claim("0" * 32)
+
+    def replaced() -> None:
+        with serving([url]) as (_, tasks):
+            for file in tmp_path.glob("hidden.db*"):
+                file.unlink()
+            (tmp_path / "other" / "hidden.db").rename(tmp_path / "hidden.db")
+            eventually(lambda: tasks.running["hidden"].error is not None)
+
+    with pytest.raises(UserError, match="shuffler's input log"):
+        replaced()
 
 
 def test_the_command_serves_all_logs_that_it_is_given(two, tmp_path):
