@@ -93,7 +93,7 @@ def test_a_task_is_kept_with_its_topics_only(monkeypatch):
     monkeypatch.setattr(KafkaLog, "document", lambda log: TASK.document())
     monkeypatch.setattr(KafkaLog, "_find_identity", find)
     log = object.__new__(KafkaLog)
-    log._known = None
+    log._known, log.url = None, "kafka://nowhere/weeks"
     with pytest.raises(UnreachableError):
         log.registered_task()
     assert log.registered_task() == log.registered_task() == TASK
