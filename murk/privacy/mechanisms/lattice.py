@@ -413,7 +413,7 @@ def gaussian_square(dimension: int, steps: int, nats: int = NATS) -> int:
     return noise + vector + deviation + 2 * nats * WIDTH**2
 
 
-def laplace_square(dimension: int, steps: int) -> int:
+def laplace_square(dimension: int, steps: int, nats: int = NATS) -> int:
     r"""Return the largest squared norm of a payload with discrete Laplace noise.
 
     .. math:: \left(c + S\,(d + \sqrt{2 d t} + t) + d\right)^2
@@ -423,7 +423,7 @@ def laplace_square(dimension: int, steps: int) -> int:
 
     Reference: Boucheron, Lugosi, Massart, "Concentration inequalities", 2013, section 2.4 (gamma variables).
     """
-    noise = WIDTH * (dimension + NATS) + _root_up(2 * dimension * NATS * WIDTH**2)
+    noise = WIDTH * (dimension + nats) + _root_up(2 * dimension * nats * WIDTH**2)
     return (steps + noise + dimension) ** 2
 
 
