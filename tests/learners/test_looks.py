@@ -168,7 +168,7 @@ def test_a_sequence_is_as_much_wider_as_the_boundary_says(url):
     z = critical_values(np.array([PEOPLE / 100_000]))[0]
     for name, (low, high) in once["confidence_intervals"].items():
         least, most = watched["confidence_intervals"][name]
-        # Near the noise, which these are far from, levels above 95% have a factor of their own.
+        # Levels above 95% have a larger factor near the noise, which at these distances is below .2%.
         assert 1.0 - 1e-6 < (most - least) / (high - low) / (z / 1.959964) < 1.002
         assert most + least == pytest.approx(high + low)
     assert watched["interval"]["looks"]["words"] == "95% at every look"
